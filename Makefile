@@ -1,0 +1,38 @@
+# `make demo` and `make test` do all set-up. On a machine where pip finds no CPU build of torch by itself, name an index
+# that has one: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+VENV ?= .venv
+PYTHON ?= python3
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+READY := $(VENV)/.ready
+CPP := $(shell git ls-files '*.cpp' '*.h' '*.cu' 2>/dev/null)
+
+.PHONY: demo test lint format clean
+
+demo: $(READY)
+	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
+
+test: $(READY) lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache docs/demo/out

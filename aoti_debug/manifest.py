@@ -1,0 +1,256 @@
+"""What an instrumented package knows about itself: its launch sites, their arguments, its kernels.
+
+The manifest is plain JSON (`aoti_debug_manifest.json` in the package, `manifest.json` in a run directory). These frozen
+dataclasses are its only description; `to_json` and `from_json` are each other's inverse.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, Union
+
+from aoti_debug.errors import ArtifactError
+
+FORMAT = 1
+MEMBER = "aoti_debug_manifest.json"
+
+
+class Kind(str, Enum):
+    """The form in which a launch is written in the generated C++."""
+
+    CPP = "cpp"  # a generated C++ kernel
+    SHIM_OUT = "shim_out"  # a C-shim call into an allocated output
+    SHIM_ALLOC = "shim_alloc"  # a C-shim call that allocates its outputs
+    SHIM_INPLACE = "shim_inplace"  # bernoulli_, copy_, zero_, index_put, scatter
+    CUSTOM_SHIM = "custom_shim"  # a custom operator with a C shim of its own
+    PROXY = "proxy"  # an operator behind the proxy executor
+    CLONE = "clone"
+    ITEM = "item"  # a number read from a tensor
+    TRITON = "triton"
+    CUTLASS = "cutlass"
+
+
+class Form(int, Enum):
+    """AotiDebugForm of aoti_debug.h."""
+
+    TENSOR = 0
+    OUTPUT_SLOT = 1
+    OPTIONAL = 2
+    LIST = 3
+    OPTIONAL_LIST = 4
+    POINTER = 5
+    SCALAR = 6
+    SCALAR_REF = 7
+    INTS = 8
+    STRING = 9
+    OPAQUE = 10
+
+
+class Role(int, Enum):
+    """AotiDebugRole of aoti_debug.h."""
+
+    NONE = 0
+    IN = 1
+    OUT = 2
+    INOUT = 3
+    UNKNOWN = 4
+
+
+class CType(int, Enum):
+    """AotiDebugType of aoti_debug.h."""
+
+    NONE = 0
+    BOOL = 1
+    I8 = 2
+    I16 = 3
+    I32 = 4
+    I64 = 5
+    U8 = 6
+    U16 = 7
+    U32 = 8
+    U64 = 9
+    F32 = 10
+    F64 = 11
+    ADDRESS = 12
+    HANDLE = 13
+
+
+class Certainty(str, Enum):
+    """Where a site's provenance comes from."""
+
+    EXACT = "exact"  # Inductor's own record of this launch
+    INFERRED = "inferred"  # from neighbouring sites or from the buffers that it writes
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One recorded value of a launch (AotiDebugSlot)."""
+
+    name: str  # unique in its launch: "buf4", "l_weight_view", "stride[0]"
+    param: str  # the callee's parameter, "" if unknown
+    form: Form
+    role: Role
+    ctype: str  # C type as the callee declares it: "AtenTensorHandle", "int64_t", "const float*"; "" if unknown
+    text: str  # the C++ expression that the call passes
+    value: int  # which expression of the call
+    element: int = -1  # which element of a list, or -1
+    base: str = ""  # the buffer or weight behind a view; otherwise the tensor's own variable
+    referent: CType = CType.NONE  # what a SCALAR_REF points to
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of the model's source."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    certainty: Certainty
+    handle: str = ""  # Inductor's key: "aoti_torch_cpu_addmm_out:1"
+    source: tuple[Frame, ...] = ()  # innermost frames of the model's own code, one a traced stack
+    stacks: tuple[str, ...] = ()
+    post_grad_nodes: tuple[str, ...] = ()
+    pre_grad_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call in the generated C++ that launches a kernel (AotiDebugSite)."""
+
+    id: int
+    kernel: str  # the name that filters and `repro` match
+    kind: Kind
+    function: str  # "run_impl" or "_const_run_impl"
+    callee: str  # as written: "aoti_torch_cpu_addmm_out", "call_triton_poi_fused_0"
+    line: int  # in the generated wrapper, from 1
+    args: tuple[Arg, ...]
+    provenance: Provenance
+    op: str = ""  # "aten.addmm.out", "mylib::op.default"; "" for a generated kernel
+    subgraph: str = ""  # "true_graph_0", "while_loop_body_graph_0"
+    loops: int = 0  # how many while loops are around it
+    launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
+
+
+@dataclass(frozen=True)
+class KernelParam:
+    name: str
+    ctype: str  # "int32_t", "CUdeviceptr"
+    type: CType
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Source and binary of a generated kernel."""
+
+    name: str  # as sites and `Site.launches` name it
+    language: str  # "cpp" or "triton"
+    source: str
+    sha256: str
+    # Triton only:
+    id: int = -1  # AotiDebugKernel::id
+    mangled: str = ""
+    cubin: str = ""  # file name in the package
+    num_warps: int = 0
+    shared_bytes: int = 0
+    params: tuple[KernelParam, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unrecognised:
+    """A call that looks like a launch and fits no known form."""
+
+    function: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How the generated C++ kernels were compiled."""
+
+    command: str = ""
+    kernel_flags: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    format: int
+    tool_version: str
+    torch_version: str
+    device: str  # "cpu" or "cuda"
+    level: int
+    filters: tuple[str, ...]
+    sites: tuple[Site, ...]
+    kernels: tuple[Kernel, ...]
+    unrecognised: tuple[Unrecognised, ...] = ()
+    compiler: Compiler = Compiler()
+    imports: tuple[str, ...] = ()  # --import
+    libraries: tuple[str, ...] = ()  # --load-library, absolute paths
+    source_sha256: str = ""  # of the generated wrapper before instrumentation
+
+    def kernel(self, name: str) -> Kernel | None:
+        return next((k for k in self.kernels if k.name == name), None)
+
+
+def to_json(manifest: Manifest) -> str:
+    """The manifest as JSON text (UTF-8, one object)."""
+    return json.dumps(asdict(manifest), indent=1)
+
+
+def from_json(text: str) -> Manifest:
+    """Parses a manifest.
+
+    Raises:
+        ArtifactError: the text is no manifest, or one of another format version.
+    """
+    try:
+        data = json.loads(text)
+        found = data["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"the manifest is damaged: {error}", hint="build the package again") from error
+    if found != FORMAT:
+        raise ArtifactError(
+            f"the manifest has format {found}; this version reads format {FORMAT}",
+            hint="build the package again with this version of aoti-debug",
+        )
+    try:
+        return _build(Manifest, data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"the manifest is damaged: {error!r}", hint="build the package again") from error
+
+
+T = TypeVar("T")
+
+
+def _build(cls: type[T], data: Mapping[str, Any]) -> T:
+    hints = typing.get_type_hints(cls)
+    assert is_dataclass(cls)
+    values = {f.name: _convert(hints[f.name], data[f.name]) for f in fields(cls) if f.name in data}
+    return cls(**values)
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        (item, *_) = typing.get_args(hint)
+        return tuple(_convert(item, v) for v in value)
+    if origin in (Union, types.UnionType):
+        return value
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _build(hint, value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    return value

@@ -1,0 +1,301 @@
+// The interface between instrumented code, the runtime that is linked beside it, and the tools that read what it wrote.
+//
+// Generated C++ includes this header and no other of ours. Everything that crosses a boundary is plain old data with
+// fixed-width fields. Pointers are borrowed unless a parameter says otherwise; every `const char*` in a static table
+// points to a string literal of the generated code.
+//
+// Functions never throw, and never change a tensor that the model can see.
+#pragma once
+
+#include <stdint.h>
+
+#define AOTI_DEBUG_ABI 1u
+
+#if defined(__GNUC__)
+#define AOTI_DEBUG_HIDDEN __attribute__((visibility("hidden")))
+#else
+#define AOTI_DEBUG_HIDDEN
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// How a slot's value is found behind the expression that the call passes.
+typedef enum AotiDebugForm {
+  AOTI_DEBUG_TENSOR = 0,         // an AtenTensorHandle by value
+  AOTI_DEBUG_OUTPUT_SLOT = 1,    // AtenTensorHandle*: garbage before the call, an owned tensor after it, or nullptr
+  AOTI_DEBUG_OPTIONAL = 2,       // AtenTensorHandle*: nullptr stands for None
+  AOTI_DEBUG_LIST = 3,           // const AtenTensorHandle*: element `element`; a null element is None
+  AOTI_DEBUG_OPTIONAL_LIST = 4,  // const AtenTensorHandle**: element `element`; a null pointer is None
+  AOTI_DEBUG_POINTER = 5,        // a raw data pointer that travels with the tensor it came from
+  AOTI_DEBUG_SCALAR = 6,         // a number by value
+  AOTI_DEBUG_SCALAR_REF = 7,     // the address of a number, or nullptr for None
+  AOTI_DEBUG_INTS = 8,           // const int64_t*: element `element`
+  AOTI_DEBUG_STRING = 9,         // const char*
+  AOTI_DEBUG_OPAQUE = 10,        // a stream, a generator, a kernel table: nothing to record
+} AotiDebugForm;
+
+typedef enum AotiDebugRole {
+  AOTI_DEBUG_ROLE_NONE = 0,     // not a tensor
+  AOTI_DEBUG_ROLE_IN = 1,       // read
+  AOTI_DEBUG_ROLE_OUT = 2,      // written; what it holds before the launch is uninitialised
+  AOTI_DEBUG_ROLE_INOUT = 3,    // read and written
+  AOTI_DEBUG_ROLE_UNKNOWN = 4,  // treated as read and written
+} AotiDebugRole;
+
+// The C type of a recorded number.
+typedef enum AotiDebugType {
+  AOTI_DEBUG_NONE = 0,
+  AOTI_DEBUG_BOOL = 1,
+  AOTI_DEBUG_I8 = 2,
+  AOTI_DEBUG_I16 = 3,
+  AOTI_DEBUG_I32 = 4,
+  AOTI_DEBUG_I64 = 5,
+  AOTI_DEBUG_U8 = 6,
+  AOTI_DEBUG_U16 = 7,
+  AOTI_DEBUG_U32 = 8,
+  AOTI_DEBUG_U64 = 9,
+  AOTI_DEBUG_F32 = 10,
+  AOTI_DEBUG_F64 = 11,
+  AOTI_DEBUG_ADDRESS = 12,  // a device or host address
+  AOTI_DEBUG_HANDLE = 13,   // an AtenTensorHandle
+} AotiDebugType;
+
+typedef enum AotiDebugCallKind {
+  AOTI_DEBUG_CALL_MODEL = 0,     // run_impl
+  AOTI_DEBUG_CALL_CONSTANT = 1,  // _const_run_impl
+} AotiDebugCallKind;
+
+// One recorded value of a launch: a tensor argument, an element of a list, a number.
+typedef struct AotiDebugSlot {
+  const char* name;   // unique in its launch, e.g. "buf4", "l_weight_view", "stride[0]"
+  const char* param;  // the callee's parameter, "" if unknown
+  uint16_t value;     // which expression of the call it is behind
+  int16_t element;    // which element of a list, or -1
+  uint8_t form;       // AotiDebugForm
+  uint8_t role;       // AotiDebugRole
+  uint8_t type;       // AotiDebugType of what a SCALAR_REF points to; otherwise NONE (the value says it)
+  uint8_t reserved;
+} AotiDebugSlot;
+
+typedef struct AotiDebugSite {
+  const char* kernel;          // "triton_poi_fused_0", "aoti_torch_cpu_addmm_out", "mylib::op.default"
+  const AotiDebugSlot* slots;
+  uint32_t n_slots;
+  uint32_t id;                 // its index in AotiDebugPackage::sites and in the manifest
+  uint8_t synchronous;         // 1: the host has waited for the device when the call returns
+  uint8_t grid;                // 1: it counts as launched only once aoti_debug_grid was called (Triton)
+  uint8_t reserved[6];
+} AotiDebugSite;
+
+// A compiled kernel that launchKernel starts: the types behind its void* arguments.
+typedef struct AotiDebugKernel {
+  const char* name;
+  const uint8_t* types;  // AotiDebugType of each argument
+  uint32_t n_types;
+  uint32_t id;           // its index in AotiDebugPackage::kernels and in the manifest
+} AotiDebugKernel;
+
+typedef struct AotiDebugPackage {
+  uint32_t abi;    // AOTI_DEBUG_ABI of the generator
+  uint32_t level;  // the level in force where the environment names none
+  const AotiDebugSite* sites;
+  const AotiDebugKernel* kernels;
+  uint32_t n_sites;
+  uint32_t n_kernels;
+  const char* filter;           // baked filter patterns, comma-separated; "" for all
+  const char* manifest;         // the manifest's JSON text
+  uint64_t manifest_bytes;
+} AotiDebugPackage;
+
+// Defined once by the generated tables (sites.cpp).
+extern AOTI_DEBUG_HIDDEN const AotiDebugPackage aoti_debug_package;
+
+// A value as the call passes it. `bits` holds an integer sign- or zero-extended to 64 bits, a float widened to double
+// (its pattern), an address, or a handle.
+typedef struct AotiDebugValue {
+  uint64_t bits;
+  uint32_t type;  // AotiDebugType
+  uint32_t reserved;
+} AotiDebugValue;
+
+// Storage of a running call or launch; lives on the caller's stack between begin and end.
+typedef struct AotiDebugCall {
+  uint64_t opaque[8];
+} AotiDebugCall;
+typedef struct AotiDebugLaunch {
+  uint64_t opaque[8];
+} AotiDebugLaunch;
+
+// 0 where the level is 0: generated code then goes straight to the kernel. Read once per process.
+uint32_t aoti_debug_level(void) AOTI_DEBUG_HIDDEN;
+
+// Brackets one execution of run_impl or _const_run_impl. `model` tells concurrent runners apart. `stream` is the
+// device stream (nullptr on a CPU). `failed` is 1 when an exception is leaving.
+void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) AOTI_DEBUG_HIDDEN;
+void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) AOTI_DEBUG_HIDDEN;
+
+// Brackets one launch. `values` has one entry an expression of the call. `status` is what the callee returned: 0, or
+// an AOTITorchError. `message` (may be nullptr) is the text of an exception that left the callee.
+void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                             uint32_t n_values) AOTI_DEBUG_HIDDEN;
+void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,
+                           const char* message) AOTI_DEBUG_HIDDEN;
+
+// Reports what launchKernel is about to start for the calling thread's innermost launch. `args` points to one address
+// an argument, as cuLaunchKernel takes them.
+void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
+                     void* const* args) AOTI_DEBUG_HIDDEN;
+
+// Count the iterations of a while loop around the launches of the calling thread.
+void aoti_debug_loop_enter(void) AOTI_DEBUG_HIDDEN;
+void aoti_debug_loop_next(void) AOTI_DEBUG_HIDDEN;
+void aoti_debug_loop_leave(void) AOTI_DEBUG_HIDDEN;
+
+#ifdef __cplusplus
+}  // extern "C"
+
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+// What generated code calls: templates that turn a call's arguments into AotiDebugValues. They own no state.
+namespace aoti_debug {
+namespace {
+
+template <class Handle, class Pointer>
+struct TensorPointer {
+  Handle tensor;
+  Pointer data;
+};
+
+// A raw data pointer beside the tensor (RAII handle, constant handle or plain handle) that it came from.
+template <class Tensor, class Pointer>
+inline auto with_tensor(const Tensor& tensor, Pointer data) {
+  return TensorPointer<decltype(tensor.get()), Pointer>{tensor.get(), data};
+}
+
+template <class T>
+struct IsTensorPointer : std::false_type {};
+template <class Handle, class Pointer>
+struct IsTensorPointer<TensorPointer<Handle, Pointer>> : std::true_type {};
+
+template <class T>
+inline decltype(auto) unwrap(T&& argument) {
+  if constexpr (IsTensorPointer<std::decay_t<T>>::value) {
+    return (argument.data);
+  } else {
+    return std::forward<T>(argument);
+  }
+}
+
+template <class T, class = void>
+struct HasGet : std::false_type {};
+template <class T>
+struct HasGet<T, std::void_t<decltype(std::declval<const T&>().get())>> : std::true_type {};
+
+template <class T>
+constexpr uint32_t number_type() {
+  if (std::is_same_v<T, bool>) return AOTI_DEBUG_BOOL;
+  if (std::is_same_v<T, float>) return AOTI_DEBUG_F32;
+  if (std::is_floating_point_v<T>) return AOTI_DEBUG_F64;
+  if (std::is_signed_v<T>) {
+    return sizeof(T) == 1 ? AOTI_DEBUG_I8 : sizeof(T) == 2 ? AOTI_DEBUG_I16 : sizeof(T) == 4 ? AOTI_DEBUG_I32 : AOTI_DEBUG_I64;
+  }
+  return sizeof(T) == 1 ? AOTI_DEBUG_U8 : sizeof(T) == 2 ? AOTI_DEBUG_U16 : sizeof(T) == 4 ? AOTI_DEBUG_U32 : AOTI_DEBUG_U64;
+}
+
+template <class T>
+inline AotiDebugValue describe(const T& argument) {
+  AotiDebugValue value{0, AOTI_DEBUG_NONE, 0};
+  if constexpr (IsTensorPointer<T>::value) {
+    value.bits = reinterpret_cast<uintptr_t>(argument.tensor);
+    value.type = AOTI_DEBUG_HANDLE;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    double widened = static_cast<double>(argument);
+    __builtin_memcpy(&value.bits, &widened, sizeof(widened));
+    value.type = number_type<T>();
+  } else if constexpr (std::is_integral_v<T>) {
+    value.bits = static_cast<uint64_t>(static_cast<int64_t>(argument));
+    value.type = number_type<T>();
+  } else if constexpr (std::is_null_pointer_v<T>) {
+    value.type = AOTI_DEBUG_ADDRESS;
+  } else if constexpr (std::is_pointer_v<T>) {
+    value.bits = reinterpret_cast<uintptr_t>(argument);
+    value.type = AOTI_DEBUG_ADDRESS;
+  } else if constexpr (std::is_array_v<T>) {
+    value.bits = reinterpret_cast<uintptr_t>(&argument[0]);
+    value.type = AOTI_DEBUG_ADDRESS;
+  } else if constexpr (HasGet<T>::value) {
+    value.bits = reinterpret_cast<uintptr_t>(argument.get());
+    value.type = AOTI_DEBUG_HANDLE;
+  }
+  return value;
+}
+
+// Runs `call(arguments...)` between the two records of a launch. Arguments are evaluated once, by the caller.
+template <class Call, class... Arguments>
+inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite& site, Call&& call,
+                                                            Arguments&&... arguments) {
+  using Result = decltype(call(std::forward<Arguments>(arguments)...));
+  if (aoti_debug_level() == 0) return call(std::forward<Arguments>(arguments)...);
+  const AotiDebugValue values[sizeof...(Arguments) + 1] = {describe<std::remove_cv_t<std::remove_reference_t<Arguments>>>(arguments)...};
+  AotiDebugLaunch launch;
+  aoti_debug_launch_begin(&launch, &site, values, sizeof...(Arguments));
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      call(std::forward<Arguments>(arguments)...);
+      aoti_debug_launch_end(&launch, values, 0, nullptr);
+    } else {
+      Result result = call(std::forward<Arguments>(arguments)...);
+      aoti_debug_launch_end(&launch, values, static_cast<int32_t>(result), nullptr);
+      return static_cast<Result>(result);
+    }
+  } catch (const std::exception& error) {
+    aoti_debug_launch_end(&launch, values, -1, error.what());
+    throw;
+  } catch (...) {
+    aoti_debug_launch_end(&launch, values, -1, "an exception that is no std::exception");
+    throw;
+  }
+}
+
+class Call {
+ public:
+  Call(uint32_t kind, const void* model, void* stream) : active_(aoti_debug_level() != 0), exceptions_(std::uncaught_exceptions()) {
+    if (active_) aoti_debug_call_begin(&call_, kind, model, stream);
+  }
+  ~Call() {
+    if (active_) aoti_debug_call_end(&call_, std::uncaught_exceptions() > exceptions_ ? 1u : 0u);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  bool active_;
+  int exceptions_;
+  AotiDebugCall call_;
+};
+
+class Loop {
+ public:
+  Loop() : active_(aoti_debug_level() != 0) {
+    if (active_) aoti_debug_loop_enter();
+  }
+  ~Loop() {
+    if (active_) aoti_debug_loop_leave();
+  }
+  void next() {
+    if (active_) aoti_debug_loop_next();
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+ private:
+  bool active_;
+};
+
+}  // namespace
+}  // namespace aoti_debug
+#endif  // __cplusplus

@@ -1,0 +1,70 @@
+// What the runtime asks of a device. `device_cpu.cpp` and `device_cuda.cpp` define these functions; a package links one
+// of them. None throws; on failure they return false or a code and change nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal_format.h"
+
+namespace aoti_debug::device {
+
+// A tensor as it lies in memory. `data` is the address of element 0 (storage offset included).
+struct TensorView {
+  uint64_t data;
+  int32_t dtype;  // c10::ScalarType
+  int32_t device_type;
+  int32_t device_index;
+  uint32_t ndim;
+  const int64_t* sizes;
+  const int64_t* strides;  // elements
+  int64_t numel;
+  size_t element_bytes;
+};
+
+// Whether tensors of this device type are in this device's memory (false: host memory).
+bool owns(int32_t device_type);
+
+// ---- breadcrumbs
+
+// Makes `bytes` of shared host memory at `base` (page aligned) writable by the device. False where there is no device.
+bool register_crumbs(void* base, size_t bytes);
+
+// Enqueues on `stream` the store of `value` at base + offset, after everything enqueued so far.
+bool write_crumb(void* stream, size_t offset, uint32_t value);
+
+bool is_capturing(void* stream);
+
+// The driver's pending error: 0 and an empty text, or its CUresult and name. Does not wait.
+int32_t pending_error(void* stream, char* text, size_t text_bytes);
+
+// ---- level 1: device memory to host memory
+
+// Copies the tensor's elements in row-major order into `host` (numel * element_bytes bytes), after everything enqueued
+// on `stream` so far; returns at once. A copy of a non-contiguous tensor is gathered on the device.
+// `ticket` is passed to `wait_copy`. False: the copy could not be enqueued.
+bool begin_copy(void* stream, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket);
+
+// Waits until the copy has arrived. False on a device error.
+bool wait_copy(uint64_t ticket);
+
+// Memory that begin_copy can fill at full speed (pinned); nullptr where there is none left.
+void* allocate_staging(size_t bytes);
+void free_staging(void* memory);
+
+// ---- level 2: statistics on the device
+
+// Enqueues the statistics of a tensor of at most `max_values` shown elements; returns at once. The result is picked up
+// by `take_stats`, in the order of `begin_stats` on this stream. False: it could not be enqueued (no room: take first).
+bool begin_stats(void* stream, const TensorView& view, bool with_statistics);
+
+struct StatsResult {
+  TensorStats stats;      // call, launch, slot, kind, phase and layout are the caller's to fill
+  uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
+};
+
+// Results that are ready, oldest first: with `wait`, waits for all that are enqueued on the stream. Returns how many of
+// `results` were filled, or -1 on a device error (results that arrived before it can be taken with wait = false).
+int take_stats(void* stream, StatsResult* results, int capacity, bool wait);
+
+}  // namespace aoti_debug::device

@@ -1,0 +1,107 @@
+"""The process that a package runs in: `python -m aoti_debug._run_child REQUEST`, a JSON object (runner.Request).
+
+It tells how far it came on the pipe whose descriptor the request names, one JSON object a line: {"stage": …},
+{"torch": version}, {"seconds": of the calls}, {"error": …}. A line is written before the thing that it announces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, TextIO
+
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.runinfo import Stage
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    request = json.loads(sys.argv[1])
+    _die_with(request["parent"])
+    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+        try:
+            _run(request, pipe)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises is what the parent wants to know
+            _tell(pipe, error=_describe(error))
+            return 1
+    return 0
+
+
+def _run(request: dict[str, Any], pipe: TextIO) -> None:
+    _tell(pipe, stage=Stage.IMPORT.value)
+    import torch
+
+    _tell(pipe, torch=str(torch.__version__))
+    for module in request["imports"]:
+        importlib.import_module(module)
+    for library in request["libraries"]:
+        torch.ops.load_library(library)
+    _tell(pipe, stage=Stage.INPUTS.value)
+    args, kwargs = _inputs(request)
+    _tell(pipe, stage=Stage.LOAD.value)
+    model = torch._inductor.aoti_load_package(request["package"])
+    _tell(pipe, stage=Stage.CALL.value)
+    began = time.monotonic()
+    with torch.no_grad():
+        for _ in range(request["calls"]):
+            model(*args, **kwargs)
+    if request["device"] == "cuda":
+        _tell(pipe, stage=Stage.SYNCHRONISE.value)
+        torch.cuda.synchronize()
+    _tell(pipe, seconds=time.monotonic() - began)
+    _tell(pipe, stage=Stage.UNLOAD.value)
+    del model
+    gc.collect()
+
+
+def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    from aoti_debug import artifact, inputs
+    from aoti_debug.errors import ArtifactError
+
+    package = artifact.inspect(request["package"])
+    signature = inputs.signature_of(package)
+    if request["inputs"] is not None:
+        found = inputs.read(request["inputs"], signature)
+        return found.args, dict(found.kwargs)
+    embedded = inputs.embedded(package)
+    if embedded is None:
+        raise ArtifactError(
+            f"{request['package']} has no inputs in it", hint="pass some: aoti-debug run PACKAGE.pt2 --inputs FILE.pt"
+        )
+    inputs.check(embedded, signature, "the package")
+    return embedded.args, dict(embedded.kwargs)
+
+
+def _tell(pipe: TextIO, **what: Any) -> None:
+    pipe.write(json.dumps(what) + "\n")
+
+
+def _describe(error: Exception) -> dict[str, Any]:
+    """What the parent makes an exit, or an error of its own, of."""
+    code = getattr(error, "error_code", None)
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "ours": isinstance(error, AotiDebugError),
+        "hint": error.hint if isinstance(error, AotiDebugError) else "",
+        "code": code if isinstance(code, int) else None,
+    }
+
+
+def _die_with(parent: int) -> None:
+    """A killed tool leaves no model running behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,372 @@
+"""The Python side of runtime_shims/aoti_debug.h and runtime_shims/journal_format.h: numbers, records, variables.
+
+Every enum value and every struct here has its twin in one of the two headers; tests/test_abi.py compares them. The
+enums that the manifest needs too (form, role, C type) are in manifest.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from functools import cached_property
+
+ABI_VERSION = 1
+JOURNAL_MAGIC = b"AOTIDBJ1"
+JOURNAL_VERSION = 1
+BLOCK_BYTES = 65536
+BLOCK_MAGIC = 0x4B4C4231
+MAX_DIMS = 64
+CRUMB_MAGIC = b"AOTIDBC1"
+CRUMB_VERSION = 1
+
+
+class Variable(str, Enum):
+    """Environment variables that steer the runtime."""
+
+    LEVEL = "AOTI_DEBUG_LEVEL"
+    FILTER = "AOTI_DEBUG_FILTER"
+    DIR = "AOTI_DEBUG_DIR"
+    RUN = "AOTI_DEBUG_RUN"
+    PHASE = "AOTI_DEBUG_PHASE"
+    MAX_BYTES = "AOTI_DEBUG_MAX_BYTES"
+    MAX_FILES = "AOTI_DEBUG_MAX_FILES"
+    MAX_TENSOR_BYTES = "AOTI_DEBUG_MAX_TENSOR_BYTES"
+    KEEP_FREE_BYTES = "AOTI_DEBUG_KEEP_FREE_BYTES"
+    JOURNAL_BYTES = "AOTI_DEBUG_JOURNAL_BYTES"
+    CRUMB_EVERY = "AOTI_DEBUG_CRUMB_EVERY"
+    LAUNCH = "AOTI_DEBUG_LAUNCH"
+    PRINT = "AOTI_DEBUG_PRINT"
+    # The built-in printer's, honoured where ours are absent.
+    PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
+    PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
+
+
+class CallKind(int, Enum):
+    MODEL = 0
+    CONSTANT = 1
+
+
+class RecordType(int, Enum):
+    CALL_BEGIN = 1
+    CALL_END = 2
+    LAYOUT = 3
+    LAUNCH_BEGIN = 4
+    GRID = 5
+    LAUNCH_END = 6
+    TENSOR_FILE = 7
+    TENSOR_STATS = 8
+    FAULT = 9
+    NOTE = 10
+    RUN_END = 11
+
+
+class ValueTag(int, Enum):
+    UNSET = 0
+    NULL = 1
+    TENSOR = 2
+    NUMBER = 3
+    TEXT = 4
+    OPAQUE = 5
+    UNDEFINED = 6
+
+
+class CallFlag(IntFlag):
+    CAPTURING = 1
+
+
+class LaunchFlag(IntFlag):
+    NOT_STARTED = 1
+
+
+class StatsFlag(IntFlag):
+    UNINITIALISED = 1
+    SKIPPED = 2
+
+
+class Phase(int, Enum):
+    BEFORE = 0
+    AFTER = 1
+
+
+class SaveStatus(int, Enum):
+    WRITTEN = 0
+    LINKED = 1
+    SKIPPED = 2
+
+
+class FaultDomain(int, Enum):
+    EXCEPTION = 1
+    SHIM = 2
+    CUDA = 3
+
+
+class NoteCode(int, Enum):
+    RECORDING_STOPPED = 1
+    CAPTURING = 2
+    CONFIGURATION = 3
+    CRUMBS_OFF = 4
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A C struct of fixed-width little-endian fields without padding.
+
+    `fields` holds (name, `struct` module format) in the order of the header. Fields whose name starts with `reserved`
+    are skipped by `codec`: it packs and unpacks the others only.
+    """
+
+    name: str
+    fields: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def codec(self) -> struct.Struct:
+        return struct.Struct(
+            "<" + "".join(f"{struct.calcsize(f)}x" if n.startswith("reserved") else f for n, f in self.fields)
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.codec.size
+
+
+JOURNAL_HEADER = Struct(
+    "JournalHeader",
+    (
+        ("magic", "8s"),
+        ("version", "I"),
+        ("block_bytes", "I"),
+        ("pid", "I"),
+        ("level", "I"),
+        ("start_unix_ns", "Q"),
+        ("blocks_reused", "Q"),
+        ("crumb_every", "Q"),
+        ("reserved", "2Q"),
+    ),
+)
+BLOCK_HEADER = Struct("BlockHeader", (("magic", "I"), ("thread", "I"), ("sequence", "Q")))
+RECORD_HEADER = Struct("RecordHeader", (("size", "I"), ("type", "H"), ("flags", "H"), ("time_ns", "Q")))
+CALL_BEGIN = Struct(
+    "CallBegin",
+    (("call", "I"), ("kind", "B"), ("level", "B"), ("stream_slot", "H"), ("model", "Q"), ("stream", "Q")),
+)
+CALL_END = Struct(
+    "CallEnd",
+    (("call", "I"), ("kind", "B"), ("failed", "B"), ("reserved", "H"), ("launches", "I"), ("reserved2", "I")),
+)
+LAYOUT = Struct(
+    "Layout",
+    (
+        ("id", "I"),
+        ("dtype", "i"),
+        ("device_type", "h"),
+        ("device_index", "h"),
+        ("layout", "h"),
+        ("ndim", "H"),
+        ("storage_offset", "q"),
+        ("storage_bytes", "q"),
+    ),
+)
+SLOT_VALUE = Struct("SlotValue", (("tag", "B"), ("type", "B"), ("slot", "H"), ("layout", "I"), ("bits", "Q")))
+LAUNCH_BEGIN = Struct(
+    "LaunchBegin",
+    (
+        ("call", "I"),
+        ("kind", "B"),
+        ("n_loops", "B"),
+        ("stream_slot", "H"),
+        ("launch", "I"),
+        ("site", "I"),
+        ("sequence", "I"),
+        ("n_values", "I"),
+        ("loops", "4I"),
+    ),
+)
+GRID = Struct(
+    "Grid",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("kernel", "I"),
+        ("kind", "B"),
+        ("reserved", "3B"),
+        ("grid", "3I"),
+        ("num_warps", "I"),
+        ("shared_bytes", "I"),
+        ("n_arguments", "I"),
+    ),
+)
+LAUNCH_END = Struct(
+    "LaunchEnd",
+    (("call", "I"), ("launch", "I"), ("status", "i"), ("kind", "B"), ("reserved", "B"), ("n_values", "H")),
+)
+TENSOR_FILE = Struct(
+    "TensorFile",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("slot", "H"),
+        ("kind", "B"),
+        ("phase", "B"),
+        ("status", "B"),
+        ("reserved", "3B"),
+        ("bytes", "Q"),
+        ("hash", "2Q"),
+        ("path_bytes", "I"),
+        ("reason_bytes", "I"),
+    ),
+)
+TENSOR_STATS = Struct(
+    "TensorStats",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("slot", "H"),
+        ("kind", "B"),
+        ("phase", "B"),
+        ("integer", "B"),
+        ("reserved", "3B"),
+        ("numel", "Q"),
+        ("n_nan", "Q"),
+        ("n_pos_inf", "Q"),
+        ("n_neg_inf", "Q"),
+        ("n_zero", "Q"),
+        ("min_bits", "Q"),
+        ("max_bits", "Q"),
+        ("min_index", "Q"),
+        ("max_index", "Q"),
+        ("mean", "d"),
+        ("std", "d"),
+        ("hash", "Q"),
+        ("value_bytes", "I"),
+        ("layout", "I"),
+    ),
+)
+FAULT = Struct(
+    "Fault",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("kind", "B"),
+        ("in_launch", "B"),
+        ("domain", "H"),
+        ("code", "i"),
+        ("text_bytes", "I"),
+        ("reserved", "I"),
+    ),
+)
+NOTE = Struct("Note", (("code", "I"), ("text_bytes", "I")))
+CRUMB_HEADER = Struct(
+    "CrumbHeader",
+    (("magic", "8s"), ("version", "I"), ("n_slots", "I"), ("every", "Q"), ("reserved", "5Q")),
+)
+CRUMB_SLOT = Struct("CrumbSlot", (("completed", "I"), ("used", "I"), ("stream", "Q"), ("reserved", "6Q")))
+
+STRUCTS = (
+    JOURNAL_HEADER,
+    BLOCK_HEADER,
+    RECORD_HEADER,
+    CALL_BEGIN,
+    CALL_END,
+    LAYOUT,
+    SLOT_VALUE,
+    LAUNCH_BEGIN,
+    GRID,
+    LAUNCH_END,
+    TENSOR_FILE,
+    TENSOR_STATS,
+    FAULT,
+    NOTE,
+    CRUMB_HEADER,
+    CRUMB_SLOT,
+)
+
+# c10::ScalarType -> (torch's name, bytes of an element; 0 where an element is less than a byte)
+DTYPES: dict[int, tuple[str, int]] = {
+    0: ("uint8", 1),
+    1: ("int8", 1),
+    2: ("int16", 2),
+    3: ("int32", 4),
+    4: ("int64", 8),
+    5: ("float16", 2),
+    6: ("float32", 4),
+    7: ("float64", 8),
+    8: ("complex32", 4),
+    9: ("complex64", 8),
+    10: ("complex128", 16),
+    11: ("bool", 1),
+    12: ("qint8", 1),
+    13: ("quint8", 1),
+    14: ("qint32", 4),
+    15: ("bfloat16", 2),
+    16: ("quint4x2", 1),
+    17: ("quint2x4", 1),
+    18: ("bits1x8", 1),
+    19: ("bits2x4", 1),
+    20: ("bits4x2", 1),
+    21: ("bits8", 1),
+    22: ("bits16", 2),
+    23: ("float8_e5m2", 1),
+    24: ("float8_e4m3fn", 1),
+    25: ("float8_e5m2fnuz", 1),
+    26: ("float8_e4m3fnuz", 1),
+    27: ("uint16", 2),
+    28: ("uint32", 4),
+    29: ("uint64", 8),
+    **{30 + i: (f"uint{i + 1}", 1) for i in range(7)},
+    **{37 + i: (f"int{i + 1}", 1) for i in range(7)},
+    44: ("float8_e8m0fnu", 1),
+    45: ("float4_e2m1fn_x2", 1),
+}
+
+# c10::DeviceType -> torch's name
+DEVICE_TYPES: dict[int, str] = {
+    0: "cpu",
+    1: "cuda",
+    2: "mkldnn",
+    3: "opengl",
+    4: "opencl",
+    5: "ideep",
+    6: "hip",
+    7: "fpga",
+    8: "maia",
+    9: "xla",
+    10: "vulkan",
+    11: "metal",
+    12: "xpu",
+    13: "mps",
+    14: "meta",
+    15: "hpu",
+    16: "ve",
+    17: "lazy",
+    18: "ipu",
+    19: "mtia",
+    20: "privateuseone",
+}
+
+# c10::Layout -> torch's name
+LAYOUTS: dict[int, str] = {
+    0: "strided",
+    1: "sparse_coo",
+    2: "sparse_csr",
+    3: "mkldnn",
+    4: "sparse_csc",
+    5: "sparse_bsr",
+    6: "sparse_bsc",
+    7: "jagged",
+}
+
+
+def dtype_name(scalar_type: int) -> str:
+    return DTYPES[scalar_type][0] if scalar_type in DTYPES else f"dtype{scalar_type}"
+
+
+def device_name(device_type: int, index: int) -> str:
+    """As torch writes it: "cpu", "cuda:0"."""
+    name = DEVICE_TYPES.get(device_type, f"device{device_type}")
+    return name if name == "cpu" or index < 0 else f"{name}:{index}"
+
+
+def layout_name(layout: int) -> str:
+    return LAYOUTS.get(layout, f"layout{layout}")

@@ -1,0 +1,212 @@
+"""`aoti-debug build`: an exported program becomes an instrumented package."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from aoti_debug import builder
+from aoti_debug.builder import BuildOptions, BuildSummary
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Form
+
+WIDTH = 100
+LABEL = 18  # columns
+LISTED = 12
+NUMBERS = (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
+STAGES = {
+    "lower": "lowering the model",
+    "instrument": "finding launch sites",
+    "compile": "compiling",
+    "link": "linking",
+    "package": "writing the package",
+}
+WORDS = {"true": True, "false": False, "none": None}
+
+
+@click.command("build")
+@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.option(
+    "--level",
+    type=click.IntRange(0, 3),
+    default=3,
+    show_default=True,
+    help="What runs record where AOTI_DEBUG_LEVEL is not set: 0 nothing, 1 tensors saved, 2 values printed, "
+    "3 kernel names.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Only kernels of this name are printed and saved: 'triton_*', '!cpp_fused_*'. Repeatable.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The package to write.  [default: MODEL.instrumented.pt2]"
+)
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    help="Inputs (.pt or .safetensors) to embed instead of the program's example inputs.",
+)
+@click.option(
+    "--inductor-config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
+)
+@click.option(
+    "--import",
+    "imports",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this before the program is loaded: it registers custom operators. Repeatable.",
+)
+@click.option(
+    "--load-library",
+    "libraries",
+    metavar="PATH",
+    multiple=True,
+    help="Load this library of custom operators first. Repeatable.",
+)
+@click.option(
+    "--keep-sources",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Keep the generated C++ there, original and instrumented.",
+)
+def command(
+    model: Path,
+    level: int,
+    filters: tuple[str, ...],
+    output: Path | None,
+    inputs: Path | None,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[str, ...],
+    keep_sources: Path | None,
+) -> None:
+    """Turn the exported program MODEL.pt2 into an instrumented package.
+
+    The package runs wherever the model's own package would, with or without aoti-debug; level and filter can be changed
+    at run time with AOTI_DEBUG_LEVEL and AOTI_DEBUG_FILTER.
+    """
+    options = BuildOptions(
+        program=model,
+        level=level,
+        filters=filters,
+        output=output,
+        inputs=inputs,
+        inductor_configs=parse_configs(configs),
+        imports=imports,
+        libraries=libraries,
+        keep_sources=keep_sources,
+    )
+    with _progress() as progress:
+        summary = builder.build_report(options, progress)
+    for line in describe(summary):
+        click.echo(line)
+    for line in warnings(summary):
+        click.echo(line, err=True)
+
+
+def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
+    """Settings as `KEY=VALUE`; a value is a Python literal, true, false, none, or a text as it stands.
+
+    Raises:
+        UsageError: one has no "=".
+    """
+    parsed: dict[str, Any] = {}
+    for config in configs:
+        key, equals, value = config.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--inductor-config {config} has no KEY=VALUE", hint="--inductor-config max_autotune=True")
+        try:
+            parsed[key.strip()] = WORDS[value.lower()] if value.lower() in WORDS else ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed[key.strip()] = value
+    return parsed
+
+
+def describe(summary: BuildSummary) -> list[str]:
+    """What was built, in lines: sites by kind, arguments, what was not recognised, size, time."""
+    manifest = summary.manifest
+    args = [arg for site in manifest.sites for arg in site.args]
+    scalars = sum(arg.form in NUMBERS for arg in args)
+    opaque = sum(arg.form is Form.OPAQUE for arg in args)
+    kinds = Counter(site.kind.value for site in manifest.sites)
+    unknown = manifest.unrecognised
+    rows = [
+        ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
+        ("arguments", f"{len(args) - scalars - opaque} tensors, {scalars} scalars"),
+        ("not recognised", str(len(unknown) or "none")),
+        *(("", f"line {call.line} in {call.function}: {call.text}") for call in unknown[:LISTED]),
+        *([("", f"and {len(unknown) - LISTED} more, in the package's manifest")] if len(unknown) > LISTED else []),
+        ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
+        ("inputs", f"none: {summary.without_inputs}" if summary.without_inputs else "embedded"),
+        ("device", f"{manifest.device}, torch {manifest.torch_version}"),
+        ("size", _size(summary.bytes)),
+        ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
+    ]
+    indent = " " * LABEL
+    lines = [str(summary.package)]
+    for label, text in rows:
+        lines += textwrap.wrap(text, WIDTH, initial_indent=f"  {label}".ljust(LABEL), subsequent_indent=indent)
+    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}"]
+
+
+def warnings(summary: BuildSummary) -> list[str]:
+    """Which filters match nothing, and what there is to match."""
+    if not summary.unmatched:
+        return []
+    kernels = sorted({site.kernel for site in summary.manifest.sites})
+    return [
+        f"warning: no kernel matches {', '.join(summary.unmatched)}; there are:",
+        *(f"  {kernel}" for kernel in kernels),
+    ]
+
+
+@contextmanager
+def _progress() -> Iterator[builder.Progress]:
+    """Tells of the stages on stderr: a live line on a terminal, a line for each stage that ended elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+
+        def report(stage: str, seconds: float | None) -> None:
+            if seconds is not None:
+                console.print(f"{STAGES[stage]}: {seconds:.1f} s", soft_wrap=True)
+
+        yield report
+        return
+    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks = {stage: bar.add_task(text, total=1, start=False, visible=False) for stage, text in STAGES.items()}
+
+        def progress(stage: str, seconds: float | None) -> None:
+            if seconds is None:
+                bar.start_task(tasks[stage])
+                bar.update(tasks[stage], visible=True)
+            else:
+                bar.update(tasks[stage], completed=1)
+
+        yield progress
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,124 @@
+"""`aoti-debug`: imports a verb's module when the verb is used, and turns errors into text and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aoti_debug.errors import AotiDebugError, InternalError
+
+VERBS = {
+    "build": "Turn an exported program into an instrumented package.",
+    "run": "Run an instrumented package and record every kernel launch.",
+    "show": "Show what a run recorded: all launches, or one in full.",
+    "repro": "Write a script that replays one kernel launch alone.",
+}
+INTERRUPTED = 130
+
+
+class Verbs(click.Group):
+    """The verbs; each is the object `command` of the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"aoti_debug.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if Path(args[0]).suffix == ".pt2":
+                raise click.UsageError(f"no verb is named; perhaps: aoti-debug build {args[0]}", ctx) from error
+            raise
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _version() -> str:
+    try:
+        return metadata.version("aoti-debug")
+    except metadata.PackageNotFoundError:
+        return "0 (not installed)"
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 clean, 1 a finding, 2 usage, 3 artifact, 4 toolchain, 5 target never started, "
+    "6 run directory, 70 a bug of aoti-debug.",
+)
+@click.version_option(_version(), prog_name="aoti-debug")
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Debugger for PyTorch AOTInductor models.
+
+    \b
+    aoti-debug build model.pt2               # exported program -> model.instrumented.pt2
+    aoti-debug run model.instrumented.pt2    # run it; a crash names its kernel launch
+    aoti-debug show                          # what was launched, with which tensors
+    aoti-debug repro KERNEL                  # replay one launch alone
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code; all errors are on stderr by then."""
+    try:
+        code: Any = group.main(args=arguments, prog_name="aoti-debug", standalone_mode=False)
+    except click.ClickException as error:
+        _complain(error.format_message(), _usage_hint(error))
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except AotiDebugError as error:
+        _complain(str(error), error.hint)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        _complain(
+            f"a bug in aoti-debug: {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})",
+            "please report this with the lines below",
+        )
+        traceback.print_exception(error, file=sys.stderr)
+        return InternalError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())
+
+
+def _complain(message: str, hint: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{context.command_path} --help" if context else ""
+
+
+if __name__ == "__main__":
+    main()

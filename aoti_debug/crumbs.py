@@ -1,0 +1,71 @@
+"""Breadcrumbs (crumbs.bin): per stream, the last launch that is known to have completed on the device.
+
+The runtime keeps them in a file of /dev/shm, which outlives a process that dies; crumbs.bin in the run directory is a
+link to it until `preserve` replaces it with a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug import abi
+from aoti_debug.errors import RunDirError
+
+NAME = "crumbs.bin"
+
+
+@dataclass(frozen=True)
+class Crumb:
+    stream_slot: int
+    stream: int
+    completed: int  # Launch.sequence; 0: none yet
+
+
+@dataclass(frozen=True)
+class Crumbs:
+    every: int  # a crumb every this many launches
+    crumbs: tuple[Crumb, ...]  # streams that were used
+
+
+def read(path: Path) -> Crumbs | None:
+    """None where the file is not there: a CPU run, or the shared memory is gone.
+
+    Raises:
+        RunDirError: it is no crumbs file, of another version, or cut off.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirError(f"cannot read {path}: {error.strerror}") from error
+    header, slot = abi.CRUMB_HEADER, abi.CRUMB_SLOT
+    if len(data) < header.size:
+        raise RunDirError(f"{path} is cut off: it ends within its header")
+    magic, version, n_slots, every = header.codec.unpack_from(data)
+    if magic != abi.CRUMB_MAGIC or version != abi.CRUMB_VERSION:
+        raise RunDirError(
+            f"{path} has version {version}; this aoti-debug reads version {abi.CRUMB_VERSION}",
+            hint="read it with the version of aoti-debug that built the package",
+        )
+    if len(data) < header.size + n_slots * slot.size:
+        raise RunDirError(f"{path} is cut off: it ends within its slots")
+    slots = [slot.codec.unpack_from(data, header.size + index * slot.size) for index in range(n_slots)]
+    return Crumbs(
+        every, tuple(Crumb(index, stream, completed) for index, (completed, used, stream) in enumerate(slots) if used)
+    )
+
+
+def preserve(run: Path) -> None:
+    """Replaces the link of a run whose process has ended by a copy, and frees the shared memory."""
+    link = run / NAME
+    if not link.is_symlink() or not link.exists():
+        return
+    shared = link.resolve()
+    copy = run / f".{NAME}.{os.getpid()}"
+    shutil.copyfile(shared, copy)
+    copy.replace(link)
+    shared.unlink(missing_ok=True)

@@ -1,0 +1,257 @@
+"""Inputs of a model: read from a file, checked against what was exported, embedded in a package.
+
+A `.pt` file holds a tuple or list of arguments, `{"args": …, "kwargs": …}`, `(args, kwargs)`, or a dictionary by the
+inputs' names; it is loaded with `weights_only=True`. A `.safetensors` file holds tensors by the inputs' names, or by
+their positions "0", "1", …; what was not a tensor at export keeps its value, and tensors move to the device of export.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aoti_debug import signature as signatures
+from aoti_debug.artifact import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
+from aoti_debug.errors import ArtifactError
+from aoti_debug.signature import Leaf, Signature
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One call's arguments: `model(*args, **kwargs)`."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def read(path: str | Path, signature: Signature) -> Inputs:
+    """Reads an inputs file and checks it.
+
+    Raises:
+        ArtifactError: it cannot be read, or its content does not fit the signature; the message names the argument.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ArtifactError(f"{path} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    if path.suffix == ".safetensors":
+        inputs = _from_names(path, _read_safetensors(path), signature)
+    else:
+        inputs = _arrange(path, _load(path, path), signature)
+    check(inputs, signature, str(path))
+    return inputs
+
+
+def embedded(package: Artifact) -> Inputs | None:
+    """The inputs inside an instrumented package; None where it was built without any.
+
+    Raises:
+        ArtifactError: the member is damaged.
+    """
+    if INPUTS_MEMBER not in package.members:
+        return None
+    data = _load(package.path, io.BytesIO(package.read(INPUTS_MEMBER)))
+    return Inputs(tuple(data["args"]), data["kwargs"])
+
+
+def signature_of(package: Artifact) -> Signature:
+    """The signature inside an instrumented package.
+
+    Raises:
+        ArtifactError: it is missing or damaged.
+    """
+    return signatures.from_json(package.read(SIGNATURE_MEMBER).decode("utf-8", errors="replace"))
+
+
+def write(inputs: Inputs, path: Path) -> None:
+    """Writes inputs so that `weights_only=True` reads them again.
+
+    Raises:
+        ArtifactError: they hold objects that are neither tensors nor plain Python values.
+    """
+    import torch
+
+    torch.save({"args": tuple(inputs.args), "kwargs": dict(inputs.kwargs)}, path)
+    try:
+        torch.load(path, weights_only=True)
+    except pickle.UnpicklingError as error:
+        path.unlink()
+        raise ArtifactError(
+            "the inputs hold objects that are neither tensors nor plain Python values, so they cannot be kept",
+            hint="pass inputs with --inputs when you run the package",
+        ) from error
+
+
+def check(inputs: Inputs, signature: Signature, where: str) -> None:
+    """Compares inputs with what was exported.
+
+    Args:
+        where: what the inputs came from, for the message.
+
+    Raises:
+        ArtifactError: wrong count, or an argument of wrong kind, dtype, shape, strides or device.
+    """
+    values = _flatten(inputs)
+    if len(values) != len(signature.leaves):
+        raise ArtifactError(
+            f"the model takes {_count(len(signature.leaves))}, {where} has {len(values)}",
+            hint=f"the model takes {', '.join(leaf.name for leaf in signature.leaves)}",
+        )
+    for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True)):
+        wrong = _mismatch(leaf, value)
+        if wrong:
+            raise ArtifactError(
+                f"input {position} ({leaf.name}) of {where} is {_describe(value)}; the model was exported for {leaf}",
+                hint=wrong,
+            )
+
+
+def _mismatch(leaf: Leaf, value: Any) -> str:
+    """What is wrong with a value, as advice; "" where nothing is."""
+    import torch
+
+    if not leaf.is_tensor:
+        return "" if repr(value) == leaf.constant else f"export has fixed {leaf.name} to {leaf.constant}"
+    if not isinstance(value, torch.Tensor):
+        return f"{leaf.name} has to be a tensor"
+    if str(value.dtype) != leaf.dtype:
+        return f"convert it: {leaf.name}.to({leaf.dtype})"
+    if len(value.shape) != len(leaf.shape) or not all(
+        dim.admits(size) for dim, size in zip(leaf.shape, value.shape, strict=True)
+    ):
+        return f"its shape has to be [{', '.join(map(str, leaf.shape))}]"
+    expected = torch.device(leaf.device)
+    if value.device.type != expected.type or value.device.index not in (None, expected.index):
+        return f"move it: {leaf.name}.to('{leaf.device}')"
+    if leaf.strides is not None and not _same_layout(value.shape, value.stride(), leaf.strides):
+        return f"its strides have to be {list(leaf.strides)}, not {list(value.stride())}"
+    return ""
+
+
+def _same_layout(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
+    if 0 in shape:
+        return True
+    return all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True))
+
+
+def _flatten(inputs: Inputs) -> list[Any]:
+    from torch.utils import _pytree as pytree
+
+    return list(pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))[0])
+
+
+def _arrange(path: Path, data: Any, signature: Signature) -> Inputs:
+    """The content of a `.pt` file as inputs; of several readings the one of the structure that was exported."""
+    import torch
+
+    readings: list[Inputs] = []
+    if isinstance(data, torch.Tensor):
+        readings.append(Inputs((data,), {}))
+    elif isinstance(data, Mapping) and set(data) <= {"args", "kwargs"} and data:
+        readings.append(Inputs(tuple(data.get("args", ())), data.get("kwargs", {})))
+    elif isinstance(data, Mapping):
+        return _from_names(path, data, signature)
+    elif isinstance(data, (tuple, list)):
+        if len(data) == 2 and isinstance(data[0], (tuple, list)) and isinstance(data[1], Mapping):
+            readings.append(Inputs(tuple(data[0]), data[1]))
+        readings.append(Inputs(tuple(data), {}))
+    else:
+        raise ArtifactError(f"{path} holds a {type(data).__name__}, not a model's inputs", hint=_FORMS)
+    return max(
+        (_ordered(reading, signature) for reading in readings), key=lambda reading: _likeness(reading, signature)
+    )
+
+
+def _likeness(reading: Inputs, signature: Signature) -> int:
+    """2: the structure that was exported; 1: at least as many values; 0: neither."""
+    from torch.utils import _pytree as pytree
+
+    values, structure = pytree.tree_flatten((tuple(reading.args), dict(reading.kwargs)))
+    if signature.in_spec and structure == pytree.treespec_loads(signature.in_spec):
+        return 2
+    return int(len(values) == len(signature.leaves))
+
+
+def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
+    """The inputs with keywords in the order of the signature's leaves."""
+    from torch.utils import _pytree as pytree
+
+    if not signature.in_spec:
+        return inputs
+    _, kwargs = pytree.tree_unflatten(range(len(signature.leaves)), pytree.treespec_loads(signature.in_spec))
+    if set(kwargs) != set(inputs.kwargs):
+        return inputs
+    return Inputs(inputs.args, {name: inputs.kwargs[name] for name in kwargs})
+
+
+def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) -> Inputs:
+    from torch.utils import _pytree as pytree
+
+    names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
+    positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    given = {str(name): value for name, value in tensors.items()}
+    keys = next((keys for keys in (names, positions) if set(keys) == set(given)), None)
+    if keys is None:
+        raise ArtifactError(
+            f"{path} has the tensors {', '.join(sorted(given))}; the model takes {', '.join(names)}",
+            hint="name the tensors as the model's inputs, or by position: 0, 1, …",
+        )
+    if not signature.in_spec:
+        raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
+    remaining = iter(keys)
+    values = [
+        given[next(remaining)].to(leaf.device) if leaf.is_tensor else _constant(leaf) for leaf in signature.leaves
+    ]
+    args, kwargs = pytree.tree_unflatten(values, pytree.treespec_loads(signature.in_spec))
+    return Inputs(tuple(args), kwargs)
+
+
+def _constant(leaf: Leaf) -> Any:
+    try:
+        return ast.literal_eval(leaf.constant)
+    except ValueError as error:
+        raise ArtifactError(
+            f"input {leaf.name} is {leaf.constant}, which is no tensor", hint="pass a .pt file instead"
+        ) from error
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"{path} is no safetensors file: {error}", hint=_FORMS) from error
+
+
+def _load(path: Path, file: Path | io.BytesIO) -> Any:
+    import torch
+
+    try:
+        return torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ArtifactError(
+            f"{path} holds objects that are neither tensors nor plain Python values", hint=_FORMS
+        ) from error
+    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+        raise ArtifactError(f"{path} cannot be read as inputs: {error}", hint=_FORMS) from error
+
+
+_FORMS = 'write it with torch.save((x, y), path) or torch.save({"args": (x,), "kwargs": {"y": y}}, path)'
+
+
+def _count(number: int) -> str:
+    return f"{number} input" if number == 1 else f"{number} inputs"
+
+
+def _describe(value: Any) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
+    return f"{value!r}"

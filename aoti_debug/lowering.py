@@ -1,0 +1,155 @@
+"""What the parent asks of a lowering and what it gets back; both cross a process border as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+
+ARCHIVE = "lowered.pt2"
+HASHED_ARCHIVE = "hashed.pt2"
+INPUTS = "inputs.pt"
+SIGNATURE = "signature.json"
+REQUEST = "request.json"
+ANSWER = "answer.json"
+LOG = "lower.log"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A lowering.
+
+    Attributes:
+        program: the exported program's file; "" where the program is in memory.
+        folder: an empty directory for all results.
+        configs: the user's Inductor settings.
+        inputs: a file to embed instead of the program's example inputs; "" for those.
+        hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
+    """
+
+    program: str
+    folder: str
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    inputs: str = ""
+    hashed_kernels: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a lowering found out.
+
+    Attributes:
+        shim_operators: names of the operators that have a C shim ("aten.addmm.default").
+        schemas: schema of each of them and of the operators that the proxy executor calls, by name.
+        wrapper_opt: how a default package optimizes the wrapper, "O1".
+        without_inputs: why no inputs are embedded; "" where they are.
+        times: seconds of each step.
+    """
+
+    torch_version: str
+    shim_operators: tuple[str, ...]
+    schemas: Mapping[str, str]
+    wrapper_opt: str
+    without_inputs: str
+    times: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that failed without a crash.
+
+    Attributes:
+        step: a key of ERRORS.
+        subject: what it was about: a module, a library, a file.
+        error: the exception's type.
+        message: its text.
+        hint: what to do, where the child knows more than the parent.
+    """
+
+    step: str
+    subject: str
+    error: str
+    message: str
+    hint: str = ""
+
+
+def write_request(request: Request) -> Path:
+    path = Path(request.folder) / REQUEST
+    path.write_text(json.dumps(asdict(request)))
+    return path
+
+
+def read_request(path: Path) -> Request:
+    data = json.loads(path.read_text())
+    return Request(**{**data, "imports": tuple(data["imports"]), "libraries": tuple(data["libraries"])})
+
+
+def write_answer(folder: Path, answer: Answer | Failure) -> None:
+    """Writes the answer under its final name only when it is whole."""
+    part = folder / f"{ANSWER}.part"
+    part.write_text(json.dumps(asdict(answer)))
+    part.replace(folder / ANSWER)
+
+
+def read_answer(folder: Path) -> Answer | Failure | None:
+    """The answer; None where the process ended without one."""
+    path = folder / ANSWER
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text())
+    if "step" in data:
+        return Failure(**data)
+    return Answer(**{**data, "shim_operators": tuple(data["shim_operators"])})
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What the failure of a step is to the user: `text` is formatted with the Failure's fields and the log."""
+
+    error: type[AotiDebugError]
+    text: str
+    hint: str
+
+
+_OTHER_TORCH = "install torch 2.11 or newer"
+ERRORS = {
+    "torch": _Meaning(ToolchainError, "this torch cannot lower models: {error}: {message}{log}", _OTHER_TORCH),
+    "import": _Meaning(
+        UsageError, "--import {subject} fails: {error}: {message}", "name a module that python finds from here"
+    ),
+    "library": _Meaning(
+        UsageError, "--load-library {subject} fails: {message}", "name a library of operators that torch can load"
+    ),
+    "config": _Meaning(UsageError, "--inductor-config {subject}: {message}", "see torch/_inductor/config.py"),
+    "load": _Meaning(
+        ArtifactError,
+        "the exported program cannot be loaded: {error}: {message}",
+        "load it with the torch that wrote it, and --import or --load-library its custom operators",
+    ),
+    "inputs": _Meaning(ArtifactError, "{message}", ""),
+    "lower": _Meaning(
+        ToolchainError,
+        "Inductor cannot lower the model: {error}: {message}{log}",
+        "see whether torch._inductor.aoti_compile_and_package alone fails as well",
+    ),
+    "operators": _Meaning(
+        ToolchainError, "the operators of this torch cannot be listed: {error}: {message}{log}", _OTHER_TORCH
+    ),
+}
+
+
+def error_of(failure: Failure, log: Callable[[], str]) -> AotiDebugError:
+    """The error to raise for a failure.
+
+    Args:
+        log: keeps the log and tells its path and last lines; called where they help.
+    """
+    meaning = ERRORS[failure.step]
+    shown = log() if "{log}" in meaning.text else ""
+    return meaning.error(meaning.text.format(**asdict(failure), log=shown), hint=failure.hint or meaning.hint)

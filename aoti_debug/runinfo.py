@@ -1,0 +1,126 @@
+"""run.json: what was run, how, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.errors import RunDirError
+
+NAME = "run.json"
+FORMAT = 1
+
+
+class ExitKind(str, Enum):
+    RUNNING = "running"
+    CLEAN = "clean"
+    FAULT = "fault"  # an exception, a device error, SIGSEGV, SIGABRT, …
+    ABORTED = "aborted"  # killed from outside, or it vanished
+    TIMEOUT = "timeout"
+    ERROR = "error"  # the model was not loaded to the end
+
+
+class Stage(str, Enum):
+    """How far the process of `aoti-debug run` came."""
+
+    IMPORT = "import"
+    INPUTS = "inputs"
+    LOAD = "load"
+    CALL = "call"
+    SYNCHRONISE = "synchronise"  # waiting for the device after the last call
+    UNLOAD = "unload"
+
+
+@dataclass(frozen=True)
+class Exit:
+    kind: ExitKind
+    detail: str = ""  # for people: "SIGSEGV", "RuntimeError: …"
+    stage: Stage | None = None
+    signal: str = ""  # "SIGSEGV"; "" where no signal ended it
+    exception: str = ""  # the Python type's name
+    code: int | None = None  # the device error's code, where the exception carries one
+    seconds: float | None = None  # of the calls
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    tool_version: str
+    torch_version: str | None
+    pid: int
+    started: str  # ISO 8601
+    level: int
+    filters: tuple[str, ...]
+    phase: str  # "before", "after", "both", "" for the level's own choice
+    device: str  # "cpu" or "cuda"
+    command: tuple[str, ...]
+    host: str  # "aoti-debug run", or "embedded" where any other program loaded the package
+    exit: Exit = Exit(ExitKind.RUNNING)
+    calls: int = 1
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    format: int = FORMAT
+
+
+def to_json(info: RunInfo) -> str:
+    return json.dumps(asdict(info), indent=1) + "\n"
+
+
+def write(info: RunInfo, run: Path) -> None:
+    """Replaces run.json in one step."""
+    temporary = run / f".{NAME}.{os.getpid()}"
+    temporary.write_text(to_json(info), encoding="utf-8")
+    temporary.replace(run / NAME)
+
+
+def read(run: Path) -> RunInfo:
+    """Raises:
+    RunDirError: there is none, it is damaged, or of another format version.
+    """
+    path = run / NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunDirError(
+            f"{run} is no run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"
+        ) from error
+    except ValueError as error:
+        raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise RunDirError(
+            f"{run} has format {found}; this aoti-debug reads format {FORMAT}",
+            hint="read it with the version of aoti-debug that wrote it",
+        )
+    try:
+        return _build(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirError(f"{path} is damaged: {error!r}", hint="run the package again") from error
+
+
+def started_at(info: RunInfo) -> datetime:
+    return datetime.fromisoformat(info.started.replace("Z", "+00:00")).astimezone()
+
+
+def _build(data: dict[str, Any]) -> RunInfo:
+    known = {f.name: data[f.name] for f in fields(RunInfo) if f.name in data}
+    known["exit"] = _exit(known["exit"])
+    for name in ("filters", "command", "imports", "libraries"):
+        known[name] = tuple(known.get(name) or ())
+    known["phase"] = known.get("phase") or ""
+    info = RunInfo(**known)
+    started_at(info)
+    return info
+
+
+def _exit(data: dict[str, Any]) -> Exit:
+    known = {f.name: data[f.name] for f in fields(Exit) if f.name in data}
+    known["kind"] = ExitKind(known["kind"])
+    known["detail"] = known.get("detail") or ""
+    if known.get("stage"):
+        known["stage"] = Stage(known["stage"])
+    return Exit(**known)

@@ -1,0 +1,337 @@
+"""Runs an instrumented package in a process of its own and keeps what happened in a run directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import aoti_debug
+from aoti_debug import artifact, crumbs, errors, rundir, runinfo
+from aoti_debug.abi import Variable
+from aoti_debug.artifact import Artifact, ArtifactKind
+from aoti_debug.child import Child, Observer, Report
+from aoti_debug.diagnose import Verdict, diagnose
+from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
+from aoti_debug.manifest import MEMBER, Manifest
+from aoti_debug.rundir import RunDir
+from aoti_debug.runinfo import Exit, ExitKind, RunInfo, Stage
+
+HOST = "aoti-debug run"
+PHASES = ("before", "after", "both")
+_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is run, and what is recorded of it.
+
+    Attributes:
+        inputs: a .pt or .safetensors file; None for those embedded in the package.
+        level, filters, phase: None for what the environment or the package says.
+        out: where run directories are made; None for `rundir.base_directory()`.
+        calls: how often the model is called.
+        timeout: seconds, counted from when the package is being loaded.
+        imports, libraries: besides those that the package was built with.
+        launch: "0.3": print and save this launch only.
+        crumb_every: launches a breadcrumb.
+    """
+
+    package: Path
+    inputs: Path | None = None
+    level: int | None = None
+    filters: tuple[str, ...] | None = None
+    phase: str | None = None
+    out: Path | None = None
+    calls: int = 1
+    timeout: float | None = None
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    launch: str | None = None
+    crumb_every: int | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run: RunDir
+    verdict: Verdict | None  # None: nothing went wrong
+    seconds: float  # the process's whole life
+    lost: str  # why a log of its output is not complete; "" otherwise
+
+
+def run(
+    package: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    level: int | None = None,
+    filters: Sequence[str] | None = None,
+    phase: str | None = None,
+    out: str | Path | None = None,
+    calls: int = 1,
+    timeout: float | None = None,
+    imports: Sequence[str] = (),
+    libraries: Sequence[str | Path] = (),
+    launch: str | None = None,
+    crumb_every: int | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Runs a package; see RunOptions. A fault of the model is a result, not an error.
+
+    Raises:
+        UsageError: an option is wrong, or the directory for runs cannot be written.
+        ArtifactError: the package or the inputs are not what they should be.
+        TargetError: the model never started.
+    """
+    options = RunOptions(
+        package=Path(package),
+        inputs=None if inputs is None else Path(inputs),
+        level=level,
+        filters=None if filters is None else tuple(filters),
+        phase=phase,
+        out=None if out is None else Path(out),
+        calls=calls,
+        timeout=timeout,
+        imports=tuple(imports),
+        libraries=tuple(Path(library) for library in libraries),
+        launch=launch,
+        crumb_every=crumb_every,
+    )
+    return run_with(options, observer or Observer())
+
+
+def run_with(options: RunOptions, observer: Observer) -> RunResult:
+    """`run`, with an observer that is told what happens meanwhile."""
+    _check(options)
+    found = artifact.expect(options.package, ArtifactKind.INSTRUMENTED)
+    manifest = found.manifest()
+    base = options.out or rundir.base_directory()
+    path = _new_directory(base)
+    try:
+        return _run_in(path, found, manifest, options, observer)
+    except (ArtifactError, TargetError, UsageError):
+        _remove(path)
+        raise
+
+
+def _check(options: RunOptions) -> None:
+    if options.level is not None and options.level not in range(4):
+        raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
+    if options.phase is not None and options.phase not in PHASES:
+        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
+    if options.calls < 1:
+        raise UsageError(f"--calls {options.calls} runs nothing", hint="--calls takes a number from 1")
+    if options.timeout is not None and options.timeout <= 0:
+        raise UsageError(f"--timeout {options.timeout:g} leaves no time", hint="--timeout takes seconds")
+    if options.crumb_every is not None and options.crumb_every < 1:
+        raise UsageError(f"no breadcrumb every {options.crumb_every} launches", hint="it takes a number from 1")
+    for pattern in options.filters or ():
+        if "," in pattern:
+            raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
+    if options.launch is not None:
+        rundir.parse_launch_id(options.launch)
+    if options.inputs is not None and not options.inputs.is_file():
+        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    for library in options.libraries:
+        if not library.is_file():
+            raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
+
+
+def _new_directory(base: Path) -> Path:
+    """Raises:
+    UsageError: it cannot be made.
+    """
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    attempt = 1
+    while True:
+        path = base / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            if not base.is_dir():
+                raise UsageError(f"{base} is not a directory", hint="--out DIR names another one") from error
+            attempt += 1
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
+            ) from error
+        else:
+            return path.resolve()
+
+
+def _remove(path: Path) -> None:
+    """Leaves nothing behind of a run that never was."""
+    shutil.rmtree(path)
+    if not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
+def _run_in(path: Path, package: Artifact, manifest: Manifest, options: RunOptions, observer: Observer) -> RunResult:
+    info = _info(manifest, options)
+    (path / rundir.MANIFEST).write_bytes(package.read(MEMBER))
+    (path / rundir.PACKAGE).symlink_to(options.package.resolve())
+    if options.inputs is not None:
+        (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
+    runinfo.write(info, path)
+    observer.started(path)
+    began = time.monotonic()
+    child = Child(_request(info, options), _environment(path, options), path)
+    info = replace(info, pid=child.process.pid)
+    runinfo.write(info, path)
+    try:
+        report = child.watch(_Linking(observer, path), options.timeout)
+    except KeyboardInterrupt:
+        _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
+        raise
+    info = replace(info, torch_version=report.torch_version or manifest.torch_version, exit=_exit(report, options))
+    ended = _finish(path, info)
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.timed_out:
+        raise _never_started(path, report, manifest)
+    rundir.link_latest(path)
+    return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost)
+
+
+class _Linking(Observer):
+    """Makes the run the latest one as soon as the model is called, and passes everything on."""
+
+    def __init__(self, observer: Observer, path: Path) -> None:
+        self._observer = observer
+        self._path = path
+
+    def reached(self, stage: Stage) -> None:
+        if stage is Stage.CALL:
+            rundir.link_latest(self._path)
+        self._observer.reached(stage)
+
+    def output(self, stream: str, data: bytes) -> None:
+        self._observer.output(stream, data)
+
+    def tick(self) -> None:
+        self._observer.tick()
+
+
+def _finish(path: Path, info: RunInfo) -> RunDir:
+    """Writes down how the run ended. A clean exit in which a launch reported an error is a fault."""
+    crumbs.preserve(path)
+    runinfo.write(info, path)
+    ended = rundir.open_run(path)
+    if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
+        runinfo.write(info, path)
+        return replace(ended, info=info)
+    return ended
+
+
+def _exit(report: Report, options: RunOptions) -> Exit:
+    """How the process ended. An exception comes first: what a broken device makes of the end that follows says less."""
+    error = report.error
+    if error is not None:
+        detail = f"{error['type']}: {error['message']}"
+        return Exit(ExitKind.FAULT, detail, report.stage, exception=error["type"], code=error["code"])
+    if report.timed_out:
+        detail = f"it was killed after {options.timeout:g} s"
+        return Exit(ExitKind.TIMEOUT, detail, report.stage, seconds=report.seconds)
+    if report.signal:
+        kind = ExitKind.ABORTED if report.signal in _OUTSIDE else ExitKind.FAULT
+        return Exit(kind, f"killed by {report.signal}", report.stage, report.signal, seconds=report.seconds)
+    if report.returncode != 0:
+        detail = f"the process ended itself with exit code {report.returncode}"
+        return Exit(ExitKind.FAULT, detail, report.stage, seconds=report.seconds)
+    return Exit(ExitKind.CLEAN, "", report.stage, seconds=report.seconds)
+
+
+def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
+    """The error of a run in which no launch began."""
+    error = report.error
+    if error is not None and error["ours"]:
+        kind: type[AotiDebugError] = getattr(errors, error["type"])
+        return kind(error["message"], hint=error["hint"])
+    doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}
+    where = doing.get(report.stage, "while the package was loaded")
+    said = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    what = f"{error['type']}: {error['message']}" if error is not None else _exit(report, RunOptions(path)).detail
+    lines = [f"the model never started: {what}, {where}", *(said if error is None else [])]
+    hint = "operators of your own need --import MODULE or --load-library PATH"
+    if report.torch_version is not None and report.torch_version != manifest.torch_version:
+        hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
+    return TargetError("\n  ".join(lines), hint=hint)
+
+
+def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
+    return RunInfo(
+        tool_version=aoti_debug.__version__,
+        torch_version=None,
+        pid=os.getpid(),
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        level=_level(manifest) if options.level is None else options.level,
+        filters=manifest.filters if options.filters is None else options.filters,
+        phase=options.phase or "",
+        device=manifest.device,
+        command=_command(options),
+        host=HOST,
+        calls=options.calls,
+        imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
+        libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
+    )
+
+
+def _level(manifest: Manifest) -> int:
+    """The level in force where no option names one: the environment's, else the package's."""
+    set_ = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
+    return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
+
+
+def _command(options: RunOptions) -> tuple[str, ...]:
+    """The command line that runs the same again."""
+    words = ["aoti-debug", "run", str(options.package)]
+    single = {
+        "--inputs": options.inputs,
+        "--level": options.level,
+        "--phase": options.phase,
+        "--out": options.out,
+        "--timeout": None if options.timeout is None else f"{options.timeout:g}",
+        "--calls": options.calls if options.calls != 1 else None,
+        "--launch": options.launch,
+        "--crumb-every": options.crumb_every,
+    }
+    for option, value in single.items():
+        words += [] if value is None else [option, str(value)]
+    repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
+    for option, values in repeated.items():
+        words += [word for value in values for word in (option, str(value))]
+    return tuple(words)
+
+
+def _request(info: RunInfo, options: RunOptions) -> dict[str, object]:
+    """What `_run_child` is asked to do."""
+    return {
+        "package": str(options.package.resolve()),
+        "inputs": None if options.inputs is None else str(options.inputs.resolve()),
+        "device": info.device,
+        "calls": options.calls,
+        "imports": info.imports,
+        "libraries": info.libraries,
+    }
+
+
+def _environment(path: Path, options: RunOptions) -> dict[str, str]:
+    """This process's environment and what steers the runtime."""
+    ours = {
+        Variable.RUN: path,
+        Variable.LEVEL: options.level,
+        Variable.FILTER: None if options.filters is None else ",".join(options.filters),
+        Variable.PHASE: options.phase,
+        Variable.LAUNCH: options.launch,
+        Variable.CRUMB_EVERY: options.crumb_every,
+    }
+    library = str(Path(aoti_debug.__file__).resolve().parent.parent)
+    search = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library])),
+        "PYTHONUNBUFFERED": "1",
+        **{name.value: str(value) for name, value in ours.items() if value is not None},
+    }

@@ -1,0 +1,139 @@
+"""What an exported program takes: one leaf for each value among its flattened arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aoti_debug.errors import ArtifactError
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension: fixed where minimum and maximum are equal. `maximum` -1: no limit."""
+
+    minimum: int
+    maximum: int
+    symbol: str = ""
+
+    def admits(self, size: int) -> bool:
+        return size >= self.minimum and (self.maximum < 0 or size <= self.maximum)
+
+    def __str__(self) -> str:
+        if self.minimum == self.maximum:
+            return str(self.minimum)
+        limit = "" if self.maximum < 0 else str(self.maximum)
+        return f"{self.symbol}:{self.minimum}..{limit}"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor, or a value that export has fixed (`dtype` is "" then and `constant` its repr)."""
+
+    name: str
+    dtype: str = ""  # "torch.float32"
+    device: str = ""  # "cpu", "cuda:0"
+    shape: tuple[Dim, ...] = ()
+    strides: tuple[int, ...] | None = None  # None where a dimension is not fixed
+    constant: str = ""
+
+    @property
+    def is_tensor(self) -> bool:
+        return bool(self.dtype)
+
+    def __str__(self) -> str:
+        if not self.is_tensor:
+            return self.constant
+        return f"{self.dtype.removeprefix('torch.')}[{', '.join(map(str, self.shape))}] on {self.device}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Leaves in the order of the flattened (args, kwargs).
+
+    Attributes:
+        in_spec: that pytree as torch dumps it; "" where it cannot.
+    """
+
+    leaves: tuple[Leaf, ...]
+    in_spec: str = ""
+
+
+def to_json(signature: Signature) -> str:
+    return json.dumps(asdict(signature))
+
+
+def from_json(text: str) -> Signature:
+    """Raises ArtifactError where `text` is no signature."""
+    try:
+        data = json.loads(text)
+        return Signature(tuple(_leaf(leaf) for leaf in data["leaves"]), str(data["in_spec"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"the package's input signature is damaged: {error!r}", hint="build it again") from error
+
+
+def describe(program: Any) -> Signature:
+    """The signature of a `torch.export.ExportedProgram`."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    leaves = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name != "USER_INPUT":
+            continue
+        value = values.get(spec.arg.name)
+        if isinstance(value, torch.Tensor):
+            leaves.append(_describe_tensor(spec.arg.name, value, program.range_constraints))
+        else:
+            leaves.append(Leaf(spec.arg.name, constant=repr(getattr(spec.arg, "value", value))))
+    try:
+        in_spec = pytree.treespec_dumps(program.call_spec.in_spec)
+    except NotImplementedError:  # a container without a serialized name
+        in_spec = ""
+    return Signature(tuple(leaves), in_spec)
+
+
+def _describe_tensor(name: str, tensor: Any, ranges: Mapping[Any, Any]) -> Leaf:
+    shape = tuple(_describe_dim(size, ranges) for size in tensor.shape)
+    fixed = all(isinstance(size, int) for size in tensor.shape)
+    return Leaf(
+        name,
+        dtype=str(tensor.dtype),
+        device=str(tensor.device),
+        shape=shape,
+        strides=tuple(tensor.stride()) if fixed else None,
+    )
+
+
+def _describe_dim(size: Any, ranges: Mapping[Any, Any]) -> Dim:
+    if isinstance(size, int):
+        return Dim(size, size)
+    expression = size.node.expr
+    bounds = ranges.get(expression)
+    if bounds is None:
+        return Dim(0, -1, str(expression))
+    return Dim(int(bounds.lower), _limit(bounds.upper), str(expression))
+
+
+def _limit(upper: Any) -> int:
+    """An upper bound as a number; -1 for symbolic infinities."""
+    try:
+        number = int(upper)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return -1 if number >= 1 << 62 else number
+
+
+def _leaf(data: Mapping[str, Any]) -> Leaf:
+    strides: Sequence[int] | None = data["strides"]
+    return Leaf(
+        name=data["name"],
+        dtype=data["dtype"],
+        device=data["device"],
+        shape=tuple(Dim(**dim) for dim in data["shape"]),
+        strides=None if strides is None else tuple(strides),
+        constant=data["constant"],
+    )

@@ -1,0 +1,144 @@
+"""Statistics of one tensor, as the runtime records them at level 2 and as they are computed from a saved tensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+_PACKED = ("bits", "float4")  # dtype names of several values an element
+_CHUNK = 1 << 22  # elements converted to double at a time
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counts over all elements; the rest over the finite ones. A complex element counts once, by its magnitude."""
+
+    numel: int
+    n_nan: int
+    n_pos_inf: int
+    n_neg_inf: int
+    n_zero: int
+    min: int | float | None  # None: no finite element
+    max: int | float | None
+    min_index: int  # row-major, of the first occurrence
+    max_index: int
+    mean: float  # NaN: no finite element
+    std: float  # of the population
+
+    @property
+    def n_finite(self) -> int:
+        return self.numel - self.n_nan - self.n_pos_inf - self.n_neg_inf
+
+
+def of(tensor: torch.Tensor) -> Statistics:
+    """Statistics of a strided tensor.
+
+    Raises:
+        TypeError: its dtype has no values that could be read (quantized, packed).
+    """
+    name = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_quantized or name.startswith(_PACKED):
+        raise TypeError(f"{name} has no values that statistics could be made of")
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    starts = range(0, flat.numel(), _CHUNK)
+    counts = [0, 0, 0, 0]
+    low: tuple[Any, int] | None = None
+    high: tuple[Any, int] | None = None
+    for start in starts:
+        part = _Part(_as_array(flat[start : start + _CHUNK]), start)
+        counts = [a + b for a, b in zip(counts, part.counts(), strict=True)]
+        if (found := part.lowest()) and (low is None or found[0] < low[0]):
+            low = found
+        if (found := part.highest()) and (high is None or found[0] > high[0]):
+            high = found
+    n_nan, n_pos_inf, n_neg_inf, n_zero = counts
+    if low is None or high is None:
+        return Statistics(flat.numel(), n_nan, n_pos_inf, n_neg_inf, n_zero, None, None, 0, 0, math.nan, math.nan)
+    largest = max(abs(float(low[0])), abs(float(high[0])))
+    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > 1e100 else 1.0
+    moments = _Moments()
+    for start in starts:
+        moments.add(_Part(_as_array(flat[start : start + _CHUNK]), start).finite() / scale)
+    return Statistics(
+        numel=flat.numel(),
+        n_nan=n_nan,
+        n_pos_inf=n_pos_inf,
+        n_neg_inf=n_neg_inf,
+        n_zero=n_zero,
+        min=low[0].item(),
+        max=high[0].item(),
+        min_index=low[1],
+        max_index=high[1],
+        mean=moments.mean * scale,
+        std=math.sqrt(moments.squares / moments.count) * scale,
+    )
+
+
+class _Part:
+    """Consecutive elements as an array of float64, int64 or uint64."""
+
+    def __init__(self, values: Any, start: int) -> None:
+        import numpy as np
+
+        self.values = values
+        self.start = start
+        self.where = np.flatnonzero(np.isfinite(values))
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """NaN, +Inf, -Inf, zeros."""
+        import numpy as np
+
+        zeros = self.values.size - int(np.count_nonzero(self.values))
+        if len(self.where) == self.values.size:
+            return 0, 0, 0, zeros
+        above, below = int((self.values == math.inf).sum()), int((self.values == -math.inf).sum())
+        return self.values.size - len(self.where) - above - below, above, below, zeros
+
+    def finite(self) -> Any:
+        return self.values[self.where]
+
+    def lowest(self) -> tuple[Any, int] | None:
+        return self._at(int(self.finite().argmin())) if len(self.where) else None
+
+    def highest(self) -> tuple[Any, int] | None:
+        return self._at(int(self.finite().argmax())) if len(self.where) else None
+
+    def _at(self, position: int) -> tuple[Any, int]:
+        index = int(self.where[position])
+        return self.values[index], self.start + index
+
+
+class _Moments:
+    """Mean and sum of squared deviations of what was added, merged part by part."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.squares = 0.0
+
+    def add(self, values: Any) -> None:
+        if values.size == 0:
+            return
+        mean = float(values.mean())
+        delta, count = mean - self.mean, self.count + values.size
+        self.squares += float(((values - mean) ** 2).sum()) + delta * delta * self.count * values.size / count
+        self.mean += delta * values.size / count
+        self.count = count
+
+
+def _as_array(chunk: torch.Tensor) -> Any:
+    """A numpy array of float64, int64 or uint64 with the chunk's values (the magnitude of a complex one)."""
+    import torch
+
+    if chunk.is_complex():
+        return chunk.to(torch.complex128).abs().numpy()
+    if chunk.dtype.is_floating_point:
+        return chunk.to(torch.float64).numpy()
+    if chunk.dtype == torch.bool:
+        return chunk.to(torch.int64).numpy()
+    array = chunk.numpy()
+    return array.astype("uint64" if array.dtype.kind == "u" else "int64")

@@ -1,0 +1,89 @@
+"""What a launch was passed: tensors with their layout, numbers, and what stands for nothing."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from aoti_debug.manifest import CType
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor lies in memory. Shape and strides are empty where the layout is not "strided"."""
+
+    dtype: str  # "float32"
+    device: str  # "cpu", "cuda:0"
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # elements
+    storage_offset: int  # elements
+    storage_bytes: int
+    item_bytes: int  # 0: unknown dtype
+    kind: str = "strided"
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def bytes(self) -> int:
+        """Of the logical tensor."""
+        return self.numel * self.item_bytes
+
+    @property
+    def contiguous(self) -> bool:
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1 and stride != expected:
+                return self.numel == 0
+            expected *= size
+        return True
+
+
+@dataclass(frozen=True)
+class Tensor:
+    data_ptr: int  # address of element 0
+    layout: Layout
+
+    @property
+    def storage_ptr(self) -> int:
+        """Address of the storage's first byte: arguments with the same one share memory."""
+        return self.data_ptr - self.layout.storage_offset * self.layout.item_bytes
+
+
+@dataclass(frozen=True)
+class Number:
+    value: int | float | bool
+    type: CType
+
+
+class Absent(str, Enum):
+    """A value that is neither a tensor nor a number."""
+
+    UNSET = "unset"  # an output slot before its launch
+    NULL = "none"
+    TEXT = "text"  # the literal is in the manifest
+    OPAQUE = "opaque"
+    UNDEFINED = "undefined"  # a handle to an undefined tensor
+
+
+Value: TypeAlias = Tensor | Number | Absent
+
+_UNSIGNED = {CType.U8, CType.U16, CType.U32, CType.U64, CType.ADDRESS, CType.HANDLE}
+
+
+def number(bits: int, type_: CType) -> Number:
+    """Reads an AotiDebugValue: `bits` is a 64-bit pattern."""
+    if type_ in (CType.F32, CType.F64):
+        value: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+        return Number(value, type_)
+    if type_ is CType.BOOL:
+        return Number(bits != 0, type_)
+    if type_ in _UNSIGNED:
+        return Number(bits, type_)
+    return Number(bits - (1 << 64) if bits >> 63 else bits, type_)

@@ -1,0 +1,96 @@
+"""Reads the C++ that AOTInductor generates: which launches it makes, with what arguments, of which kernels.
+
+Everything here turns texts into data; no file is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aoti_debug.manifest import Kernel, Site, Unrecognised
+from aoti_debug.wrapper.context import Context
+from aoti_debug.wrapper.functions import split_kernels
+from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
+from aoti_debug.wrapper.lexer import mask
+from aoti_debug.wrapper.operators import shim_operators
+from aoti_debug.wrapper.prototypes import Prototype, parse_externs, parse_prototypes
+from aoti_debug.wrapper.provenance import attach
+from aoti_debug.wrapper.proxy import parse as parse_proxy
+from aoti_debug.wrapper.proxy import targets as proxy_targets
+from aoti_debug.wrapper.sites import find_sites
+from aoti_debug.wrapper.variables import Variables
+
+__all__ = ["SHIM_HEADERS", "Analysis", "analyse", "proxy_targets", "shared_cubins", "shim_operators", "split_kernels"]
+
+# The headers whose prototypes analyse() wants, below torch's include directory; not every torch has all of them.
+SHIM_HEADERS = (
+    "torch/csrc/inductor/aoti_torch/c/shim.h",
+    "torch/csrc/inductor/aoti_torch/c/shim_deprecated.h",
+    "torch/csrc/inductor/aoti_torch/c/shim_cpu.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_aten.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h",
+)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a wrapper launches.
+
+    Attributes:
+        sites: in the order of the text; a site's id is its index.
+        kernels: Triton kernels (id = index among them), then C++ kernels.
+        unrecognised: calls that look like launches and fit no known form.
+    """
+
+    sites: tuple[Site, ...]
+    kernels: tuple[Kernel, ...]
+    unrecognised: tuple[Unrecognised, ...]
+
+
+def analyse(
+    wrapper: str,
+    *,
+    kernels: str = "",
+    proxy: str = "",
+    provenance: str = "",
+    headers: Sequence[str] = (),
+    operators: Mapping[str, str] | None = None,
+    schemas: Mapping[str, str] | None = None,
+) -> Analysis:
+    """Finds every launch of a generated wrapper.
+
+    Args:
+        wrapper: text of the wrapper, with or without the kernels appended.
+        kernels: text of the C++ kernels, where they are not in `wrapper`.
+        proxy: text of `*.wrapper.json`.
+        provenance: text of `kernel_information.json`.
+        headers: texts of SHIM_HEADERS.
+        operators: what the C shim's functions call, from shim_operators().
+        schemas: operator schemas by operator ("mylib::op" or "mylib::op.default"), at least of proxy_targets().
+
+    Raises:
+        ArtifactError: the wrapper cannot be instrumented, or a JSON text is damaged.
+    """
+    shims: dict[str, Prototype] = {}
+    for header in headers:
+        shims |= parse_prototypes(header)
+    triton = functions(wrapper)
+    masked = mask(wrapper)
+    externs = parse_externs(wrapper) | parse_externs(kernels)
+    context = Context(
+        shims=shims,
+        externs={name: found for name, found in externs.items() if name not in shims},
+        triton=triton,
+        proxy=parse_proxy(proxy),
+        operators=operators or {},
+        schemas=schemas or {},
+        variables=Variables({}, {}, frozenset(), frozenset()),
+    )
+    found = find_sites(wrapper, masked, context)
+    return Analysis(
+        sites=attach(found.found, provenance),
+        kernels=triton_kernels(triton.values()) + cpp_kernels(kernels or split_kernels(wrapper)[1]),
+        unrecognised=found.unrecognised,
+    )

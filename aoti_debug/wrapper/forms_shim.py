@@ -1,0 +1,139 @@
+"""Calls of C-shim functions: out variants, allocating calls, in-place calls, item and clone."""
+
+from __future__ import annotations
+
+import re
+
+from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.wrapper import expressions, slots
+from aoti_debug.wrapper.calls import Call
+from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.operators import mutated, operator_of, schema_of
+from aoti_debug.wrapper.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
+from aoti_debug.wrapper.slots import Slot
+
+_OUT_PARAM = re.compile(r"out\d*\Z")
+_INPLACE = re.compile(r"aoti_torch_(?:\w+?_)?(?:index_put|scatter)\w*_out\Z|aoti_torch_(?:copy|zero)_\Z")
+_INPLACE_OPERATOR = re.compile(r"(?<=[a-z\d])_(?:_[A-Za-z]\w*)?\Z")  # bernoulli__float, all_reduce_
+_DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|aten)_")
+_POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
+
+
+def read(call: Call, context: Context) -> Reading | None:
+    """`aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)` and its kin."""
+    callee = call.callee
+    prototype = context.shims.get(callee) or context.externs.get(callee)
+    if prototype is None:
+        prototype = _spelled(call) if _DEVICE.match(callee) else None
+    if prototype is None or len(prototype.params) != len(call.arguments):
+        return None
+    op = operator_of(callee, context.operators)
+    kind = _kind(callee, prototype, callee in context.externs)
+    written = _written(kind, prototype, mutated(schema_of(op, context.schemas)) if op else frozenset())
+    found: list[Slot] = []
+    for i, param in enumerate(prototype.params):
+        found += _argument(call, i, param, written, context)
+    return Reading(kind, callee, tuple(found), op=op)
+
+
+def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:
+    if own:
+        return Kind.CUSTOM_SHIM
+    if callee.startswith("aoti_torch_item_"):
+        return Kind.ITEM
+    if callee in ("aoti_torch_clone", "aoti_torch_clone_preserve_strides"):
+        return Kind.CLONE
+    if _INPLACE.match(callee) or _INPLACE_OPERATOR.search(_DEVICE.sub("", callee)):
+        return Kind.SHIM_INPLACE
+    first = prototype.params[0] if prototype.params else Param("", "")
+    return Kind.SHIM_OUT if first.ctype == "AtenTensorHandle" and _OUT_PARAM.match(first.name) else Kind.SHIM_ALLOC
+
+
+def _written(kind: Kind, prototype: Prototype, by_schema: frozenset[str]) -> dict[str, Role]:
+    """Roles of the parameters that the function writes to, by name."""
+    roles = {name: Role.INOUT for name in by_schema}
+    handles = [p.name for p in prototype.params if p.ctype == "AtenTensorHandle"]
+    if kind is Kind.SHIM_INPLACE and handles:
+        # index_put and scatter are called with one tensor as `out` and as `self`.
+        roles[handles[0]] = Role.INOUT
+    elif kind is Kind.SHIM_OUT:
+        roles |= {name: Role.OUT for name in handles if _OUT_PARAM.match(name)}
+    return roles
+
+
+def _argument(call: Call, i: int, param: Param, written: dict[str, Role], context: Context) -> list[Slot]:
+    text = call.arguments[i].text
+    form = _form(text, param)
+    role = written.get(param.name, Role.IN)
+    if form in (Form.LIST, Form.OPTIONAL_LIST):
+        return [
+            slots.tensor(item, value=i, form=form, role=role, ctype=param.ctype, param=_item(param, n), element=n)
+            for n, item in enumerate(expressions.elements(text) or ())
+        ]
+    if form in _POINTER_FORMS:
+        role = Role.OUT if form is Form.OUTPUT_SLOT else role
+        return [slots.tensor(text, value=i, form=form, role=role, ctype=param.ctype, param=param.name)]
+    if form is Form.TENSOR:
+        return [slots.tensor(text, value=i, form=form, role=role, ctype=param.ctype, param=param.name)]
+    if form is Form.INTS:
+        return [
+            slots.number(item, value=i, form=form, ctype=param.ctype, param=_item(param, n), element=n)
+            for n, item in enumerate(expressions.elements(text) or ())
+        ]
+    return _number(text, i, param, form, context)
+
+
+def _item(param: Param, n: int) -> str:
+    return f"{param.name}[{n}]" if param.name else ""
+
+
+def _form(text: str, param: Param) -> Form:
+    """The parameter's form; for a pointer to a handle the argument's spelling decides."""
+    form = form_of(param)
+    if form in _POINTER_FORMS:
+        if text.startswith("&temporary_reference("):
+            return Form.OPTIONAL
+        if text.startswith("&") and expressions.tensor(text) is not None and "(" not in text:
+            return Form.OUTPUT_SLOT
+    return form
+
+
+def _number(text: str, i: int, param: Param, form: Form, context: Context) -> list[Slot]:
+    if param.name.endswith("_len_") or param.name == "num_indices":
+        return []
+    if form is Form.SCALAR_REF:
+        pointed = number_type(param.ctype.removesuffix("*"))
+        role = Role.OUT if is_output(param) else Role.NONE
+        return [
+            slots.number(
+                text, value=i, form=form, ctype=param.ctype, param=param.name, role=role, referent=pointed
+            )
+        ]
+    if form is Form.OPAQUE and ("Generator" in param.ctype or expressions.is_null(text)):
+        return []
+    if form is Form.OPAQUE and (declared := NUMBERS.get(context.variables.types.get(expressions.variable(text), ""))):
+        return [slots.number(text, value=i, form=Form.SCALAR_REF, ctype=param.ctype, param=param.name, referent=declared)]
+    return [slots.number(text, value=i, form=form, ctype=param.ctype, param=param.name)]
+
+
+def _spelled(call: Call) -> Prototype:
+    """A prototype for a function that no header declares, guessed from how its arguments are written."""
+    return Prototype(call.callee, tuple(_guess(argument.text) for argument in call.arguments))
+
+
+def _guess(text: str) -> Param:
+    if text.startswith("&temporary_reference("):
+        return Param("AtenTensorHandle*", "")
+    if text.startswith("&") and text.endswith("_handle"):
+        return Param("AtenTensorHandle*", "ret")
+    if text.startswith('"'):
+        return Param("const char*", "")
+    if (items := expressions.elements(text)) is not None:
+        return Param("const AtenTensorHandle*" if "AtenTensorHandle" in text else "const int64_t*", "") if items else Param("void*", "")
+    if re.match(r"-?\d+L*\Z", text):
+        return Param("int64_t", "")
+    if re.match(r"-?[\d.]", text):
+        return Param("double", "")
+    if expressions.is_null(text) or text.startswith("&"):
+        return Param("void*", "")
+    return Param("AtenTensorHandle", "")

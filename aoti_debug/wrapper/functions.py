@@ -1,0 +1,106 @@
+"""Where the functions of a generated wrapper begin and end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aoti_debug.errors import ArtifactError
+
+ENTRY_POINTS = ("_const_run_impl", "run_impl")
+
+_ENTRY_HEAD = re.compile(r"^void AOTInductorModel\w*::(_const_run_impl|run_impl)\s*\(", re.MULTILINE)
+_ARRAY_REF = re.compile(r"\b(run_impl_minimal_arrayref_interface|get_data_ptr_wrapper|ArrayRefTensor)\b")
+_TRITON_HEAD = re.compile(r"^static [^;{}()]*?(?:\(\([^()]*\)\))?[^;{}()]*?\bvoid (call_\w+)\s*\(", re.MULTILINE)
+_MODEL_NAMESPACE = re.compile(r"^\} *// namespace torch::aot_inductor[^\n]*\n", re.MULTILINE)
+_COMMANDS = re.compile(r"^// Compile cmd\n//", re.MULTILINE)
+_CUDA_INCLUDE = re.compile(r"^#include <torch/csrc/inductor/aoti_include/(\w+)\.h>", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A function definition: offsets into the wrapper's text.
+
+    Attributes:
+        name: "run_impl", "_const_run_impl", "call_triton_poi_fused_0".
+        parameters: of the "(" that opens the parameter list.
+        opening: of the "{" that opens the body.
+        closing: of the "}" that closes it.
+    """
+
+    name: str
+    parameters: int
+    opening: int
+    closing: int
+
+
+def entry_points(masked: str) -> tuple[Body, ...]:
+    """The functions of the model that launch kernels, in the order of the text.
+
+    Args:
+        masked: the wrapper without comments and strings (lexer.mask).
+
+    Raises:
+        ArtifactError: there is no run_impl, or it is of the minimal ArrayRef interface.
+    """
+    if found := _ARRAY_REF.search(masked):
+        raise ArtifactError(
+            f"the model was lowered for the minimal ArrayRef interface ({found.group(1)}), which cannot be instrumented",
+            hint="lower it without aot_inductor.use_minimal_arrayref_interface and aot_inductor.allow_stack_allocation",
+        )
+    bodies = tuple(_bodies(_ENTRY_HEAD, masked))
+    if not any(body.name == "run_impl" for body in bodies):
+        raise ArtifactError(
+            "the generated C++ has no AOTInductorModel::run_impl",
+            hint="this torch generates a wrapper of another form; use torch 2.11 or newer",
+        )
+    return bodies
+
+
+def triton_functions(masked: str) -> tuple[Body, ...]:
+    """The `call_*` functions that load and launch a Triton kernel."""
+    return tuple(_bodies(_TRITON_HEAD, masked))
+
+
+def device_of(text: str) -> str:
+    """The device that the wrapper was generated for: "cpu", "cuda", …"""
+    match = _CUDA_INCLUDE.search(text)
+    return match.group(1) if match else "cpu"
+
+
+def split_kernels(text: str) -> tuple[str, str]:
+    """Splits a wrapper whose kernels were appended to it into (wrapper, kernels).
+
+    The kernels begin behind the last `} // namespace torch::aot_inductor`; the compiler commands that Inductor notes
+    at the end of the file belong to neither. Without C++ kernels the second text is blank.
+    """
+    ends = [match.end() for match in _MODEL_NAMESPACE.finditer(text)]
+    if not ends:
+        return text, ""
+    rest = text[ends[-1] :]
+    commands = _COMMANDS.search(rest)
+    return text[: ends[-1]], rest[: commands.start()] if commands else rest
+
+
+def _bodies(head: re.Pattern[str], masked: str) -> Iterator[Body]:
+    for match in head.finditer(masked):
+        parameters = match.end() - 1
+        opening = _skip(masked, parameters) + 1
+        while opening < len(masked) and masked[opening].isspace():
+            opening += 1
+        if masked[opening : opening + 1] == "{":
+            yield Body(match.group(1), parameters, opening, _skip(masked, opening))
+
+
+_BRACKET = re.compile(r"[()\[\]{}]")
+
+
+def _skip(masked: str, opening: int) -> int:
+    """The offset of the bracket that closes the one at `opening`."""
+    depth = 0
+    for match in _BRACKET.finditer(masked, opening):
+        depth += 1 if match.group() in "([{" else -1
+        if depth == 0:
+            return match.start()
+    return len(masked)

@@ -1,0 +1,131 @@
+"""A tokenizer for the C++ that Inductor generates.
+
+It knows what would lead a search with regular expressions astray: comments that hold Triton source, raw strings that
+hold Python source, and commas inside template arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+
+class Lexeme(Enum):
+    COMMENT = "comment"
+    STRING = "string"  # raw ones too
+    CHAR = "char"
+    NUMBER = "number"
+    NAME = "name"
+    PUNCTUATION = "punctuation"
+
+
+class Token(NamedTuple):
+    lexeme: Lexeme
+    text: str
+    start: int  # offset in the text
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+class Span(NamedTuple):
+    """Half an argument list's worth of text: [start, end), without the white space around it."""
+
+    start: int
+    end: int
+
+
+_COMMENT = r"//(?:\\\n|[^\n])*|/\*.*?\*/"
+_STRING = r'(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"|(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"'
+_CHAR = r"(?:u8|[uUL])?'(?:\\.|[^'\\\n])+'"
+_OPAQUE = re.compile(f"(?P<comment>{_COMMENT})|(?P<string>{_STRING})|(?P<char>{_CHAR})", re.DOTALL)
+_TOKEN = re.compile(
+    rf"(?P<comment>{_COMMENT})"
+    rf"|(?P<string>{_STRING})"
+    rf"|(?P<char>{_CHAR})"
+    r"|(?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<punctuation>::|->|\.\.\.|<<|<=|>=|==|!=|&&|\|\||[^\s\w])",
+    re.DOTALL,
+)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
+    """The tokens of text[start:end], comments included, in order."""
+    lexemes = {lexeme.value: lexeme for lexeme in Lexeme}
+    stop = len(text) if end is None else end
+    return [Token(lexemes[m.lastgroup], m.group(), m.start()) for m in _TOKEN.finditer(text, start, stop) if m.lastgroup]
+
+
+def mask(text: str) -> str:
+    """The text with comments, strings and characters blanked: offsets and line breaks stay."""
+    return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """The index of the bracket that closes the one at index `opening`, or len(tokens)."""
+    depth = 0
+    for i in range(opening, len(tokens)):
+        text = tokens[i].text
+        if tokens[i].lexeme is not Lexeme.PUNCTUATION:
+            continue
+        if text in "([{":
+            depth += 1
+        elif text in ")]}":
+            depth -= 1
+            if depth == 0:
+                return i
+    return len(tokens)
+
+
+def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[Span], int]:
+    """Splits what stands between the bracket at index `opening` and the one that closes it at its commas.
+
+    Returns:
+        The spans of the arguments and the index of the closing bracket.
+    """
+    end = closing(tokens, opening)
+    inner = [t for t in tokens[opening + 1 : end] if t.lexeme is not Lexeme.COMMENT]
+    spans: list[Span] = []
+    depth, first = 0, 0
+    i = 0
+    while i < len(inner):
+        text = inner[i].text
+        if inner[i].lexeme is Lexeme.PUNCTUATION:
+            if text in "([{":
+                depth += 1
+            elif text in ")]}":
+                depth -= 1
+            elif text == "," and depth == 0:
+                spans.append(Span(inner[first].start, inner[i - 1].end))
+                first = i + 1
+            elif text == "<":
+                i = _after_template(inner, i)
+                continue
+        i += 1
+    if first < len(inner):
+        spans.append(Span(inner[first].start, inner[-1].end))
+    return spans, end
+
+
+def _after_template(tokens: Sequence[Token], opening: int) -> int:
+    """The index behind the `>` that closes template arguments opened at `opening`; just behind it if it compares."""
+    if opening == 0 or tokens[opening - 1].lexeme is not Lexeme.NAME:
+        return opening + 1
+    depth = 0
+    for i in range(opening, len(tokens)):
+        token = tokens[i]
+        if token.text == "<":
+            depth += 1
+        elif token.text == ">":
+            depth -= 1
+            if depth == 0:
+                follows = tokens[i + 1].text if i + 1 < len(tokens) else ""
+                return i + 1 if follows in ("(", "{", "::") else opening + 1
+        elif token.lexeme not in (Lexeme.NAME, Lexeme.NUMBER) and token.text not in ("::", ",", "*", "&"):
+            return opening + 1
+    return opening + 1

@@ -1,0 +1,69 @@
+"""Operators: which one a C-shim function calls, and what its schema says about mutation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|aten)_(?P<suffix>\w+)\Z")
+_VERSION = re.compile(r"_v\d+\Z")
+_MUTATED = re.compile(r"Tensor\(\w+!(?:\s*->[^)]*)?\)[\[\]\d?]*\s+(\w+)")
+
+# Functions of the shim that are not named after a device.
+_PLAIN = {
+    "aoti_torch_index_put_out": "aten.index_put.out",
+    "aoti_torch_scatter_out": "aten.scatter.src_out",
+    "aoti_torch_scatter_reduce_out": "aten.scatter_reduce.two_out",
+    "aoti_torch_copy_": "aten.copy_.default",
+    "aoti_torch_zero_": "aten.zero_.default",
+    "aoti_torch_clone": "aten.clone.default",
+    "aoti_torch_clone_preserve_strides": "aten.clone.default",
+}
+
+
+def shim_operators(names: Iterable[str]) -> dict[str, str]:
+    """What the C shim's functions call, by their suffix: {"addmm_out": "aten.addmm.out"}.
+
+    Args:
+        names: operators as torchgen.aoti.fallback_ops.inductor_fallback_ops lists them: "aten.addmm.out",
+            "aten.convolution.default".
+    """
+    return {suffix_of(name): name for name in names}
+
+
+def suffix_of(operator: str) -> str:
+    """The shim's suffix for an operator: "aten.sort.stable" -> "sort_stable"."""
+    _, base, overload = operator.split(".", 2)
+    return base if overload == "default" else f"{base}_{overload}"
+
+
+def operator_of(callee: str, operators: Mapping[str, str]) -> str:
+    """The operator behind a C-shim function, or "" if it is not known."""
+    if callee in _PLAIN:
+        return _PLAIN[callee]
+    if callee.startswith("aoti_torch_item_"):
+        return "aten._local_scalar_dense.default"
+    match = _SHIM.match(callee)
+    if match is None:
+        return ""
+    suffix = match["suffix"]
+    return operators.get(suffix) or operators.get(_VERSION.sub("", suffix), "")
+
+
+def mutated(schema: str) -> frozenset[str]:
+    """The parameters that an operator writes to: `f(Tensor(a!) x, int k) -> ()` gives {"x"}."""
+    arguments = schema.rpartition("->")[0] or schema
+    return frozenset(_MUTATED.findall(arguments))
+
+
+def qualified(target: str) -> str:
+    """An operator with its overload: "mylib::op" -> "mylib::op.default"."""
+    return target if "::" not in target or "." in target.partition("::")[2] else f"{target}.default"
+
+
+def schema_of(operator: str, schemas: Mapping[str, str]) -> str:
+    """The schema of an operator, whichever way it is spelled in `schemas`: "aten::f.x", "aten.f.x", "aten::f"."""
+    colons = operator if "::" in operator else operator.replace(".", "::", 1)
+    plain = colons.removesuffix(".default")
+    spellings = (colons, plain, colons.replace("::", ".", 1), plain.replace("::", ".", 1))
+    return next((schemas[s] for s in spellings if s in schemas), "")

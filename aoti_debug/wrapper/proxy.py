@@ -1,0 +1,96 @@
+"""The proxy executor's list of operators (`*.wrapper.json`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aoti_debug.errors import ArtifactError
+
+_NUMBERS = ("as_int", "as_ints", "as_sym_int", "as_sym_ints")
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One entry of a flattened argument array: the parameter, and its buffer where it is a tensor."""
+
+    param: str  # "x", "xs[1]"
+    buffer: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator: what its flattened arrays hold.
+
+    Attributes:
+        target: as the JSON names it: "mylib::op", "aten::complex".
+        inputs: the tensors that the operator takes, lists flattened, None left out.
+        outputs: the tensors that it returns.
+        numbers: the integers that travel in the C++ call.
+    """
+
+    target: str
+    inputs: tuple[Flat, ...]
+    outputs: tuple[Flat, ...]
+    numbers: tuple[Flat, ...]
+
+
+def parse(text: str) -> tuple[Node, ...]:
+    """The nodes by their index; () for an empty text.
+
+    Raises:
+        ArtifactError: the text is not what torch writes.
+    """
+    if not text.strip():
+        return ()
+    try:
+        return tuple(_node(entry["node"]) for entry in json.loads(text)["nodes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(
+            f"the list of proxy operators is damaged: {error!r}", hint="lower the model again"
+        ) from error
+
+
+def targets(text: str) -> tuple[str, ...]:
+    """The operators of the list, each once: whose schemas analyse() wants."""
+    return tuple(dict.fromkeys(node.target for node in parse(text)))
+
+
+def _node(data: Mapping[str, Any]) -> Node:
+    tensors: list[Flat] = []
+    numbers: list[Flat] = []
+    for entry in data["inputs"]:
+        found, ints = _flatten(entry["name"], entry["arg"])
+        tensors += found
+        numbers += ints
+    outputs: list[Flat] = []
+    for i, output in enumerate(data["outputs"]):
+        found, ints = _flatten(f"ret{i}", output)
+        outputs += found
+        numbers += ints
+    return Node(data["target"], tuple(tensors), tuple(outputs), tuple(numbers))
+
+
+def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]:
+    """The tensors and the integers of one argument, a tagged union such as {"as_tensor": {"name": "buf0"}}."""
+    kind, value = next(iter(arg.items()))
+    items = value if isinstance(value, list) else None
+    if kind in _NUMBERS:
+        return [], [Flat(f"{name}[{i}]") for i in range(len(items))] if items is not None else [Flat(name)]
+    tensors = [
+        Flat(name if items is None else f"{name}[{i}]", buffer)
+        for i, item in enumerate(value if items is not None else [value])
+        if (buffer := _buffer(kind, item))
+    ]
+    return tensors, []
+
+
+def _buffer(kind: str, item: Any) -> str:
+    if kind in ("as_tensor", "as_tensors"):
+        return str(item["name"])
+    if kind in ("as_optional_tensor", "as_optional_tensors"):
+        tensor = item.get("as_tensor") if isinstance(item, dict) else None
+        return str(tensor["name"]) if tensor else ""
+    return ""

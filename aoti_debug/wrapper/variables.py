@@ -1,0 +1,55 @@
+"""What a function's declarations say about its variables: C types, aliases, tensors that exist already."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aoti_debug.wrapper.functions import Body
+
+_TYPED = re.compile(
+    r"\b(u?int(?:8|16|32|64)_t|int|float|double|bool|auto|const char\*|(?:at|c10)::\w+(?:<\w+>)?)\s+(\w+)\s*(?:=|;)"
+)
+_VIEW = re.compile(
+    r"\bauto (\w+) = wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\((\w+),[^;]*;(?P<reset> *\w+\.reset\(\);)?"
+)
+_ALIAS = re.compile(
+    r"\b(?:aoti_torch_assign_tensors_out|aoti_torch_new_tensor_handle|aoti_torch_as_strided|aoti_torch_\w+_view_dtype)"
+    r"\((?:wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\()?(\w+),[^;]*&(\w+)\)\)?;"
+)
+_CONSTANT = re.compile(r"\bauto& (\w+) = constants_->at\(")
+_INPUT = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
+_REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
+_UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables of one function.
+
+    Attributes:
+        types: C type of numbers: {"var_0": "int32_t"}.
+        bases: what a view or a second handle stands for: {"buf19": "buf22"}. A handle that a loop carries on has none.
+        given: tensors that hold something before the first launch: inputs, weights, inputs of subgraphs.
+        fresh: handles that a proxy call fills.
+    """
+
+    types: dict[str, str]
+    bases: dict[str, str]
+    given: frozenset[str]
+    fresh: frozenset[str]
+
+
+def variables(masked: str, body: Body) -> Variables:
+    """Reads the declarations in a function of the masked wrapper text."""
+    text = masked[body.opening : body.closing]
+    views = {m.group(1): m.group(2) for m in _VIEW.finditer(text) if not m["reset"]}
+    aliases = {m.group(2).removesuffix("_handle"): m.group(1) for m in _ALIAS.finditer(text)}
+    reassigned = {m.group(1) for m in _REASSIGNED.finditer(text)}
+    given = {m.group(1) for pattern in (_CONSTANT, _INPUT) for m in pattern.finditer(text)}
+    return Variables(
+        types={m.group(2): m.group(1) for m in _TYPED.finditer(text)},
+        bases={name: base for name, base in (views | aliases).items() if name not in {base} | reassigned},
+        given=frozenset(given | set(aliases)),
+        fresh=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
+    )

@@ -1,0 +1,99 @@
+"""Standalone repros: one launch of a recorded run, replayed alone from its saved tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.diagnose import diagnose
+from aoti_debug.errors import RunDirError
+from aoti_debug.launches import Launch
+from aoti_debug.repro.again import run_again
+from aoti_debug.repro.arguments import Arguments, arguments_of
+from aoti_debug.repro.collect import recorded_launch
+from aoti_debug.repro.folder import check_free, default_folder, write_folder
+from aoti_debug.repro.generate import generate
+from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.lookup import fault_of, find_launch
+from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.rundir import RunDir, open_run
+
+__all__ = ["Repro", "write_repro"]
+
+
+@dataclass(frozen=True)
+class Repro:
+    """A repro that was written.
+
+    Attributes:
+        launch: "0.3"
+        run: the run that its tensors come from.
+        tensors: how many arguments and results it holds.
+        fault: what the recorded launch ended in; "" if it ended well.
+    """
+
+    folder: Path
+    kernel: str
+    launch: str
+    run: Path
+    tensors: int
+    bytes: int
+    fault: str
+
+
+def write_repro(
+    kernel: str,
+    *,
+    run: str | Path | None = None,
+    launch: str | None = None,
+    output: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Repro:
+    """Writes the folder that replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+
+    Args:
+        run: a run directory or its name; None for the newest run.
+        launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
+        output: the folder; None for `repro_<kernel>_<launch>` here.
+        say: is told what happens, a line each.
+
+    Raises:
+        UsageError: there is no such kernel or launch, it cannot be replayed, or the folder is there already.
+        RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
+    """
+    opened = open_run(run)
+    verdict = diagnose(opened)
+    found = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
+    recorded = _recorded(opened, found)
+    kind_of(recorded, opened.manifest)
+    folder = output or Path(default_folder(recorded))
+    check_free(folder)
+
+    arguments = arguments_of(recorded)
+    if any(arguments.missing(bool(recorded.fault))):
+        say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {found.id}")
+        say("running the package again at level 1 for this launch")
+        opened = run_again(opened, found)
+        say(f"recorded in {opened.path}")
+        recorded = _recorded(opened, opened.launch(found.id))
+        arguments = arguments_of(recorded)
+    _check_complete(recorded, arguments)
+    texts = generate(recorded, opened.manifest, arguments)
+    write_folder(folder, texts, arguments)
+    size = sum(path.stat().st_size for path in (folder / "tensors").iterdir())
+    count = len(arguments.tensors) + len(arguments.results)
+    return Repro(folder, kernel, recorded.id, opened.path, count, size, recorded.fault)
+
+
+def _recorded(run: RunDir, launch: Launch) -> RecordedLaunch:
+    return recorded_launch(run, launch, fault_of(launch, diagnose(run)))
+
+
+def _check_complete(recorded: RecordedLaunch, arguments: Arguments) -> None:
+    missing = list(arguments.missing(bool(recorded.fault)))
+    if missing:
+        raise RunDirError(
+            f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: {'; '.join(missing)}",
+            hint="AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved",
+        )

@@ -1,0 +1,45 @@
+"""Runs a run's package once more, to save the tensors of one launch."""
+
+from __future__ import annotations
+
+from aoti_debug import runner
+from aoti_debug.errors import RunDirError
+from aoti_debug.launches import Launch
+from aoti_debug.rundir import RunDir
+from aoti_debug.runinfo import ExitKind
+
+HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
+
+
+def run_again(run: RunDir, launch: Launch) -> RunDir:
+    """Repeats the run at level 1 for one launch, with the same inputs.
+
+    Raises:
+        RunDirError: the package is not known or gone, or the launch did not come again.
+    """
+    if run.package is None:
+        raise RunDirError(
+            f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
+            hint=f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}",
+        )
+    result = runner.run(
+        run.package,
+        inputs=run.inputs,
+        level=1,
+        filters=(),
+        phase="both",
+        out=run.path.parent,
+        calls=max(run.info.calls, launch.key.call + 1),
+        timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
+        imports=run.info.imports,
+        libraries=run.info.libraries,
+        launch=launch.id,
+    )
+    found = next((x for x in result.run.launches if x.key == launch.key), None)
+    if found is None or found.site.id != launch.site.id:
+        came = "did not come again" if found is None else f"was {found.kernel} this time"
+        raise RunDirError(
+            f"launch {launch.id} of {launch.kernel} {came} ({result.run.path})",
+            hint="the model does not take the same path every time: run it at level 1",
+        )
+    return result.run

@@ -1,0 +1,197 @@
+"""ATen launches through the C shim: a call of torch.ops with the recorded arguments."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+
+from aoti_debug.abi import DTYPES, LAYOUTS, device_name
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Form, Manifest
+from aoti_debug.repro import literals
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.schema import Parameter, Signature, signature_of
+from aoti_debug.repro.script import Script, call
+from aoti_debug.values import Number
+
+CLONE_PRESERVE_STRIDES = "aoti_torch_clone_preserve_strides"
+MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+
+
+def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
+    """Why a launch of this kind cannot be replayed; "" if it can."""
+    return "" if launch.site.op else f"the operator behind {launch.site.callee} is not known"
+
+
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+    """
+    Raises:
+        UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
+    """
+    return script_for(signature_of(launch.site.op, launch.site.callee), launch, arguments)
+
+
+def script_for(signature: Signature, launch: RecordedLaunch, arguments: Arguments) -> Script:
+    """As `script`, for a signature that is known."""
+    if launch.site.callee == CLONE_PRESERVE_STRIDES:
+        return _clone_preserve_strides(launch, arguments)
+    outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
+    first_result = min([signature.width, *outputs])
+    positional: list[str] = []
+    named: list[str] = []
+    values: dict[str, str] = {}
+    for at, parameter in sorted(signature.in_c(), key=lambda item: signature.parameters.index(item[1])):
+        if at >= first_result:
+            if not parameter.default:
+                raise _misfit(launch, f"{parameter.name} has no default and is not passed")
+            continue
+        value = values[parameter.name] = _Reader(launch, arguments).value(at, parameter)
+        by_position = not parameter.keyword_only and not named and parameter.type == "Tensor"
+        if by_position or (keyword.iskeyword(parameter.name) and not named):
+            positional.append(value)
+        elif keyword.iskeyword(parameter.name):
+            named.append(f"**{{{literals.text(parameter.name)}: {value}}}")
+        else:
+            named.append(f"{parameter.name}={value}")
+    targets = _targets(signature, launch, arguments, first_result)
+    line = call(f"{_prefix(targets)}torch.ops.{signature.op}", [*positional, *named])
+    made = tuple(name for name in targets if name != "_")
+    return Script((line,), made=made, random=_random(signature, values))
+
+
+def _prefix(targets: list[str]) -> str:
+    return f"{', '.join(targets)} = " if any(name != "_" for name in targets) else ""
+
+
+def _targets(signature: Signature, launch: RecordedLaunch, arguments: Arguments, first_result: int) -> list[str]:
+    """What the results are bound to, in their order; "_" for one that the model did not take."""
+    made = {s.arg.value - first_result: s for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT}
+    if max(made, default=-1) >= signature.returns:
+        raise _misfit(launch, f"it returns {signature.returns} values and {max(made) + 1} are taken")
+    known = {r.slot.arg.name for r in arguments.results}
+    return [
+        arguments.names[made[i].arg.name] if i in made and made[i].arg.name in known else "_"
+        for i in range(signature.returns)
+    ]
+
+
+def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Script:
+    """The C function copies all elements between the first and the last, gaps included."""
+    (source,), (made,) = arguments.tensors, arguments.results
+    layout = source.layout
+    reach = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True)) + 1
+    span = f"torch.as_strided({source.name}, ({reach if layout.numel else 0},), (1,)).clone()"
+    line = call(f"{made.name} = torch.as_strided", [span, repr(layout.shape), repr(layout.strides)])
+    return Script((line,), made=(made.name,))
+
+
+def _random(signature: Signature, values: dict[str, str]) -> str:
+    """Why the values of an operator that draws numbers cannot be compared; "" where it draws none in this launch."""
+    idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
+    return f"{signature.op} draws random numbers" if signature.random and not idle else ""
+
+
+def _misfit(launch: RecordedLaunch, why: str) -> UsageError:
+    return UsageError(
+        f"launch {launch.id} does not fit the schema of {launch.site.op}: {why}",
+        hint="use the torch that the package was built with",
+    )
+
+
+class _Reader:
+    """Turns the recorded values behind C parameters into Python source."""
+
+    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+        self.launch = launch
+        self.arguments = arguments
+
+    def value(self, at: int, parameter: Parameter) -> str:
+        if parameter.type == "Generator":
+            return "None"
+        if parameter.type in ("List[Tensor]", "List[Optional[Tensor]]"):
+            return self._list(at, parameter, self._tensor)
+        if parameter.type == "List[int]":
+            return self._list(at, parameter, self._int)
+        slots = self.launch.by_value(at)
+        if not slots and parameter.optional:
+            return "None"  # a null pointer without a type has no slot
+        if len(slots) != 1:
+            raise UsageError(
+                f"launch {self.launch.id} cannot be replayed: its argument {parameter.name} was not recorded",
+                hint=f"the C call passes it as expression {at} ({parameter.type})",
+            )
+        (slot,) = slots
+        if slot.absent:
+            if not parameter.optional:
+                raise _misfit(self.launch, f"{parameter.name} is None")
+            return "None"
+        if parameter.type == "Tensor":
+            return self._tensor(slot)
+        if parameter.type == "str":
+            return self._string(slot)
+        if parameter.type == "Device":
+            return self._device(slot, self.launch.by_value(at + 1))
+        return self._scalar(slot, parameter)
+
+    def _list(self, at: int, parameter: Parameter, element: Callable[[RecordedSlot], str]) -> str:
+        slots = self.launch.by_value(at)
+        if parameter.optional and (not slots or (slots[0].absent and slots[0].arg.element < 0)):
+            return "None"
+        length = self._length(at + 1)
+        if length is None:
+            length = len(slots)
+        elements = {max(s.arg.element, 0): s for s in slots}
+        if sorted(elements) != list(range(length)):
+            raise UsageError(
+                f"launch {self.launch.id} cannot be replayed: {len(elements)} of the {length} elements of its "
+                f"argument {parameter.name} were recorded"
+            )
+        return f"[{', '.join(element(elements[i]) for i in range(length))}]"
+
+    def _length(self, at: int) -> int | None:
+        slots = self.launch.by_value(at)
+        if len(slots) == 1 and isinstance(slots[0].value, Number):
+            return int(slots[0].value.value)
+        return None
+
+    def _tensor(self, slot: RecordedSlot) -> str:
+        if slot.absent:
+            return "None"
+        if slot.tensor is None:
+            raise _misfit(self.launch, f"{slot.arg.name} is no tensor")
+        return self.arguments.names[slot.arg.name]
+
+    def _int(self, slot: RecordedSlot) -> str:
+        return literals.number(int(self._number(slot)))
+
+    def _string(self, slot: RecordedSlot) -> str:
+        text = literals.c_string(slot.arg.text)
+        if text is None:
+            raise _misfit(self.launch, f"{slot.arg.text} is no string literal")
+        return literals.text(text)
+
+    def _device(self, slot: RecordedSlot, index: tuple[RecordedSlot, ...]) -> str:
+        name = device_name(int(self._number(slot)), int(self._number(index[0])) if index else -1)
+        return f"torch.device({literals.text(name)})"
+
+    def _scalar(self, slot: RecordedSlot, parameter: Parameter) -> str:
+        value = self._number(slot)
+        if parameter.type == "bool":
+            return repr(bool(value))
+        if parameter.type in ("float", "number"):  # the C function takes both as a double
+            return literals.number(float(value))
+        if parameter.type == "ScalarType":
+            return f"torch.{DTYPES[int(value)][0]}"
+        if parameter.type == "Layout":
+            return f"torch.{LAYOUTS[int(value)]}"
+        if parameter.type == "MemoryFormat":
+            return f"torch.{MEMORY_FORMATS[int(value)]}"
+        if parameter.type in ("int", "DeviceIndex", "SymInt"):
+            return literals.number(int(value))
+        raise _misfit(self.launch, f"{parameter.name} has type {parameter.type}, which has no replay")
+
+    def _number(self, slot: RecordedSlot) -> int | float | bool:
+        if not isinstance(slot.value, Number):
+            raise _misfit(self.launch, f"{slot.arg.name} is no number")
+        return slot.value.value

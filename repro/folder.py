@@ -1,0 +1,68 @@
+"""Writes a repro's folder: texts, tensors and the modules that travel along. It appears whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.recorded import RecordedLaunch
+
+TEMPLATES = Path(__file__).parent / "templates"
+MODULES = "replay"  # the folder that they become
+
+
+def default_folder(launch: RecordedLaunch) -> str:
+    """`repro_<kernel>_<launch>`, a legal file name of at most 200 bytes."""
+    kernel = re.sub(r"[^A-Za-z0-9._+-]", "_", launch.site.kernel)
+    return f"repro_{kernel[:180]}_{launch.id}"
+
+
+def check_free(folder: Path) -> None:
+    """
+    Raises:
+        UsageError: something is there already.
+    """
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} is there already", hint="remove it, or name another folder with -o")
+
+
+def write_folder(folder: Path, texts: dict[str, str], arguments: Arguments) -> None:
+    """
+    Raises:
+        UsageError: the folder is there already or cannot be made.
+        RunDirError: a tensor file of the run is gone.
+    """
+    check_free(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
+    try:
+        for name, text in texts.items():
+            (unfinished / name).write_text(text, encoding="utf-8")
+        shutil.copytree(TEMPLATES, unfinished / MODULES, ignore=shutil.ignore_patterns("__pycache__"))
+        _copy_tensors(unfinished / "tensors", arguments)
+        unfinished.chmod(0o755)
+        unfinished.rename(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _copy_tensors(tensors: Path, arguments: Arguments) -> None:
+    tensors.mkdir()
+    copies = {f"before_{a.name}": a.slot.before for a in arguments.tensors}
+    copies |= {f"after_{a.name}": a.slot.after for a in arguments.tensors if a.written}
+    copies |= {f"after_{r.name}": r.slot.after for r in arguments.results}
+    for name, source in copies.items():
+        if source is None:
+            continue
+        if not source.is_file():
+            raise RunDirError(f"{source} is gone", hint="run the package again at level 1")
+        shutil.copyfile(source, tensors / f"{name}.safetensors")

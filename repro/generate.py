@@ -1,0 +1,66 @@
+"""From a recorded launch to the texts of its repro folder. Opens no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aoti_debug.manifest import Manifest, Provenance
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.script import render
+
+
+def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str]:
+    """File name -> text: repro.py and README.
+
+    Raises:
+        UsageError: launches of this kind cannot be replayed, or this one cannot.
+    """
+    script = kind_of(launch, manifest).script(launch, manifest, arguments)
+    header = list(_header(launch, manifest))
+    title = f"{launch.id} {launch.site.kernel}"
+    return {
+        "repro.py": render(title, header, script, arguments, launch.fault),
+        "README": "\n".join([*header, "", *_manual(launch, bool(script.prepare))]) + "\n",
+    }
+
+
+def _header(launch: RecordedLaunch, manifest: Manifest) -> Iterator[str]:
+    site, run = launch.site, launch.run
+    yield f"Launch {launch.id} of {site.kernel}, alone, with its recorded arguments."
+    yield ""
+    yield f"written by  aoti-debug {manifest.tool_version}"
+    yield f"run         {run.path.name}, started {run.started}, torch {run.torch_version}, {run.device}"
+    if site.op:
+        yield f"operator    {site.op} (C shim {site.callee})"
+    yield from _provenance(site.provenance)
+    if launch.fault:
+        yield f"ended in    {launch.fault}"
+
+
+def _provenance(provenance: Provenance) -> Iterator[str]:
+    certainty = provenance.certainty.value
+    for n, frame in enumerate(provenance.source):
+        label = "model" if n == 0 else ""
+        yield f"{label:10}  {frame.file}:{frame.line} in {frame.function}: {frame.text.strip()} ({certainty})"
+    for label, nodes in (("FX nodes", provenance.post_grad_nodes), ("pre-grad", provenance.pre_grad_nodes)):
+        if nodes:
+            yield f"{label:10}  {', '.join(nodes)} ({certainty})"
+
+
+def _manual(launch: RecordedLaunch, compiles: bool) -> Iterator[str]:
+    needs = "torch, safetensors, numpy" + (" and the C++ compiler that COMPILER in repro.py names" if compiles else "")
+    yield "    python repro.py"
+    yield ""
+    yield f"needs {needs}; nothing of aoti-debug."
+    yield ""
+    yield "repro.py   the launch: edit the arguments and the call as you like"
+    yield "tensors/   before_<argument> and after_<argument>, each one safetensors file"
+    yield "replay/    what loads the tensors, runs the launch and compares"
+    yield ""
+    yield "Exit codes: 0 as recorded, 10 differs, 11 the recorded fault came, 12 the recorded fault did not come,"
+    yield "1 the replay itself failed. Python's own codes are 1 and 2."
+    if launch.fault:
+        yield ""
+        yield "The launch runs in a child process; --here runs it in this one, for a debugger."

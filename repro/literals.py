@@ -1,0 +1,65 @@
+"""Recorded data as Python source text. Nothing enters a generated script but through these functions."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterable
+
+
+def number(value: int | float | bool) -> str:
+    """Python source of a number; it evaluates to the same bits, NaN's payload apart."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def text(value: str) -> str:
+    """A double-quoted string literal on one line."""
+    quoted = repr(value)
+    return f'"{quoted[1:-1]}"' if quoted[0] == "'" and '"' not in value and "\\'" not in quoted else quoted
+
+
+def block(source: str) -> str:
+    """A string literal of source text, as it is where Python can hold it so."""
+    printable = all(c.isprintable() or c in "\n\t" for c in source)
+    if not printable or '"""' in source or source.endswith(("\\", '"')):
+        return "\n".join(["(", *(f"    {line!r}" for line in source.splitlines(keepends=True)), ")"])
+    return f'r"""{source}"""'
+
+
+def comment(line: str) -> str:
+    """A comment of one line, whatever the text holds."""
+    clean = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return f"# {clean}".rstrip()
+
+
+def identifiers(names: Iterable[str]) -> dict[str, str]:
+    """Name -> a Python identifier of its own: the name itself where Python can use it."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        if name in found:
+            continue
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)[:120] or "_"
+        if plain[0].isdigit():
+            plain = f"_{plain}"
+        unique, n = (f"{plain}_" if plain in RESERVED or keyword.iskeyword(plain) else plain), 2
+        while unique in taken:
+            unique, n = f"{plain}_{n}", n + 1
+        taken.add(unique)
+        found[name] = unique
+    return found
+
+
+RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL"})
+
+
+def c_string(expression: str) -> str | None:
+    """The value of a C string literal as the generated code writes it; None if the expression is none."""
+    found = re.fullmatch(r'\s*"((?:[^"\\\n]|\\.)*)"\s*', expression)
+    if found is None:
+        return None
+    escapes = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+    return re.sub(r"\\(.)", lambda m: escapes.get(m[1], m[1]), found[1])

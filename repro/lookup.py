@@ -1,0 +1,45 @@
+"""Which launch the user means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aoti_debug.diagnose import Verdict
+from aoti_debug.errors import UsageError
+from aoti_debug.launches import Launch, LaunchStatus
+from aoti_debug.rundir import RunDir, near
+
+
+def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence[Launch] = ()) -> Launch:
+    """The launch of a kernel: the one that is named, else one that is suspected, else the kernel's first.
+
+    Args:
+        launch: "0.3", or None.
+        suspects: the launches that the run's fault may be laid to.
+
+    Raises:
+        UsageError: the kernel was not launched in this run, or the named launch is of another kernel.
+        RunDirError: the run has no such launch.
+    """
+    found = [x for x in run.launches if x.kernel == kernel]
+    if not found:
+        known = [s.kernel for s in run.manifest.sites]
+        if kernel in known:
+            raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=near(kernel, run.kernels()))
+        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=near(kernel, dict.fromkeys(known)))
+    if launch is not None:
+        chosen = run.launch(launch)
+        if chosen.kernel != kernel:
+            ids = ", ".join(x.id for x in found[:8]) + (", …" if len(found) > 8 else "")
+            raise UsageError(f"launch {chosen.id} is of {chosen.kernel}", hint=f"{kernel} was launched as {ids}")
+        return chosen
+    return next((x for x in suspects if x.kernel == kernel), found[0])
+
+
+def fault_of(launch: Launch, verdict: Verdict | None) -> str:
+    """What a launch ended in, as far as it is known; "" if it ended well."""
+    if verdict is not None and launch in verdict.suspects:
+        return verdict.what
+    if launch.status is LaunchStatus.FAILED:
+        return (launch.fault.text if launch.fault else "") or f"error code {launch.returned}"
+    return "it never returned" if launch.status is LaunchStatus.OPEN else ""

@@ -1,0 +1,69 @@
+"""One recorded launch, as a repro needs it: the site, and each slot's value with its saved tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.manifest import Arg, Site
+from aoti_debug.values import Absent, Tensor, Value
+
+
+@dataclass(frozen=True)
+class RecordedSlot:
+    """An argument of the launch.
+
+    Attributes:
+        value: as it was before the launch; of an output slot as it was after it (UNSET where the launch did not end).
+        before, after: the saved tensor files; None where there is none.
+        reason: why a file is missing; "" if nothing is known.
+    """
+
+    arg: Arg
+    value: Value
+    before: Path | None = None
+    after: Path | None = None
+    reason: str = ""
+
+    @property
+    def tensor(self) -> Tensor | None:
+        return self.value if isinstance(self.value, Tensor) else None
+
+    @property
+    def absent(self) -> bool:
+        """None, or an undefined tensor, which operators take for None."""
+        return self.value in (Absent.NULL, Absent.UNDEFINED)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """Where a launch comes from.
+
+    Attributes:
+        started: ISO 8601.
+    """
+
+    path: Path
+    started: str
+    torch_version: str
+    device: str
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """
+    Attributes:
+        id: "0.3"
+        slots: in the order of `site.args`.
+        fault: what the launch ended in, "SIGSEGV" for one; "" if it ended well.
+    """
+
+    id: str
+    site: Site
+    slots: tuple[RecordedSlot, ...]
+    run: RecordedRun
+    fault: str = ""
+
+    def by_value(self, value: int) -> tuple[RecordedSlot, ...]:
+        """The slots behind one expression of the call."""
+        return tuple(slot for slot in self.slots if slot.arg.value == value)

@@ -1,0 +1,117 @@
+"""An operator's signature as its C shim sees it: which parameters of the C function stand for which argument."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import accumulate
+
+from aoti_debug.errors import UsageError
+
+PAIRS = ("List[", "Device")  # a pointer and a length; a device's type and index
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """
+    Attributes:
+        type: as torch names it, without Optional: "Tensor", "int", "number", "List[int]", "ScalarType", "Device".
+    """
+
+    name: str
+    type: str
+    optional: bool = False
+    keyword_only: bool = False
+    out: bool = False
+    default: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many parameters of the C function it takes."""
+        return 2 if self.type.startswith(PAIRS) else 1
+
+
+@dataclass(frozen=True)
+class Signature:
+    """
+    Attributes:
+        op: "aten.addmm.out"
+        parameters: in the order of the operator's schema.
+        returns: how many tensors or numbers a C function hands out after its parameters; 0 for an in-place or out one.
+        random: it draws from a generator.
+    """
+
+    op: str
+    parameters: tuple[Parameter, ...]
+    returns: int
+    random: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many parameters of the C function stand for arguments."""
+        return sum(p.width for p in self.parameters)
+
+    def in_c(self) -> list[tuple[int, Parameter]]:
+        """(index of the first C parameter, parameter), in the order of the C function: outputs to write come first."""
+        order = [p for p in self.parameters if p.out] + [p for p in self.parameters if not p.out]
+        starts = accumulate((p.width for p in order), initial=0)
+        return list(zip(starts, order, strict=False))
+
+
+def signature_of(op: str, callee: str) -> Signature:
+    """Looks the operator up in the installed torch (imports torch).
+
+    Args:
+        op: "aten.addmm.out"
+        callee: the C function; a trailing `_v2` says which version of it, for an older one has fewer parameters.
+
+    Raises:
+        UsageError: the installed torch has no such operator.
+    """
+    import torch
+
+    namespace, _, rest = op.partition(".")
+    name, _, overload = rest.rpartition(".")
+    try:
+        found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    except AttributeError as error:
+        raise UsageError(
+            f"torch {torch.__version__} has no operator {op}",
+            hint="use the torch that the package was built with; import what defines the operator",
+        ) from error
+    newer = _added_after(op, callee)
+    schema = found._schema
+    parameters = tuple(
+        Parameter(
+            a.name,
+            *_type(str(a.real_type)),
+            keyword_only=a.kwarg_only,
+            out=a.is_out,
+            default=a.has_default_value(),
+        )
+        for a in schema.arguments
+        if a.name not in newer
+    )
+    written = any(p.out for p in parameters) or (name.endswith("_") and not name.endswith("__"))
+    random = torch.Tag.nondeterministic_seeded in found.tags
+    return Signature(op, parameters, 0 if written else len(schema.returns), random)
+
+
+def _type(text: str) -> tuple[str, bool]:
+    found = re.fullmatch(r"Optional\[(.*)\]", text)
+    return (found[1], True) if found else (text, False)
+
+
+def _added_after(op: str, callee: str) -> set[str]:
+    """Arguments that newer versions of a C function have and this one does not."""
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    found = re.search(r"_v(\d+)$", callee)
+    version = int(found[1]) if found else 1
+    versions: dict[str, object] = inductor_fallback_ops.get(op, {})
+    added: set[str] = set()
+    for key, entry in versions.items():
+        if key.startswith("v") and int(key[1:]) > version:
+            names = entry.get("new_args", []) if isinstance(entry, dict) else entry
+            added |= set(names) if isinstance(names, list) else set()
+    return added

@@ -1,0 +1,175 @@
+"""Writes repro.py: a header, what the kind needs, storages, arguments one a line, the launch, and the call of main."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aoti_debug.repro import literals
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.values import Layout
+
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a kind of kernel contributes.
+
+    Attributes:
+        standard: import statements of the standard library, beside those of every repro.
+        imports: import statements of the modules that travel along, beside those of every repro.
+        source: statements before the arguments: the kernel's source, how it is compiled. "" if there are none.
+        launch: the statements that launch it; arguments are variables of their own names.
+        made: names of the tensors that they bind, for the launch to return.
+        prepare: an expression to pass as main's `prepare`; "" if there is none.
+        random: as main takes it.
+    """
+
+    launch: tuple[str, ...]
+    source: str = ""
+    standard: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    prepare: str = ""
+    random: str = ""
+
+
+def render(title: str, header: Sequence[str], script: Script, arguments: Arguments, fault: str) -> str:
+    """The text of repro.py.
+
+    Args:
+        title: "0.3 cpp_fused_relu_1"
+        header: lines of text that say what it is and where it comes from.
+        fault: what the recorded launch ended in, or "".
+    """
+    parts = [
+        "\n".join(["#!/usr/bin/env python3", *(literals.comment(line) for line in header)]),
+        _imports(script),
+        *([script.source] if script.source else []),
+        _storages(arguments),
+        _arguments(arguments),
+        *([_results(arguments)] if script.made else []),
+        _launch(script, arguments),
+        _main(title, script, fault),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def call(function: str, arguments: Sequence[str], remarks: Sequence[str] = (), indent: int = 4) -> str:
+    """A call on one line; with one argument a line where that is too long or there are remarks, one an argument."""
+    line = f"{function}({', '.join(arguments)})"
+    if len(line) + indent <= WIDTH and not any(remarks):
+        return line
+    pad, width = " " * (indent + 4), max((len(a) for a in arguments), default=0) + 1
+    comments = [literals.comment(r) if r else "" for r in remarks] or [""] * len(arguments)
+    lines = [f"{pad}{f'{a},':{width}}  {c}".rstrip() for a, c in zip(arguments, comments, strict=True)]
+    return "\n".join([f"{function}(", *lines, f"{' ' * indent})"])
+
+
+def tuple_of(texts: Iterable[str], indent: int) -> str:
+    """A tuple of strings, on as many lines as it takes."""
+    items = [literals.text(text) for text in texts]
+    line = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    if len(line) + indent <= WIDTH:
+        return line
+    lines, pad = [""], " " * (indent + 4)
+    for item in items:
+        longer = f"{lines[-1]} {item},".lstrip()
+        lines[-1:] = [longer] if len(longer) + len(pad) <= WIDTH else [lines[-1], f"{item},"]
+    return "\n".join(["(", *(pad + line for line in lines), f"{' ' * indent})"])
+
+
+def _imports(script: Script) -> str:
+    return "\n".join(
+        [
+            "import sys",
+            *script.standard,
+            "from pathlib import Path",
+            "",
+            "import torch",
+            "",
+            "FOLDER = Path(__file__).resolve().parent",
+            "sys.path.insert(0, str(FOLDER))",
+            "",
+            f"from replay import Argument, {'Result, ' if script.made else ''}Storage, main",
+            *script.imports,
+        ]
+    )
+
+
+def _storages(arguments: Arguments) -> str:
+    rows = [
+        (literals.text(s.name), f"bytes={s.bytes}", f"address={s.address}", f"device={literals.text(s.device)}")
+        for s in arguments.storages
+    ]
+    about = "# The memory behind the arguments; address: where it began, modulo 128. What no argument covers is 0."
+    return "\n".join([about, *_table("STORAGES", "Storage", rows)])
+
+
+def _arguments(arguments: Arguments) -> str:
+    rows = [
+        (
+            literals.text(a.name),
+            literals.text(a.role),
+            _dtype(a.layout.dtype),
+            f"shape={a.layout.shape!r}",
+            f"stride={a.layout.strides!r}",
+            f"storage={literals.text(a.storage)}",
+            f"offset={a.offset}",
+        )
+        for a in arguments.tensors
+    ]
+    about = "# The arguments as they were just before the launch: tensors/before_<name>.safetensors has their values."
+    return "\n".join([about, *_table("ARGUMENTS", "Argument", rows)])
+
+
+def _results(arguments: Arguments) -> str:
+    rows = [(literals.text(r.name), *_described(r.layout)) for r in arguments.results]
+    about = "# What the launch allocates: tensors/after_<name>.safetensors has the recorded values."
+    return "\n".join([about, *_table("RESULTS", "Result", rows)])
+
+
+def _described(layout: Layout) -> tuple[str, str, str]:
+    return _dtype(layout.dtype), f"shape={layout.shape!r}", f"stride={layout.strides!r}"
+
+
+def _dtype(name: str) -> str:
+    return f"torch.{name}"
+
+
+def _table(name: str, constructor: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """A list with one constructor call a line, its columns aligned."""
+    if not rows:
+        return [f"{name} = []"]
+    widths = [max(len(row[i]) for row in rows) + 2 for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [f"{cell}, ".ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
+        lines.append(f"    {constructor}({''.join(cells)}{row[-1]}),")
+    return [f"{name} = [", *lines, "]"]
+
+
+def _launch(script: Script, arguments: Arguments) -> str:
+    head = call("def launch", [a.name for a in arguments.tensors], indent=0) + ":"
+    body = [f"    {statement}" for statement in script.launch]
+    if script.made:
+        pairs = ", ".join(f"{literals.text(name)}: {name}" for name in script.made)
+        body.append(f"    return {{{pairs}}}")
+    return "\n".join(["", head, *body])
+
+
+def _main(title: str, script: Script, fault: str) -> str:
+    options = [
+        "launch",
+        f"title={literals.text(title)}",
+        "folder=FOLDER",
+        "arguments=ARGUMENTS",
+        "storages=STORAGES",
+        *(["results=RESULTS"] if script.made else []),
+        *([f"prepare={script.prepare}"] if script.prepare else []),
+        *([f"fault={literals.text(fault)}"] if fault else []),
+        *([f"random={literals.text(script.random)}"] if script.random else []),
+    ]
+    lines = [f"        {option}," for option in options]
+    return "\n".join(["", 'if __name__ == "__main__":', "    main(", *lines, "    )"])

@@ -1,0 +1,150 @@
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+namespace aoti_debug {
+namespace {
+
+// The value of a variable; nullptr where it is absent or empty.
+const char* variable(const char* name) {
+  const char* value = getenv(name);
+  return value != nullptr && value[0] != '\0' ? value : nullptr;
+}
+
+class Loader {
+ public:
+  explicit Loader(Config& config) : config_(config) {}
+
+  void level(const char* name, uint32_t baked) {
+    const char* value = variable(name);
+    if (value == nullptr) return;
+    if (value[0] >= '0' && value[0] <= '3' && value[1] == '\0') {
+      config_.level = static_cast<uint32_t>(value[0] - '0');
+    } else {
+      complain(name, value, "0, 1, 2 or 3", std::to_string(baked));
+    }
+  }
+
+  void bytes(const char* name, uint64_t* target) {
+    const char* value = variable(name);
+    if (value != nullptr && !parse_bytes(value, target)) complain(name, value, "a number such as 512M", "the default");
+  }
+
+  void phase() {
+    const char* value = variable("AOTI_DEBUG_PHASE");
+    if (value == nullptr) return;
+    if (strcmp(value, "before") == 0) {
+      config_.phase = PhaseChoice::kBefore;
+    } else if (strcmp(value, "after") == 0) {
+      config_.phase = PhaseChoice::kAfter;
+    } else if (strcmp(value, "both") == 0) {
+      config_.phase = PhaseChoice::kBoth;
+    } else {
+      complain("AOTI_DEBUG_PHASE", value, "before, after or both", "the default");
+    }
+  }
+
+  void launch() {
+    const char* value = variable("AOTI_DEBUG_LAUNCH");
+    if (value != nullptr && !parse_launch(value, &config_.launch)) {
+      complain("AOTI_DEBUG_LAUNCH", value, "CALL.LAUNCH such as 0.3", "every launch");
+    }
+  }
+
+  void print() {
+    const char* value = variable("AOTI_DEBUG_PRINT");
+    if (value == nullptr) return;
+    if (strcmp(value, "none") == 0) {
+      config_.print = false;
+    } else if (strcmp(value, "stderr") != 0) {
+      complain("AOTI_DEBUG_PRINT", value, "stderr or none", "stderr");
+    }
+  }
+
+  void complain(const char* name, const char* value, const char* wanted, const std::string& used) {
+    config_.complaints.push_back(std::string(name) + "=" + value + " is not " + wanted + "; using " + used);
+  }
+
+ private:
+  Config& config_;
+};
+
+}  // namespace
+
+bool parse_bytes(const char* text, uint64_t* bytes) {
+  if (text[0] < '0' || text[0] > '9') return false;
+  uint64_t value = 0;
+  while (*text >= '0' && *text <= '9') {
+    if (__builtin_mul_overflow(value, uint64_t{10}, &value)) return false;
+    if (__builtin_add_overflow(value, static_cast<uint64_t>(*text++ - '0'), &value)) return false;
+  }
+  if (*text != '\0') {
+    const char* units = "KMGT";
+    const char* unit = strchr(units, *text & ~0x20);
+    if (unit == nullptr || *unit == '\0' || text[1] != '\0') return false;
+    if (__builtin_mul_overflow(value, uint64_t{1} << (10 * (unit - units + 1)), &value)) return false;
+  }
+  *bytes = value;
+  return true;
+}
+
+bool parse_launch(const char* text, LaunchChoice* launch) {
+  LaunchChoice choice;
+  choice.any = false;
+  if (*text == 'c') {
+    choice.kind = AOTI_DEBUG_CALL_CONSTANT;
+    ++text;
+  }
+  uint32_t numbers[2] = {0, 0};
+  int count = 0;
+  for (; count < 2; ++count) {
+    if (*text < '0' || *text > '9') return false;
+    for (; *text >= '0' && *text <= '9'; ++text) {
+      if (__builtin_mul_overflow(numbers[count], 10u, &numbers[count])) return false;
+      if (__builtin_add_overflow(numbers[count], static_cast<uint32_t>(*text - '0'), &numbers[count])) return false;
+    }
+    if (*text != '.') break;
+    ++text;
+  }
+  if (*text != '\0' || count == 2) return false;
+  choice.call = count == 0 ? 0 : numbers[0];
+  choice.launch = numbers[count];
+  *launch = choice;
+  return true;
+}
+
+Config load_config(const AotiDebugPackage& package) {
+  Config config;
+  config.level = package.level;
+  Loader loader(config);
+  loader.level(variable("AOTI_DEBUG_LEVEL") != nullptr ? "AOTI_DEBUG_LEVEL"
+                                                       : "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
+               package.level);
+  if (const char* patterns = getenv("AOTI_DEBUG_FILTER")) {
+    config.filter = Filter::patterns(patterns);
+  } else if (const char* names = variable("AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT")) {
+    config.filter = Filter::names(names);
+  } else {
+    config.filter = Filter::patterns(package.filter);
+  }
+  if (const char* base = variable("AOTI_DEBUG_DIR")) config.base_directory = base;
+  if (const char* run = variable("AOTI_DEBUG_RUN")) config.run_directory = run;
+  loader.phase();
+  loader.bytes("AOTI_DEBUG_MAX_BYTES", &config.max_bytes);
+  loader.bytes("AOTI_DEBUG_MAX_FILES", &config.max_files);
+  loader.bytes("AOTI_DEBUG_MAX_TENSOR_BYTES", &config.max_tensor_bytes);
+  loader.bytes("AOTI_DEBUG_KEEP_FREE_BYTES", &config.keep_free_bytes);
+  loader.bytes("AOTI_DEBUG_JOURNAL_BYTES", &config.journal_bytes);
+  const uint64_t every = config.crumb_every;
+  loader.bytes("AOTI_DEBUG_CRUMB_EVERY", &config.crumb_every);
+  if (config.crumb_every == 0) {
+    config.crumb_every = every;
+    loader.complain("AOTI_DEBUG_CRUMB_EVERY", "0", "a number from 1", std::to_string(every));
+  }
+  loader.launch();
+  loader.print();
+  return config;
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,50 @@
+// What the environment asks for. It is read here and nowhere else, once per process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "aoti_debug.h"
+#include "filter.h"
+
+namespace aoti_debug {
+
+constexpr uint64_t kNoLimit = UINT64_MAX;
+
+enum class PhaseChoice : uint8_t { kByRole, kBefore, kAfter, kBoth };
+
+// The one launch that AOTI_DEBUG_LAUNCH names; all of them where `any` is set.
+struct LaunchChoice {
+  bool any = true;
+  uint8_t kind = AOTI_DEBUG_CALL_MODEL;
+  uint32_t call = 0;
+  uint32_t launch = 0;
+};
+
+struct Config {
+  uint32_t level = 0;
+  Filter filter;
+  std::string base_directory = "aoti_debug_runs";
+  std::string run_directory;  // of the parent; "" where there is none
+  PhaseChoice phase = PhaseChoice::kByRole;
+  uint64_t max_bytes = kNoLimit;
+  uint64_t max_files = kNoLimit;
+  uint64_t max_tensor_bytes = kNoLimit;
+  uint64_t keep_free_bytes = uint64_t{1} << 30;
+  uint64_t journal_bytes = uint64_t{256} << 20;
+  uint64_t crumb_every = 1;
+  LaunchChoice launch;
+  bool print = true;
+  std::vector<std::string> complaints;  // a line for each value that was not understood
+};
+
+Config load_config(const AotiDebugPackage& package);
+
+// "0.3", "c0.1"; a bare "3" is "0.3". False where `text` is none of them.
+bool parse_launch(const char* text, LaunchChoice* launch);
+
+// A number with an optional suffix K, M, G or T (powers of 1024).
+bool parse_bytes(const char* text, uint64_t* bytes);
+
+}  // namespace aoti_debug

@@ -1,0 +1,348 @@
+// The device half of a package for CUDA. It speaks to the driver alone, works in whatever context the model runs in,
+// and takes from it some pinned memory, some device memory and, at levels 1 and 2, kernels: all kept until the process
+// ends, since streams may use them after any call.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "../device.h"
+#include "copies.h"
+#include "crumb_writer.h"
+#include "driver.h"
+#include "kernels.h"
+#include "layout.h"
+#include "statistics_ring.h"
+
+#if !defined(AOTI_DEBUG_STATISTICS_PTX)
+#define AOTI_DEBUG_STATISTICS_PTX "cuda/statistics.ptx"  // found in the include directories
+#endif
+
+__asm__(
+    ".pushsection .rodata\n"
+    ".globl aoti_debug_statistics_ptx\n.hidden aoti_debug_statistics_ptx\n"
+    "aoti_debug_statistics_ptx:\n"
+    ".incbin \"" AOTI_DEBUG_STATISTICS_PTX
+    "\"\n"
+    ".globl aoti_debug_statistics_ptx_end\n.hidden aoti_debug_statistics_ptx_end\n"
+    "aoti_debug_statistics_ptx_end:\n"
+    ".byte 0\n"
+    ".popsection\n");
+
+extern "C" {
+extern __attribute__((visibility("hidden"))) const char aoti_debug_statistics_ptx[];
+extern __attribute__((visibility("hidden"))) const char aoti_debug_statistics_ptx_end[];
+}
+
+namespace aoti_debug::cuda {
+namespace {
+
+constexpr int32_t kDeviceTypeCuda = 1;  // c10::DeviceType::CUDA
+constexpr size_t kGatherBytes = size_t{16} << 20;
+constexpr size_t kSmallGatherBytes = size_t{1} << 20;
+constexpr size_t kGatherBytesOfAllStreams = size_t{128} << 20;
+constexpr uint32_t kBlocksPerMultiprocessor = 4;  // as in __launch_bounds__ of the statistics kernels
+
+struct StreamKey {
+  CUcontext context;
+  CUstream stream;
+  std::thread::id thread;  // tells per-thread default streams apart
+
+  bool operator<(const StreamKey& other) const {
+    if (context != other.context) return context < other.context;
+    return stream != other.stream ? stream < other.stream : thread < other.thread;
+  }
+};
+
+// What a stream reuses. Work on a stream is ordered, so one of each is enough.
+struct StreamState {
+  std::unique_ptr<StatisticsRing> ring;
+  CUdeviceptr gather = 0;
+  size_t gather_bytes = 0;
+  int device = -1;
+  uint32_t most_blocks = 1;
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<StreamKey, StreamState> streams;
+  Kernels kernels{std::string_view(aoti_debug_statistics_ptx,
+                                   static_cast<size_t>(aoti_debug_statistics_ptx_end - aoti_debug_statistics_ptx))};
+  CrumbWriter crumbs;
+  Copies copies;
+  size_t gather_bytes = 0;
+  CUcontext known_context = nullptr;  // for threads that have none
+};
+
+// Never destroyed: at exit the driver may be gone before it.
+State& state() {
+  static State* const instance = new State;
+  return *instance;
+}
+
+// The state of a stream of the current context. The caller holds the lock.
+StreamState& stream_state(CUcontext context, CUstream stream) {
+  const std::thread::id thread = stream == CU_STREAM_PER_THREAD ? std::this_thread::get_id() : std::thread::id();
+  StreamState& entry = state().streams[StreamKey{context, stream, thread}];
+  state().known_context = context;
+  CUdevice device = 0;
+  int multiprocessors = 0;
+  if (entry.device < 0 && cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+      cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS) {
+    entry.device = device;
+    entry.most_blocks = std::min(static_cast<uint32_t>(multiprocessors) * kBlocksPerMultiprocessor, kMostBlocks);
+  }
+  return entry;
+}
+
+// Why the kernels cannot read a tensor; empty where they can.
+const char* unreadable(const device::TensorView& view, const StreamState& stream) {
+  const size_t bytes = view.element_bytes;
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) return "its elements have an unknown size";
+  if (view.data % std::min(bytes, sizeof(uint64_t)) != 0) return "its address is not aligned to its elements";
+  if (view.device_index >= 0 && view.device_index != stream.device) return "it is on another device than its launch";
+  return "";
+}
+
+struct Dtype {
+  const char* module;  // of statistics.ptx
+  uint32_t integer;
+};
+
+// False: a dtype without statistics.
+bool find_dtype(int32_t scalar_type, Dtype* dtype) {
+  switch (scalar_type) {
+#define AOTI_DEBUG_CASE(TYPE, NUMBER)                           \
+  case NUMBER:                                                  \
+    *dtype = Dtype{#TYPE, integer_kind<typename TYPE::Wide>()}; \
+    return true;
+    AOTI_DEBUG_ELEMENT_TYPES(AOTI_DEBUG_CASE)
+#undef AOTI_DEBUG_CASE
+    default:
+      return false;
+  }
+}
+
+constexpr const char* kOpaqueModules[] = {"Opaque1", "Opaque2", "Opaque4", "Opaque8", "Opaque16"};
+constexpr const char* kGatherKernels[] = {"aoti_debug_gather_1", "aoti_debug_gather_2", "aoti_debug_gather_4",
+                                          "aoti_debug_gather_8", "aoti_debug_gather_16"};
+
+// The entry for elements of 1, 2, 4, 8 or 16 bytes.
+const char* by_size(const char* const (&names)[5], size_t element_bytes) {
+  return names[__builtin_ctzll(element_bytes)];
+}
+
+bool launch(CUfunction function, const Grid& grid, CUstream stream, void* argument) {
+  void* arguments[] = {argument};
+  return cuLaunchKernel(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream, arguments, nullptr) == CUDA_SUCCESS;
+}
+
+bool begin_statistics(CUstream stream, const device::TensorView& view, bool counted) {
+  const CUcontext context = current_context();
+  if (context == nullptr) return false;
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  StreamState& mine = stream_state(context, stream);
+  if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
+  if (mine.ring == nullptr || mine.ring->is_full()) return false;
+
+  PendingStatistics pending;
+  pending.numel = static_cast<uint64_t>(view.numel);
+  pending.bytes = pending.numel * view.element_bytes;
+  pending.counted = counted;
+  Dtype dtype{"", 0};
+  StatisticsJob job{};
+  const char* skipped = unreadable(view, mine);
+  if (counted && !find_dtype(view.dtype, &dtype)) skipped = "its dtype has no statistics";
+  if (skipped[0] == '\0' && !describe(view, &job.elements)) skipped = "it has too many dimensions";
+  pending.integer = dtype.integer;
+  pending.skipped = skipped;
+  if (!pending.skipped.empty() || view.numel == 0) {
+    mine.ring->push_arrived(pending);
+    return true;
+  }
+
+  const char* module = counted ? dtype.module : by_size(kOpaqueModules, view.element_bytes);
+  const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
+  if (kernel.function == nullptr) {
+    pending.skipped = kernel.error;
+    mine.ring->push_arrived(pending);
+    return true;
+  }
+  job.shown = view.numel <= 64;
+  if (job.shown) pending.value_bytes = static_cast<uint32_t>(pending.bytes);
+  job.elements.chunked = !job.shown && is_contiguous(job.elements, view.element_bytes) && view.data % kChunkBytes == 0;
+  job.chunks = (pending.bytes + kChunkBytes - 1) / kChunkBytes;
+  mine.ring->prepare(&job);
+  if (!launch(kernel.function, grid_for(job.chunks, mine.most_blocks), stream, &job)) return false;
+  mine.ring->push(pending);
+  return true;
+}
+
+// The stream's buffer for gathered elements. The caller holds the lock.
+bool has_gather_buffer(StreamState* stream) {
+  if (stream->gather != 0) return true;
+  for (const size_t bytes : {kGatherBytes, kSmallGatherBytes}) {
+    if (state().gather_bytes + bytes > kGatherBytesOfAllStreams) continue;
+    stream->gather = allocate(bytes);
+    if (stream->gather == 0) continue;
+    stream->gather_bytes = bytes;
+    state().gather_bytes += bytes;
+    return true;
+  }
+  return false;
+}
+
+// Gathers a buffer full at a time; the stream keeps each copy before the next gathering. The caller holds the lock.
+bool gather(CUstream stream, StreamState* mine, const device::TensorView& view, const Elements& elements,
+            size_t first_byte, size_t bytes, char* host) {
+  if (unreadable(view, *mine)[0] != '\0' || !has_gather_buffer(mine)) return false;
+  const Kernels::Kernel& kernel = state().kernels.get("Gather", by_size(kGatherKernels, view.element_bytes));
+  if (kernel.function == nullptr) return false;
+  const size_t end = first_byte + bytes;
+  while (first_byte < end) {
+    const size_t skip = first_byte % view.element_bytes;
+    GatherJob job{elements, first_byte / view.element_bytes, 0, mine->gather};
+    const size_t part = std::min(end - first_byte + skip, mine->gather_bytes);
+    job.count = (part + view.element_bytes - 1) / view.element_bytes;
+    const uint64_t chunks = (part + kChunkBytes - 1) / kChunkBytes;
+    if (!launch(kernel.function, grid_for(chunks, mine->most_blocks * 2), stream, &job)) return false;
+    if (cuMemcpyDtoHAsync(host, mine->gather + skip, part - skip, stream) != CUDA_SUCCESS) return false;
+    first_byte += part - skip;
+    host += part - skip;
+  }
+  return true;
+}
+
+bool copy(CUstream stream, const device::TensorView& view, size_t first_byte, size_t bytes, char* host,
+          uint64_t* ticket) {
+  *ticket = 0;
+  if (bytes == 0) return true;
+  const CUcontext context = current_context();
+  const uint64_t total = static_cast<uint64_t>(view.numel) * view.element_bytes;
+  Elements elements;
+  if (context == nullptr || first_byte > total || bytes > total - first_byte || !describe(view, &elements))
+    return false;
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  StreamState& mine = stream_state(context, stream);
+  const bool enqueued = is_contiguous(elements, view.element_bytes)
+                            ? cuMemcpyDtoHAsync(host, view.data + first_byte, bytes, stream) == CUDA_SUCCESS
+                            : gather(stream, &mine, view, elements, first_byte, bytes, host);
+  if (!enqueued) return false;
+  *ticket = state().copies.add(stream);
+  if (*ticket == 0) return cuStreamSynchronize(stream) == CUDA_SUCCESS;
+  return true;
+}
+
+// Runs what may run out of memory; then it has failed.
+template <class Body>
+auto attempt(const Body& body, decltype(body()) failed) noexcept -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception&) {
+    return failed;
+  }
+}
+
+}  // namespace
+}  // namespace aoti_debug::cuda
+
+namespace aoti_debug::device {
+
+using namespace aoti_debug::cuda;
+
+bool owns(int32_t device_type) { return device_type == kDeviceTypeCuda; }
+
+bool register_crumbs(void* base, size_t bytes) {
+  return attempt([&] { return state().crumbs.open(base, bytes); }, false);
+}
+
+bool write_crumb(void* stream, size_t offset, uint32_t value) {
+  return state().crumbs.write(static_cast<CUstream>(stream), offset, value);
+}
+
+// The legacy default stream cannot be asked while a stream that it waits for is capturing: that counts as capturing.
+bool is_capturing(void* stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int32_t pending_error(void* stream, char* text, size_t text_bytes) {
+  if (text_bytes != 0) text[0] = '\0';
+  if (current_context() == nullptr || is_capturing(stream)) return 0;  // a query would end the capture
+  const RelaxedCapture relaxed;
+  const CUresult result = cuStreamQuery(static_cast<CUstream>(stream));
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return 0;
+  if (text_bytes != 0) attempt([&] { return snprintf(text, text_bytes, "%s", cuda::describe(result).c_str()); }, 0);
+  return static_cast<int32_t>(result);
+}
+
+bool begin_copy(void* stream, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket) {
+  const auto body = [&] {
+    return copy(static_cast<CUstream>(stream), view, first_byte, bytes, static_cast<char*>(host), ticket);
+  };
+  return attempt(body, false);
+}
+
+bool wait_copy(uint64_t ticket) {
+  if (ticket == 0) return true;
+  Copies::Copy copy{};
+  {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    if (!state().copies.remove(ticket, &copy)) return false;
+  }
+  if (!wait(copy)) return false;
+  const auto body = [&] {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    state().copies.give_back(copy);
+    return true;
+  };
+  attempt(body, false);  // at worst an event is lost
+  return true;
+}
+
+void* allocate_staging(size_t bytes) {
+  CUcontext context = current_context();
+  if (context == nullptr) {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    context = state().known_context;
+  }
+  const WithContext current(context);
+  return allocate_pinned(bytes);
+}
+
+void free_staging(void* memory) {
+  if (memory == nullptr) return;
+  const RelaxedCapture relaxed;
+  cuMemFreeHost(memory);  // fails where the driver has gone, and the memory with it
+}
+
+bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
+  return attempt([&] { return begin_statistics(static_cast<CUstream>(stream), view, with_statistics); }, false);
+}
+
+int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
+  const CUcontext context = current_context();
+  const CUstream mine = static_cast<CUstream>(stream);
+  const auto ring = [&]() -> StatisticsRing* { return stream_state(context, mine).ring.get(); };
+  const auto body = [&] {
+    if (context == nullptr) return 0;
+    {
+      const std::lock_guard<std::mutex> lock(state().mutex);
+      const StatisticsRing* const results_of = ring();
+      if (results_of == nullptr || results_of->is_empty()) return 0;
+      wait = wait && !results_of->all_arrived();
+    }
+    if (wait && cuStreamSynchronize(mine) != CUDA_SUCCESS) return -1;
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    const int taken = ring()->take(results, capacity);
+    return wait && taken == 0 && capacity > 0 && !ring()->is_empty() ? -1 : taken;
+  };
+  return attempt(body, -1);
+}
+
+}  // namespace aoti_debug::device

@@ -1,0 +1,145 @@
+// What the host hands to the kernels, and how a kernel finds a tensor's elements.
+#pragma once
+
+#include "element_types.h"
+#include "statistics_math.h"
+
+namespace aoti_debug::cuda {
+
+constexpr uint32_t kMaxDims = 16;  // after dimensions that lie behind one another have been joined
+constexpr uint32_t kBlockThreads = 256;
+constexpr uint32_t kShownBytes = 1024;  // 64 elements of 16 bytes
+
+// The elements of a strided tensor. Dimension 0 is the outermost; there is at least one.
+struct Elements {
+  uint64_t data;  // address of element 0
+  uint64_t count;
+  uint32_t n_dims;
+  uint32_t chunked;  // 1: contiguous and aligned, so that chunks are read whole
+  uint32_t narrow;   // 1: every index fits 31 bits, so that `magic` and `shift` divide by the sizes
+  uint32_t reserved;
+  uint64_t sizes[kMaxDims];
+  int64_t strides[kMaxDims];  // bytes
+  uint32_t magic[kMaxDims];
+  uint32_t shift[kMaxDims];
+};
+
+// One tensor's result, in host memory that the device writes. `ticket` is stored last.
+struct StatisticsSlot {
+  uint64_t values[kShownBytes / 8];
+  Partial result;
+  uint32_t ticket;
+  uint32_t reserved;
+};
+static_assert(sizeof(StatisticsSlot) == 1024 + 13 * 8 + 8, "");
+
+struct StatisticsJob {
+  Elements elements;
+  uint64_t chunks;
+  uint64_t slot;      // device address of the StatisticsSlot
+  uint64_t partials;  // device address of a Partial for each block
+  uint64_t counter;   // device address of a uint32_t that is 0
+  uint32_t ticket;
+  uint32_t shown;  // 1: the values go to the slot as well; `chunked` is 0 then
+};
+
+// Writes elements first, first + 1, … behind one another, padded with zero bytes to whole chunks.
+struct GatherJob {
+  Elements elements;
+  uint64_t first;
+  uint64_t count;
+  uint64_t target;  // device address, 16-byte aligned
+};
+
+template <class T>
+AOTI_DEBUG_FN T read(uint64_t address) {
+#if defined(__CUDA_ARCH__)
+  return __ldg(reinterpret_cast<const T*>(address));
+#else
+  T value;
+  __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
+  return value;
+#endif
+}
+
+template <uint32_t kBytes>
+AOTI_DEBUG_FN uint64_t read_raw(uint64_t address) {
+  if constexpr (kBytes == 1) return read<uint8_t>(address);
+  if constexpr (kBytes == 2) return read<uint16_t>(address);
+  if constexpr (kBytes == 4) return read<uint32_t>(address);
+  if constexpr (kBytes >= 8) return read<uint64_t>(address);
+}
+
+AOTI_DEBUG_FN Chunk read_chunk(uint64_t address) {
+#if defined(__CUDA_ARCH__)
+  const ulonglong2 words = __ldg(reinterpret_cast<const ulonglong2*>(address));
+  return Chunk{{words.x, words.y}};
+#else
+  return Chunk{{read<uint64_t>(address), read<uint64_t>(address + 8)}};
+#endif
+}
+
+AOTI_DEBUG_FN uint32_t high_product(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+}
+
+struct Position {
+  uint64_t address;
+  uint64_t inner;  // index in the innermost dimension
+};
+
+// Where the element with this row-major index lies.
+AOTI_DEBUG_FN Position locate(const Elements& elements, uint64_t index) {
+  Position position{elements.data, 0};
+  const uint32_t innermost = elements.n_dims - 1;
+  AOTI_DEBUG_ROLL
+  for (uint32_t dim = innermost; dim > 0; --dim) {
+    const uint64_t size = elements.sizes[dim];
+    uint64_t quotient;
+    if (elements.narrow) {
+      const uint32_t narrow = static_cast<uint32_t>(index);
+      quotient = (high_product(narrow, elements.magic[dim]) + narrow) >> elements.shift[dim];
+    } else {
+      quotient = index / size;
+    }
+    const uint64_t remainder = index - quotient * size;
+    position.address += remainder * static_cast<uint64_t>(elements.strides[dim]);
+    if (dim == innermost) position.inner = remainder;
+    index = quotient;
+  }
+  position.address += index * static_cast<uint64_t>(elements.strides[0]);
+  if (innermost == 0) position.inner = index;
+  return position;
+}
+
+// Elements first, first + 1, …, at most a chunk of them, in row-major order; zero bytes behind the last.
+template <uint32_t kBytes>
+AOTI_DEBUG_FN Chunk gather_chunk(const Elements& elements, uint64_t first, uint32_t count) {
+  Chunk chunk{{0, 0}};
+  const uint32_t innermost = elements.n_dims - 1;
+  Position at = locate(elements, first);
+  AOTI_DEBUG_ROLL
+  for (uint32_t k = 0; k < count; ++k) {
+    if (at.inner == elements.sizes[innermost]) at = locate(elements, first + k);
+    if constexpr (kBytes == 16) {
+      chunk = Chunk{{read<uint64_t>(at.address), read<uint64_t>(at.address + 8)}};
+    } else {
+      constexpr uint32_t per_word = 8 / kBytes;
+      const uint64_t raw = read_raw<kBytes>(at.address) << (k % per_word * kBytes * 8);
+      chunk.words[0] |= k < per_word ? raw : 0;
+      chunk.words[1] |= k < per_word ? 0 : raw;
+    }
+    at.address += static_cast<uint64_t>(elements.strides[innermost]);
+    ++at.inner;
+  }
+  return chunk;
+}
+
+template <uint32_t kBytes>
+AOTI_DEBUG_FN uint32_t elements_in_chunk(uint64_t count, uint64_t chunk) {
+  constexpr uint32_t per_chunk = kChunkBytes / kBytes;
+  const uint64_t left = count - chunk * per_chunk;
+  return left < per_chunk ? static_cast<uint32_t>(left) : per_chunk;
+}
+
+}  // namespace aoti_debug::cuda

@@ -1,0 +1,109 @@
+"""Writes statistics.ptx: the kernels of statistics.cu as text that every supported driver compiles when it loads it.
+
+    python make_ptx.py [--nvcc NVCC]
+
+The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run pays
+for the dtypes that it meets, and one for the gathering of strided tensors. nvcc writes its own, newest ISA version; the
+instructions are older, so the version and the target are lowered to the oldest that have them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+OUTPUT = HERE / "statistics.ptx"
+KERNELS = "statistics.cu"
+SOURCES = (KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../content_hash.h")
+ELEMENT_TYPE = re.compile(r"_\((\w+), \d+\)")
+GATHER = "Gather"
+
+COMPILED_FOR = "compute_75"  # the oldest that nvcc 13 knows
+ISA_VERSION = "6.0"
+TARGET = "sm_70"
+FLAGS = ("-std=c++17", "-ptx", f"-arch={COMPILED_FOR}", "-fmad=false")  # statistics_math.h says where a * b + c is fused
+
+
+def modules() -> list[str]:
+    """The names of the modules, in the order of the file."""
+    return [*ELEMENT_TYPE.findall((HERE / "element_types.h").read_text()), GATHER]
+
+
+def sources_hash() -> str:
+    """SHA-256 of everything that the modules are compiled from."""
+    digest = hashlib.sha256("\0".join((*FLAGS, ISA_VERSION, TARGET)).encode())
+    for name in SOURCES:
+        digest.update(b"\0" + (HERE / name).read_bytes())
+    return digest.hexdigest()
+
+
+def recorded_hash(ptx: str) -> str:
+    """The hash that a statistics.ptx was made from.
+
+    Raises:
+        ValueError: the text carries none.
+    """
+    found = re.search(r"^// sources: sha256 ([0-9a-f]{64})$", ptx, re.MULTILINE)
+    if found is None:
+        raise ValueError("no line of the form `// sources: sha256 …`")
+    return found.group(1)
+
+
+def compiler_version(nvcc: str) -> str:
+    """Such as "13.0.88"."""
+    text = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return found.group(1) if found else "of an unknown version"
+
+
+def split(ptx: str) -> dict[str, str]:
+    """The text of each module of a statistics.ptx, by name."""
+    _, *parts = re.split(r"^// module: (\w+)\n", ptx, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def make(nvcc: str) -> str:
+    """The text of statistics.ptx.
+
+    Raises:
+        subprocess.CalledProcessError: nvcc failed.
+    """
+    lines = [f"// Written by make_ptx.py with nvcc {compiler_version(nvcc)}.", f"// sources: sha256 {sources_hash()}"]
+    for name in modules():
+        lines += [f"// module: {name}", *_lowered(_compile(nvcc, name))]
+    return "\n".join(lines) + "\n"
+
+
+def _compile(nvcc: str, module: str) -> str:
+    definition = "-DAOTI_DEBUG_GATHER" if module == GATHER else f"-DAOTI_DEBUG_ELEMENT={module}"
+    with tempfile.TemporaryDirectory(prefix="make_ptx-") as work:
+        output = Path(work) / "module.ptx"
+        subprocess.run([nvcc, *FLAGS, definition, str(HERE / KERNELS), "-o", str(output)], check=True)
+        return output.read_text()
+
+
+def _lowered(ptx: str) -> Iterator[str]:
+    for line in ptx.splitlines():
+        code = line.partition("//")[0].strip().replace("\t", " ")
+        if code.startswith(".version"):
+            yield f".version {ISA_VERSION}"
+        elif code.startswith(".target"):
+            yield f".target {TARGET}"
+        elif code and "used_bytes_mask" not in code:  # a hint for tools, of a newer ISA
+            yield code
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Writes statistics.ptx.")
+    parser.add_argument("--nvcc", default="nvcc")
+    OUTPUT.write_text(make(parser.parse_args().nvcc))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+// The kernels. make_ptx.py compiles this file once for each module of statistics.ptx:
+//   -DAOTI_DEBUG_ELEMENT=Float32   aoti_debug_statistics for one dtype
+//   -DAOTI_DEBUG_GATHER            aoti_debug_gather_1, _2, _4, _8, _16: a strided tensor's elements, one behind the
+//   other
+#include "kernel_arguments.h"
+
+namespace aoti_debug::cuda {
+
+[[maybe_unused]] constexpr uint32_t kWarp = 32;
+[[maybe_unused]] constexpr uint32_t kAllLanes = 0xffffffffu;
+
+// Leaves the sum of the warp's first `count` partials in its first lane; those of the other lanes must be empty.
+template <class Type>
+__device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
+  AOTI_DEBUG_ROLL
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    if (distance >= count) continue;
+    uint32_t words[kPartialWords];
+    __builtin_memcpy(words, &partial, sizeof(words));
+    AOTI_DEBUG_UNROLL
+    for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+    Partial other;
+    __builtin_memcpy(&other, words, sizeof(words));
+    merge<Type>(partial, other);
+  }
+}
+
+// Leaves the sum of the block's first `count` partials in thread 0. `shared` has room for one of each warp.
+template <class Type>
+__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, Partial* shared) {
+  const uint32_t warps = blockDim.x / kWarp;
+  AOTI_DEBUG_ROLL
+  for (uint32_t round = 0; round < 2; ++round) {
+    reduce_warp<Type>(partial, round == 0 ? count : warps);
+    if (round == 1 || warps == 1) return;
+    if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = partial;
+    __syncthreads();
+    if (threadIdx.x >= kWarp) return;
+    partial = threadIdx.x < warps ? shared[threadIdx.x] : Partial{};
+  }
+}
+
+__device__ __forceinline__ Partial read_partial(const Partial* from) {
+  uint64_t words[kPartialWords / 2];
+  const volatile uint64_t* source = reinterpret_cast<const volatile uint64_t*>(from);
+  AOTI_DEBUG_UNROLL
+  for (uint32_t i = 0; i < kPartialWords / 2; ++i) words[i] = source[i];
+  Partial partial;
+  __builtin_memcpy(&partial, words, sizeof(words));
+  return partial;
+}
+
+// The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
+template <class Type>
+__device__ __forceinline__ Partial accumulate(const StatisticsJob& job) {
+  constexpr uint32_t per_chunk = kChunkBytes / Type::bytes;
+  const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const uint64_t whole = job.elements.chunked ? job.elements.count / per_chunk : 0;
+  Accumulator<Type> accumulator;
+  uint64_t hash = 0;
+  uint32_t tick = 0;
+  uint64_t at = first;
+  Chunk next{{0, 0}};
+  if (at < whole) next = read_chunk(job.elements.data + at * kChunkBytes);
+  AOTI_DEBUG_ROLL
+  for (; at < whole; at += step, tick += per_chunk) {
+    const Chunk chunk = next;
+    if (at + step < whole) next = read_chunk(job.elements.data + (at + step) * kChunkBytes);
+    hash += hash_term(chunk.words[0], 2 * at) + hash_term(chunk.words[1], 2 * at + 1);
+    accumulator.add_chunk(chunk, tick);
+  }
+  AOTI_DEBUG_ROLL
+  for (; at < job.chunks; at += step, tick += per_chunk) {
+    const uint32_t count = elements_in_chunk<Type::bytes>(job.elements.count, at);
+    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, at * per_chunk, count);
+    hash += hash_term(chunk.words[0], 2 * at);
+    if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * at + 1);
+    accumulator.add_elements(chunk, count, tick);
+    if (job.shown) {
+      uint64_t* values = reinterpret_cast<StatisticsSlot*>(job.slot)->values + 2 * at;
+      values[0] = chunk.words[0];
+      values[1] = chunk.words[1];
+    }
+  }
+  Partial partial = accumulator.partial(first, step);
+  partial.hash = hash;
+  return partial;
+}
+
+// One launch does it all: every block leaves its result, and the block that is the last to do so merges them.
+template <class Type>
+__device__ __forceinline__ void statistics(const StatisticsJob& job) {
+  __shared__ Partial shared[kBlockThreads / kWarp];
+  __shared__ uint32_t is_last;
+  Partial* partials = reinterpret_cast<Partial*>(job.partials);
+  uint32_t* counter = reinterpret_cast<uint32_t*>(job.counter);
+  Partial partial = accumulate<Type>(job);
+  uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
+  AOTI_DEBUG_ROLL
+  for (bool merging = gridDim.x == 1;; merging = true) {
+    reduce_block<Type>(partial, count, shared);
+    if (merging) break;
+    if (threadIdx.x == 0) {
+      partials[blockIdx.x] = partial;
+      __threadfence();
+      is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    count = kWarp;
+    partial = Partial{};
+    AOTI_DEBUG_ROLL
+    for (uint32_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) merge<Type>(partial, read_partial(partials + i));
+  }
+  StatisticsSlot* slot = reinterpret_cast<StatisticsSlot*>(job.slot);
+  if (threadIdx.x == 0) {
+    slot->result = partial;
+    *counter = 0;
+  }
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x == 0) *reinterpret_cast<volatile uint32_t*>(&slot->ticket) = job.ticket;
+}
+
+template <uint32_t kBytes>
+__device__ __forceinline__ void gather(const GatherJob& job) {
+  constexpr uint32_t per_chunk = kChunkBytes / kBytes;
+  const uint64_t chunks = (job.count + per_chunk - 1) / per_chunk;
+  const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  Chunk* target = reinterpret_cast<Chunk*>(job.target);
+  AOTI_DEBUG_ROLL
+  for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < chunks; at += step) {
+    const uint32_t count = elements_in_chunk<kBytes>(job.count, at);
+    target[at] = gather_chunk<kBytes>(job.elements, job.first + at * per_chunk, count);
+  }
+}
+
+}  // namespace aoti_debug::cuda
+
+#if defined(AOTI_DEBUG_ELEMENT)
+extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads, 4)
+    aoti_debug_statistics(const aoti_debug::cuda::StatisticsJob job) {
+  using namespace aoti_debug::cuda;
+  statistics<AOTI_DEBUG_ELEMENT>(job);
+}
+#endif
+
+#if defined(AOTI_DEBUG_GATHER)
+#define AOTI_DEBUG_GATHER_KERNEL(BYTES)                                         \
+  extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads) \
+      aoti_debug_gather_##BYTES(const aoti_debug::cuda::GatherJob job) {        \
+    aoti_debug::cuda::gather<BYTES>(job);                                       \
+  }
+AOTI_DEBUG_GATHER_KERNEL(1)
+AOTI_DEBUG_GATHER_KERNEL(2)
+AOTI_DEBUG_GATHER_KERNEL(4)
+AOTI_DEBUG_GATHER_KERNEL(8)
+AOTI_DEBUG_GATHER_KERNEL(16)
+#endif

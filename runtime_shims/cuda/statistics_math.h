@@ -1,0 +1,259 @@
+// The arithmetic of the statistics: one thread's accumulator, and how results of parts merge.
+//
+// Compiles for the device and for the host; compiled without contraction of a * b + c, both give the same bits.
+#pragma once
+
+#include "../content_hash.h"
+#include "element_types.h"
+
+namespace aoti_debug::cuda {
+
+AOTI_DEBUG_FN double multiply_add(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
+#endif
+}
+
+// Sums of deviations from a pivot: one of the values, so that data far from zero lose nothing to cancellation.
+struct Moments {
+  static constexpr int unit_exponent = 1025;
+  int exponent = unit_exponent;
+  double pivot = 0, sum = 0, squares = 0;
+
+  AOTI_DEBUG_FN void start(double x) { pivot = x; }
+  AOTI_DEBUG_FN void add(double x) {
+    const double deviation = x - pivot;
+    sum += deviation;
+    squares = multiply_add(deviation, deviation, squares);
+  }
+};
+
+// The same in units of 2^(exponent - 1025), where `exponent` is the largest biased exponent seen: scaled values stay
+// below 8, so no square overflows, or underflows while it matters.
+struct ScaledMoments {
+  static constexpr int smallest_exponent = 64;
+  int exponent = smallest_exponent;
+  double scale = power_of_two(Moments::unit_exponent - smallest_exponent);
+  double pivot = 0, sum = 0, squares = 0;
+
+  AOTI_DEBUG_FN void reach(double x) {
+    const int larger = biased_exponent(x);
+    if (larger <= exponent) return;
+    const double factor = power_of_two(exponent - larger);
+    pivot *= factor;
+    sum *= factor;
+    squares *= factor * factor;
+    exponent = larger;
+    scale = power_of_two(Moments::unit_exponent - larger);
+  }
+  AOTI_DEBUG_FN void start(double x) {
+    reach(x);
+    pivot = x * scale;
+  }
+  AOTI_DEBUG_FN void add(double x) {
+    reach(x);
+    const double deviation = x * scale - pivot;
+    sum += deviation;
+    squares = multiply_add(deviation, deviation, squares);
+  }
+};
+
+// The statistics of a part of a tensor, every field 64 bits wide. `min` and `max` are patterns of Wide and mean nothing
+// where `finite` is 0. `mean` is in units of 2^(exponent - 1025), `squares` (of deviations from the mean) in its
+// square.
+struct Partial {
+  uint64_t finite, nan, pos_inf, neg_inf, zero;
+  uint64_t min, max, min_index, max_index;
+  double mean, squares;
+  int64_t exponent;
+  uint64_t hash;
+};
+constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
+static_assert(sizeof(Partial) == 13 * 8, "");
+
+template <class Wide>
+AOTI_DEBUG_FN bool comes_first(uint64_t value, uint64_t index, uint64_t than, uint64_t than_index, bool smaller) {
+  const Wide a = bits_as<Wide>(value), b = bits_as<Wide>(than);
+  return (smaller ? a < b : b < a) || (a == b && index < than_index);
+}
+
+AOTI_DEBUG_FN void merge_moments(Partial& into, const Partial& from) {
+  double mean = from.mean, squares = from.squares;
+  if (into.exponent < from.exponent) {
+    const double factor = power_of_two(static_cast<int>(into.exponent - from.exponent));
+    into.mean *= factor;
+    into.squares *= factor * factor;
+    into.exponent = from.exponent;
+  } else if (from.exponent < into.exponent) {
+    const double factor = power_of_two(static_cast<int>(from.exponent - into.exponent));
+    mean *= factor;
+    squares *= factor * factor;
+  }
+  const double share = static_cast<double>(from.finite) / static_cast<double>(into.finite + from.finite);
+  const double delta = mean - into.mean;
+  into.mean = multiply_add(delta, share, into.mean);
+  into.squares += squares + delta * delta * (static_cast<double>(into.finite) * share);
+}
+
+// Adds the statistics of another part of the same tensor.
+template <class Type>
+AOTI_DEBUG_FN void merge(Partial& into, const Partial& from) {
+  using Wide = typename Type::Wide;
+  into.hash += from.hash;
+  if constexpr (!Type::counted) return;
+  into.nan += from.nan;
+  into.pos_inf += from.pos_inf;
+  into.neg_inf += from.neg_inf;
+  into.zero += from.zero;
+  if (from.finite == 0) return;
+  const bool first = into.finite == 0;
+  if (first || comes_first<Wide>(from.min, from.min_index, into.min, into.min_index, true)) {
+    into.min = from.min;
+    into.min_index = from.min_index;
+  }
+  if (first || comes_first<Wide>(from.max, from.max_index, into.max, into.max_index, false)) {
+    into.max = from.max;
+    into.max_index = from.max_index;
+  }
+  if (first) {
+    into.mean = from.mean;
+    into.squares = from.squares;
+    into.exponent = from.exponent;
+  } else {
+    merge_moments(into, from);
+  }
+  into.finite += from.finite;
+}
+
+template <class Number>
+struct Limits;
+template <>
+struct Limits<float> {
+  static constexpr float lowest = -__builtin_huge_valf(), highest = __builtin_huge_valf();
+};
+template <>
+struct Limits<double> {
+  static constexpr double lowest = -__builtin_huge_val(), highest = __builtin_huge_val();
+};
+template <>
+struct Limits<int32_t> {
+  static constexpr int32_t lowest = INT32_MIN, highest = INT32_MAX;
+};
+template <>
+struct Limits<uint32_t> {
+  static constexpr uint32_t lowest = 0, highest = UINT32_MAX;
+};
+template <>
+struct Limits<int64_t> {
+  static constexpr int64_t lowest = INT64_MIN, highest = INT64_MAX;
+};
+template <>
+struct Limits<uint64_t> {
+  static constexpr uint64_t lowest = 0, highest = UINT64_MAX;
+};
+
+template <bool kScaled>
+struct MomentsOf {
+  using Type = Moments;
+};
+template <>
+struct MomentsOf<true> {
+  using Type = ScaledMoments;
+};
+
+// What one thread sees: chunks `first`, `first + step`, `first + 2 * step`, … of a tensor. Positions are counted in
+// ticks, elements seen so far, which fit 32 bits.
+template <class Type>
+struct Accumulator {
+  using Number = typename Type::Number;
+  using Raw = typename Type::Raw;
+  static constexpr uint32_t per_chunk = kChunkBytes / Type::bytes;
+
+  uint32_t finite = 0, nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;
+  uint32_t min_tick = 0, max_tick = 0;  // right also where every value is the limit that the search starts from
+  Number min = Limits<Number>::highest, max = Limits<Number>::lowest;
+  typename MomentsOf<Type::scaled>::Type moments;
+
+  // A chunk whose first element has this tick. One without special values takes the short way.
+  AOTI_DEBUG_FN void add_chunk(const Chunk& chunk, uint32_t tick) {
+    bool all_finite = true;
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < per_chunk; ++k) all_finite &= Type::finite(Type::raw(chunk, k));
+    if (!all_finite) return add_elements(chunk, per_chunk, tick);
+    if (finite == 0) moments.start(static_cast<double>(Type::number(Type::raw(chunk, 0))));
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < per_chunk; ++k) add_finite(Type::raw(chunk, k), tick + k);
+    finite += per_chunk;
+  }
+
+  // The first `count` elements of a chunk.
+  AOTI_DEBUG_FN void add_elements(const Chunk& chunk, uint32_t count, uint32_t tick) {
+    AOTI_DEBUG_ROLL
+    for (uint32_t k = 0; k < count; ++k) {
+      const Raw raw = Type::raw(chunk, k);
+      if (Type::finite(raw)) {
+        if (finite == 0) moments.start(static_cast<double>(Type::number(raw)));
+        add_finite(raw, tick + k);
+        ++finite;
+      } else {
+        const Special special = Type::special(raw);
+        nan += special == Special::nan;
+        pos_inf += special == Special::pos_inf;
+        neg_inf += special == Special::neg_inf;
+      }
+    }
+  }
+
+  AOTI_DEBUG_FN Partial partial(uint64_t first, uint64_t step) const {
+    using Wide = typename Type::Wide;
+    Partial part{};
+    part.nan = nan;
+    part.pos_inf = pos_inf;
+    part.neg_inf = neg_inf;
+    if (finite == 0) return part;
+    part.finite = finite;
+    part.zero = zero;
+    part.min = bits_as<uint64_t>(static_cast<Wide>(min));
+    part.max = bits_as<uint64_t>(static_cast<Wide>(max));
+    part.min_index = index(min_tick, first, step);
+    part.max_index = index(max_tick, first, step);
+    const double count = static_cast<double>(finite), mean = moments.sum / count;
+    const double squares = moments.squares - moments.sum * mean;
+    part.mean = moments.pivot + mean;
+    part.squares = squares > 0 ? squares : 0;
+    part.exponent = moments.exponent;
+    return part;
+  }
+
+ private:
+  AOTI_DEBUG_FN void add_finite(const Raw& raw, uint32_t tick) {
+    const Number x = Type::number(raw);
+    zero += x == 0;
+    if (x < min) {
+      min = x;
+      min_tick = tick;
+    }
+    if (max < x) {
+      max = x;
+      max_tick = tick;
+    }
+    moments.add(static_cast<double>(x));
+  }
+
+  static AOTI_DEBUG_FN uint64_t index(uint32_t tick, uint64_t first, uint64_t step) {
+    return (tick / per_chunk * step + first) * per_chunk + tick % per_chunk;
+  }
+};
+
+// Bytes alone: nothing but the hash, which the kernel keeps.
+template <uint32_t kBytes>
+struct Accumulator<Opaque<kBytes>> {
+  static constexpr uint32_t per_chunk = kChunkBytes / kBytes;
+  AOTI_DEBUG_FN void add_chunk(const Chunk&, uint32_t) {}
+  AOTI_DEBUG_FN void add_elements(const Chunk&, uint32_t, uint32_t) {}
+  AOTI_DEBUG_FN Partial partial(uint64_t, uint64_t) const { return Partial{}; }
+};
+
+}  // namespace aoti_debug::cuda

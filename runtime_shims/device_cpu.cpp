@@ -1,0 +1,33 @@
+// The device half of a package for a CPU: there is no device.
+#include <cstdlib>
+
+#include "device.h"
+
+namespace aoti_debug::device {
+
+bool owns(int32_t) { return false; }
+
+bool register_crumbs(void*, size_t) { return false; }
+
+bool write_crumb(void*, size_t, uint32_t) { return false; }
+
+bool is_capturing(void*) { return false; }
+
+int32_t pending_error(void*, char* text, size_t text_bytes) {
+  if (text_bytes != 0) text[0] = '\0';
+  return 0;
+}
+
+bool begin_copy(void*, const TensorView&, size_t, size_t, void*, uint64_t*) { return false; }
+
+bool wait_copy(uint64_t) { return false; }
+
+void* allocate_staging(size_t bytes) { return std::malloc(bytes); }
+
+void free_staging(void* memory) { std::free(memory); }
+
+bool begin_stats(void*, const TensorView&, bool) { return false; }
+
+int take_stats(void*, StatsResult*, int, bool) { return 0; }
+
+}  // namespace aoti_debug::device

@@ -1,0 +1,88 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace aoti_debug {
+namespace {
+
+constexpr uint64_t kMostPerWrite = uint64_t{1} << 30;
+
+}  // namespace
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    close();
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+File::~File() { close(); }
+
+int File::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  return descriptor >= 0 && ::close(descriptor) != 0 ? errno : 0;
+}
+
+int create_file(const std::string& path, File* file) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) return errno;
+  *file = File(descriptor);
+  return 0;
+}
+
+bool file_size_allowed(uint64_t bytes) {
+  rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
+int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset) {
+  if (!file_size_allowed(offset + bytes)) return EFBIG;
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written =
+        pwrite(file.descriptor(), from, bytes < kMostPerWrite ? bytes : kMostPerWrite, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : EIO;
+    from += written;
+    offset += static_cast<uint64_t>(written);
+    bytes -= static_cast<uint64_t>(written);
+  }
+  return 0;
+}
+
+int replace_file(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp-" + std::to_string(getpid());
+  File file;
+  int error = create_file(temporary, &file);
+  if (error != 0) return error;
+  error = write_at(file, text.data(), text.size(), 0);
+  if (const int closing = file.close(); error == 0) error = closing;
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) unlink(temporary.c_str());
+  return error;
+}
+
+int make_directories(const std::string& path) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+      struct stat found;
+      const int error = errno;
+      if (stat(part.c_str(), &found) != 0) return error;
+    }
+    if (slash == std::string::npos) break;
+  }
+  struct stat found;
+  if (stat(path.c_str(), &found) != 0) return errno;
+  return S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,124 @@
+#include "hashing.h"
+
+#include <string.h>
+
+#include "parallel.h"
+#include "strided.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr size_t kWord = sizeof(uint64_t);
+
+uint64_t load_word(const uint8_t* from, size_t bytes = kWord) {
+  uint64_t word = 0;
+  memcpy(&word, from, bytes);
+  return word;
+}
+
+#if defined(__AVX512DQ__)
+
+constexpr size_t kLanes = 8;
+typedef uint64_t Words __attribute__((vector_size(kLanes * kWord)));
+
+inline Words mix(Words x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+inline Words first_steps(uint64_t first_word, uint64_t step) {
+  Words steps;
+  for (size_t lane = 0; lane < kLanes; ++lane) steps[lane] = (first_word + lane + 1) * step;
+  return steps;
+}
+
+inline uint64_t total(Words sums) {
+  uint64_t sum = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+// Whole groups of lanes. Returns how many words it read.
+size_t hash_groups(const uint8_t* data, size_t words, uint64_t first_word, uint64_t step, uint64_t* sum) {
+  Words steps = first_steps(first_word, step);
+  Words sums = {};
+  size_t i = 0;
+  for (; i + kLanes <= words; i += kLanes) {
+    Words group;
+    memcpy(&group, data + i * kWord, sizeof(group));
+    sums += mix(group + steps);
+    steps += kLanes * step;
+  }
+  *sum += total(sums);
+  return i;
+}
+
+#else
+
+size_t hash_groups(const uint8_t* data, size_t words, uint64_t first_word, uint64_t step, uint64_t* sum) {
+  uint64_t sums[4] = {};
+  uint64_t steps = (first_word + 1) * step;
+  size_t i = 0;
+  for (; i + 4 <= words; i += 4) {
+    sums[0] += hash_mix(load_word(data + (i + 0) * kWord) + steps);
+    sums[1] += hash_mix(load_word(data + (i + 1) * kWord) + steps + step);
+    sums[2] += hash_mix(load_word(data + (i + 2) * kWord) + steps + 2 * step);
+    sums[3] += hash_mix(load_word(data + (i + 3) * kWord) + steps + 3 * step);
+    steps += 4 * step;
+  }
+  *sum += sums[0] + sums[1] + sums[2] + sums[3];
+  return i;
+}
+
+#endif
+
+uint64_t hash_with(const uint8_t* data, size_t bytes, uint64_t first_word, uint64_t step) {
+  uint64_t sum = 0;
+  const size_t words = bytes / kWord;
+  for (size_t i = hash_groups(data, words, first_word, step, &sum); i < words; ++i) {
+    sum += hash_term(load_word(data + i * kWord), first_word + i, step);
+  }
+  if (const size_t rest = bytes % kWord) {
+    sum += hash_term(load_word(data + words * kWord, rest), first_word + words, step);
+  }
+  return sum;
+}
+
+}  // namespace
+
+uint64_t hash_bytes(const uint8_t* data, size_t bytes, uint64_t first_word) {
+  return hash_with(data, bytes, first_word, kHashStep);
+}
+
+HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word) {
+  constexpr size_t kPart = 16384;  // read from memory once
+  HashSums sums;
+  for (size_t done = 0; done < bytes; done += kPart) {
+    const size_t part = bytes - done < kPart ? bytes - done : kPart;
+    sums.first += hash_with(data + done, part, first_word + done / kWord, kHashStep);
+    sums.second += hash_with(data + done, part, first_word + done / kWord, kHashStep2);
+  }
+  return sums;
+}
+
+HashSums hash_tensor(const device::TensorView& view) {
+  const StridedReader reader(view);
+  constexpr int64_t kBlock = 1024;  // elements; a whole number of words
+  return in_parts<HashSums>(view.numel, [&](int64_t begin, int64_t end) {
+    HashSums sums;
+    alignas(64) uint8_t buffer[kBlock * 16];
+    const int64_t block = reader.is_contiguous() ? end - begin : kBlock;
+    for (int64_t at = begin; at < end; at += block) {
+      const int64_t count = end - at < block ? end - at : block;
+      const uint8_t* data = reader.read(at, count, buffer);
+      const uint64_t first_word = static_cast<uint64_t>(at) * view.element_bytes / kWord;
+      sums.add(hash_bytes_twice(data, static_cast<size_t>(count) * view.element_bytes, first_word));
+    }
+    return sums;
+  });
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,277 @@
+#include "inspection.h"
+
+#include <string.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device.h"
+#include "dtype.h"
+#include "hashing.h"
+#include "launch_record.h"
+#include "statistics.h"
+#include "strided.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr int64_t kShownElements = 64;
+
+// A tensor slot of a launch in one phase.
+struct Subject {
+  uint16_t slot;
+  TensorMeta meta;
+};
+
+bool is_tensor_form(uint8_t form) { return form <= AOTI_DEBUG_POINTER; }
+
+bool is_wanted(const Config& config, Phase phase, uint8_t role) {
+  switch (config.phase) {
+    case PhaseChoice::kBefore:
+      return phase == PHASE_BEFORE;
+    case PhaseChoice::kAfter:
+      return phase == PHASE_AFTER;
+    case PhaseChoice::kBoth:
+      return true;
+    case PhaseChoice::kByRole:
+      break;
+  }
+  if (config.level == 1) return true;
+  if (role == AOTI_DEBUG_ROLE_IN) return phase == PHASE_BEFORE;
+  if (role == AOTI_DEBUG_ROLE_OUT) return phase == PHASE_AFTER;
+  return true;
+}
+
+// The same expression may be passed twice; it is one tensor under one name.
+bool is_repeated(const AotiDebugSite& site, uint32_t slot) {
+  for (uint32_t i = 0; i < slot; ++i) {
+    if (is_tensor_form(site.slots[i].form) && strcmp(site.slots[i].name, site.slots[slot].name) == 0) return true;
+  }
+  return false;
+}
+
+std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
+  const AotiDebugSite& site = *launch.site;
+  std::vector<Subject> found;
+  for (uint32_t i = 0; i < site.n_slots; ++i) {
+    const AotiDebugSlot& slot = site.slots[i];
+    if (!is_tensor_form(slot.form) || !is_wanted(launch.call->run->config, phase, slot.role)) continue;
+    if (is_repeated(site, i)) continue;
+    Subject subject{static_cast<uint16_t>(i), {}};
+    if (look(slot, values, after, &subject.meta).tag == VALUE_TENSOR) found.push_back(subject);
+  }
+  return found;
+}
+
+// Why the elements cannot be read; "" where they can.
+std::string unreadable(const TensorMeta& meta) {
+  if (meta.layout != kLayoutStrided) return std::string("not read: layout ") + layout_name(meta.layout);
+  if (is_quantized(meta.dtype)) return std::string("not read: quantized ") + dtype(meta.dtype).name;
+  if (dtype(meta.dtype).kind == Kind::kUnreadable) return "not read: dtype " + std::to_string(meta.dtype) + " is unknown";
+  if (meta.device_type == kDeviceMeta) return "not read: a meta tensor has no elements";
+  if (meta.device_type != kDeviceCpu && !device::owns(meta.device_type)) {
+    return "not read: it is on " + device_name(meta.device_type, meta.device_index);
+  }
+  const device::TensorView view = view_of(meta);
+  if (view.numel != 0 && meta.data == 0) return "not read: it has no memory";
+  if (!fits_storage(view, meta.storage_offset, meta.storage_bytes)) return "not read: it reaches beyond its storage";
+  return "";
+}
+
+uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
+  const uint32_t id = journal.layout(meta, payload, now_ns);
+  if (id != JournalWriter::kNoLayout || !journal.next_block()) return id;
+  return journal.layout(meta, payload, now_ns);
+}
+
+void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {
+  const bool measured = sight.state == Sight::State::kMeasured;
+  const bool unread = sight.state == Sight::State::kUnread;
+  TensorStats record{};
+  if (measured) record = sight.stats;
+  record.call = sight.id.call;
+  record.launch = sight.id.launch;
+  record.kind = sight.id.kind;
+  record.slot = sight.slot;
+  record.phase = static_cast<uint8_t>(sight.phase);
+  record.numel = static_cast<uint64_t>(element_count(sight.meta));
+  const void* tail = unread ? static_cast<const void*>(sight.text.data()) : sight.values.data();
+  record.value_bytes = static_cast<uint32_t>(unread ? sight.text.size() : sight.values.size());
+  const uint32_t payload = static_cast<uint32_t>(sizeof(record)) + record.value_bytes;
+  record.layout = layout_id(thread.journal, sight.meta, payload, now_ns);
+  uint8_t* to = thread.journal.start(payload);
+  if (to == nullptr) return;
+  memcpy(to, &record, sizeof(record));
+  if (record.value_bytes != 0) memcpy(to + sizeof(record), tail, record.value_bytes);
+  thread.journal.finish(RECORD_TENSOR_STATS, measured ? 0 : unread ? STATS_SKIPPED : STATS_UNINITIALISED, now_ns);
+}
+
+void print_sight(ThreadState& thread, const Sight& sight) {
+  if (sight.state == Sight::State::kHeadline) {
+    thread.text += sight.text;
+    return;
+  }
+  const LinePrefix prefix(sight.id, sight.thread);
+  const AotiDebugSlot& slot = sight.site->slots[sight.slot];
+  switch (sight.state) {
+    case Sight::State::kMeasured:
+      return print_tensor(thread.text, prefix, slot, sight.meta, sight.stats, sight.values.data());
+    case Sight::State::kUninitialised:
+      return print_unread(thread.text, prefix, slot, sight.meta, "uninitialised");
+    default:
+      return print_unread(thread.text, prefix, slot, sight.meta, sight.text);
+  }
+}
+
+void show(ThreadState& thread, const Sight& sight) {
+  if (sight.state != Sight::State::kHeadline) record_stats(thread, sight, thread.run->journal.now_ns());
+  if (thread.run->config.print) print_sight(thread, sight);
+}
+
+void measure_on_host(Sight& sight) {
+  const device::TensorView view = view_of(sight.meta);
+  sight.state = Sight::State::kMeasured;
+  sight.stats = TensorStats{};
+  host_statistics(view, &sight.stats);
+  sight.stats.value_bytes = 0;
+  if (view.numel > kShownElements) return;
+  uint8_t buffer[kShownElements * 16];
+  const size_t bytes = static_cast<size_t>(view.numel) * view.element_bytes;
+  const uint8_t* elements = StridedReader(view).read(0, view.numel, buffer);
+  sight.values.assign(elements, elements + bytes);
+  sight.stats.value_bytes = static_cast<uint32_t>(bytes);
+}
+
+// Measures one tensor, or has the device do it, and hands it on in order.
+void measure(CallState& call, Sight sight) {
+  ThreadState& thread = *call.thread;
+  const uint8_t role = sight.site->slots[sight.slot].role;
+  sight.text = unreadable(sight.meta);
+  if (sight.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
+    sight.state = Sight::State::kUninitialised;
+  } else if (!sight.text.empty()) {
+    sight.state = Sight::State::kUnread;
+  } else if (dtype(sight.meta.dtype).kind == Kind::kPacked) {
+    sight.state = Sight::State::kUnread;
+    sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
+  } else if (sight.meta.device_type == kDeviceCpu) {
+    measure_on_host(sight);
+  } else {
+    sight.own_dims();
+    const device::TensorView view = view_of(sight.meta);
+    if (call.queue->begin(sight, view, true)) return;
+    show_measured(call, true);
+    if (call.queue->begin(sight, view, true)) return;
+    sight.state = Sight::State::kUnread;
+    sight.text = "not read: the device has no room for its statistics";
+  }
+  if (call.queue == nullptr) return show(thread, sight);
+  sight.own_dims();
+  call.queue->add(std::move(sight));
+}
+
+void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
+  CallState& call = *launch.call;
+  for (const Subject& subject : subjects(launch, values, phase, after)) {
+    Sight sight;
+    sight.phase = phase;
+    sight.slot = subject.slot;
+    sight.id = call.id(launch.launch);
+    sight.thread = call.thread->shown_id();
+    sight.site = launch.site;
+    sight.meta = subject.meta;
+    measure(call, std::move(sight));
+  }
+}
+
+void record_skipped(ThreadState& thread, const SaveRequest& request, const std::string& reason) {
+  TensorFile record{};
+  record.call = request.id.call;
+  record.launch = request.id.launch;
+  record.slot = request.slot;
+  record.kind = request.id.kind;
+  record.phase = static_cast<uint8_t>(request.phase);
+  record.status = SAVE_SKIPPED;
+  record.bytes = logical_bytes(request.meta);
+  record.reason_bytes = static_cast<uint32_t>(reason.size());
+  uint8_t* to = thread.journal.start(static_cast<uint32_t>(sizeof(record) + reason.size()));
+  if (to == nullptr) return;
+  memcpy(to, &record, sizeof(record));
+  memcpy(to + sizeof(record), reason.data(), reason.size());
+  thread.journal.finish(RECORD_TENSOR_FILE, 0, thread.run->journal.now_ns());
+}
+
+void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
+  if (requests.empty()) return;
+  std::vector<device::TensorView> views;
+  for (const SaveRequest& request : requests) views.push_back(view_of(request.meta));
+  const std::vector<std::optional<uint64_t>> hashes = call.queue->hash_now(views);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    call.run->store->save_device(call.stream, requests[i], hashes[i], &call.saves, &call.thread->journal);
+  }
+}
+
+void save_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
+  CallState& call = *launch.call;
+  TensorStore* store = call.run->store.get();
+  if (store == nullptr || !store->is_saving()) return;
+  SaveBatch on_host;
+  std::vector<SaveRequest> on_device;
+  for (const Subject& subject : subjects(launch, values, phase, after)) {
+    const SaveRequest request{call.id(launch.launch), phase, subject.slot, launch.site->kernel,
+                              launch.site->slots[subject.slot].name, subject.meta};
+    if (const std::string reason = unreadable(subject.meta); !reason.empty()) {
+      record_skipped(*call.thread, request, reason);
+    } else if (subject.meta.device_type == kDeviceCpu) {
+      store->save_host(request, &on_host, &call.thread->journal);
+    } else {
+      on_device.push_back(request);
+    }
+  }
+  save_on_device(call, on_device);
+  store->wait(&on_host, &call.thread->journal);
+}
+
+// The line that names the launch, in its place among the tensors.
+void print_headline(const LaunchState& launch, Phase phase) {
+  CallState& call = *launch.call;
+  ThreadState& thread = *call.thread;
+  if (!call.run->config.print) return;
+  const LinePrefix prefix(call.id(launch.launch), thread.shown_id());
+  if (call.queue == nullptr || call.level == 3) {
+    return print_launch(thread.text, prefix, phase, launch.site->kernel, call.loop_counts());
+  }
+  Sight sight;
+  sight.state = Sight::State::kHeadline;
+  print_launch(sight.text, prefix, phase, launch.site->kernel, call.loop_counts());
+  call.queue->add(std::move(sight));
+}
+
+}  // namespace
+
+void show_measured(CallState& call, bool wait) {
+  if (call.queue == nullptr) return;
+  ThreadState& thread = *call.thread;
+  call.queue->take(wait, [&thread](const Sight& sight) { show(thread, sight); });
+}
+
+void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns) {
+  CallState& call = *launch.call;
+  ThreadState& thread = *call.thread;
+  constexpr uint64_t kFlushNs = 1000000;
+  constexpr size_t kFlushBytes = 32768;
+  const bool after = phase == PHASE_AFTER;
+  if (call.level >= 2) print_headline(launch, phase);
+  if (!after || succeeded) {
+    if (call.level == 2) measure_all(launch, values, phase, after);
+    if (call.level == 1) save_all(launch, values, phase, after);
+  }
+  if (!call.run->has_device) return thread.flush_text(now_ns);
+  if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes) return;
+  show_measured(call, call.queue != nullptr && call.queue->is_long());
+  thread.flush_text(now_ns);
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,37 @@
+// The journal's records of calls and launches.
+#pragma once
+
+#include <cstdint>
+
+#include "aoti_debug.h"
+#include "tensor_meta.h"
+#include "thread_state.h"
+
+namespace aoti_debug {
+
+// What is behind a slot at one moment: VALUE_TENSOR with its meta, or another ValueTag.
+struct Seen {
+  ValueTag tag;
+  uint8_t type;   // AotiDebugType of a VALUE_NUMBER
+  uint64_t bits;  // of a VALUE_NUMBER
+};
+
+// `after`: the callee has returned without an error, so that its outputs may be read.
+Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
+
+// Whether the callee writes what the slot shows, so that it is recorded after the launch.
+bool is_result(const AotiDebugSlot& slot);
+
+void record_call_begin(CallState& call, bool capturing, uint64_t now_ns);
+void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
+
+// `n_values` expressions were passed.
+void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values, uint64_t now_ns);
+void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, uint64_t now_ns);
+void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
+                 uint32_t shared_bytes, void* const* args, uint64_t now_ns);
+
+// `launch` is nullptr for a fault that was noticed outside any launch.
+void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain, int32_t code, const char* text);
+
+}  // namespace aoti_debug

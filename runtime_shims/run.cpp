@@ -1,0 +1,122 @@
+#include "run.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device.h"
+#include "dtype.h"
+#include "thread_state.h"
+
+namespace aoti_debug {
+
+Run::Run(Config config_, const AotiDebugPackage& package_, uint32_t generation_)
+    : config(std::move(config_)), package(package_), generation(generation_), has_device(device::owns(kDeviceCuda)) {
+  selected_.reserve(package.n_sites);
+  for (uint32_t i = 0; i < package.n_sites; ++i) selected_.push_back(config.filter.matches(package.sites[i].kernel));
+}
+
+Run::~Run() = default;
+
+ThreadState* Run::add_thread(uint32_t id) {
+  auto thread = std::make_unique<ThreadState>(this, id);
+  ThreadState* added = thread.get();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.push_back(std::move(thread));
+  threads_seen_.fetch_add(1);
+  return added;
+}
+
+void Run::forget_thread(const ThreadState* thread) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.get() == thread; });
+  if (found != threads_.end()) threads_.erase(found);
+}
+
+void Run::start() {
+  const int error = directory.open(config, package, has_device);
+  if (error != 0) {
+    return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.path() + ": " + strerror(error), true);
+  }
+  const std::string path = directory.path() + "/journal.bin";
+  const int journal_error = journal.open(path, {config.level, config.level == 3, config.journal_bytes});
+  if (journal_error != 0) {
+    note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + path + ": " + strerror(journal_error), true);
+  } else {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    notes_ = std::make_unique<JournalWriter>(&journal, static_cast<uint32_t>(syscall(SYS_gettid)));
+    notes_->next_block();
+  }
+  for (const std::string& complaint : config.complaints) note(NOTE_CONFIGURATION, complaint, false);
+  if (config.level == 1 && journal.is_open()) {
+    const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
+    store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
+  }
+}
+
+void Run::finish(bool idle) {
+  if (idle) store.reset();
+  note_stops();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (notes_ != nullptr && notes_->start(0) != nullptr) notes_->finish(RECORD_RUN_END, 0, journal.now_ns());
+  if (!directory.has_parent()) crumbs.keep_copy();
+  directory.finish("clean");
+}
+
+void Run::note(NoteCode code, const std::string& text, bool tell) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), 4096));
+    uint8_t* to = notes_ == nullptr ? nullptr : notes_->start(static_cast<uint32_t>(sizeof(Note)) + bytes);
+    if (to != nullptr) {
+      const Note record{static_cast<uint32_t>(code), bytes};
+      memcpy(to, &record, sizeof(record));
+      memcpy(to + sizeof(record), text.data(), bytes);
+      notes_->finish(RECORD_NOTE, 0, journal.now_ns());
+    }
+  }
+  if (tell) live.write("aoti-debug: " + text + "\n");
+}
+
+void Run::note_stops() {
+  if (journal.has_stopped()) {
+    if (const std::string reason = journal.take_stop_reason(); !reason.empty()) {
+      note(NOTE_RECORDING_STOPPED, "recording stopped: " + reason, true);
+    }
+  }
+  if (store != nullptr && !store->is_saving()) {
+    if (const std::string reason = store->take_stop_reason(); !reason.empty()) {
+      note(NOTE_RECORDING_STOPPED, "tensors are no longer saved: " + reason, true);
+    }
+  }
+}
+
+bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const {
+  if (site.id < selected_.size() && selected_[site.id] == 0) return false;
+  const LaunchChoice& choice = config.launch;
+  return choice.any || (choice.kind == kind && choice.call == call && choice.launch == launch);
+}
+
+void Run::open_crumbs() {
+  if (crumbs_tried.exchange(true) || !journal.is_open()) return;
+  const std::string reason = crumbs.open(directory.path(), config.crumb_every);
+  if (reason.empty()) {
+    journal.set_crumb_every(config.crumb_every);
+  } else {
+    note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
+  }
+}
+
+StatsQueue& Run::stats_queue(void* stream, uint32_t thread) {
+  // This handle is another stream in every thread (CU_STREAM_PER_THREAD).
+  const bool of_thread = reinterpret_cast<uintptr_t>(stream) == 2;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<StatsQueue>& queue = queues_[{stream, of_thread ? thread : 0}];
+  if (queue == nullptr) queue = std::make_unique<StatsQueue>(stream);
+  return *queue;
+}
+
+}  // namespace aoti_debug

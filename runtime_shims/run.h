@@ -1,0 +1,84 @@
+// One run: everything that the calls of this package share in this process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "aoti_debug.h"
+#include "config.h"
+#include "crumbs.h"
+#include "journal.h"
+#include "live_text.h"
+#include "rundir.h"
+#include "stats_queue.h"
+#include "tensor_store.h"
+
+namespace aoti_debug {
+
+struct ThreadState;
+
+class Run {
+ public:
+  Run(Config config, const AotiDebugPackage& package, uint32_t generation);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Creates the run directory and what is in it. What fails is noted; the rest goes on.
+  void start();
+
+  // The package is unloaded, or the process exits in order. `idle`: no thread is within a call.
+  void finish(bool idle);
+
+  ThreadState* add_thread(uint32_t id);
+  void forget_thread(const ThreadState* thread);
+  bool has_several_threads() const { return threads_seen_.load(std::memory_order_relaxed) > 1; }
+
+  // Notes in the journal; `tell` adds a line on standard error.
+  void note(NoteCode code, const std::string& text, bool tell);
+
+  // Notes what has stopped since the last time: the journal, or the saving of tensors.
+  void note_stops();
+
+  // Whether the launch is printed, measured and saved; journal and crumbs cover every launch.
+  bool selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const;
+
+  // Sets up the breadcrumbs; `stream` is not being captured.
+  void open_crumbs();
+
+  StatsQueue& stats_queue(void* stream, uint32_t thread);
+
+  // Whether anything is recorded or shown at all.
+  bool is_useful() const { return journal.is_open() || (config.print && config.level >= 2); }
+
+  const Config config;
+  const AotiDebugPackage& package;
+  const uint32_t generation;  // counts the forks before this run
+  const bool has_device;
+  RunDirectory directory;
+  Journal journal;
+  Crumbs crumbs;
+  LiveText live;
+  std::unique_ptr<TensorStore> store;  // level 1
+  std::atomic<uint32_t> sequence{0};
+  std::atomic<uint32_t> calls[2] = {};
+  std::atomic<uint32_t> active_calls{0};
+  std::atomic<bool> capture_noted{false};
+  std::atomic<bool> crumbs_tried{false};
+
+ private:
+  std::atomic<uint32_t> threads_seen_{0};
+  std::vector<uint8_t> selected_;  // a site, whether the filter takes it
+  std::mutex mutex_;               // guards what follows
+  std::unique_ptr<JournalWriter> notes_;
+  std::vector<std::unique_ptr<ThreadState>> threads_;
+  std::map<std::pair<void*, uint32_t>, std::unique_ptr<StatsQueue>> queues_;
+};
+
+}  // namespace aoti_debug

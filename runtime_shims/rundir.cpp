@@ -1,0 +1,178 @@
+#include "rundir.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "file.h"
+#include "format.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr int kMostAttempts = 10000;
+
+std::string now_as(const char* format) {
+  const time_t now = time(nullptr);
+  tm parts;
+  localtime_r(&now, &parts);
+  char text[64];
+  const size_t bytes = strftime(text, sizeof(text), format, &parts);
+  return std::string(text, bytes);
+}
+
+// ISO 8601, with the zone as +hh:mm.
+std::string started_at() {
+  std::string text = now_as("%Y-%m-%dT%H:%M:%S%z");
+  if (text.size() > 2) text.insert(text.size() - 2, ":");
+  return text;
+}
+
+// A string field of the manifest's outermost object, as JSON; "null" where there is none. The manifest writes these
+// fields before anything nested.
+std::string manifest_field(const AotiDebugPackage& package, std::string_view name) {
+  const std::string_view manifest(package.manifest, package.manifest_bytes);
+  std::string key = "\"" + std::string(name) + "\":";
+  const size_t found = manifest.find(key);
+  if (found == std::string_view::npos) return "null";
+  const size_t start = manifest.find_first_not_of(" \n", found + key.size());
+  if (start == std::string_view::npos || manifest[start] != '"') return "null";
+  size_t end = start + 1;
+  while (end < manifest.size() && manifest[end] != '"') end += manifest[end] == '\\' ? 2 : 1;
+  return end < manifest.size() ? std::string(manifest.substr(start, end + 1 - start)) : "null";
+}
+
+// This process's command line as a JSON list.
+std::string command_line() {
+  std::string words;
+  if (FILE* file = fopen("/proc/self/cmdline", "re")) {
+    char chunk[4096];
+    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), file)) > 0 && words.size() < 65536;) words.append(chunk, n);
+    fclose(file);
+  }
+  std::string json = "[";
+  for (size_t start = 0; start < words.size();) {
+    const size_t end = std::min(words.find('\0', start), words.size());
+    if (start != 0) json += ", ";
+    append_json(json, std::string_view(words).substr(start, end - start));
+    start = end + 1;
+  }
+  return json + "]";
+}
+
+std::string filters(const Config& config) {
+  std::string json = "[";
+  for (const std::string& word : config.filter.words()) {
+    if (json.size() > 1) json += ", ";
+    append_json(json, word);
+  }
+  return json + "]";
+}
+
+const char* phase_name(PhaseChoice phase) {
+  switch (phase) {
+    case PhaseChoice::kBefore:
+      return "\"before\"";
+    case PhaseChoice::kAfter:
+      return "\"after\"";
+    case PhaseChoice::kBoth:
+      return "\"both\"";
+    case PhaseChoice::kByRole:
+      break;
+  }
+  return "null";
+}
+
+std::string absolute(const std::string& path) {
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
+}
+
+// Points `latest` at the newest run. Another process that does the same at the same time may win.
+void link_latest(const std::string& base, const std::string& name) {
+  const std::string temporary = base + "/.latest-" + name;
+  if (symlink(name.c_str(), temporary.c_str()) != 0) return;
+  if (rename(temporary.c_str(), (base + "/latest").c_str()) != 0) unlink(temporary.c_str());
+}
+
+}  // namespace
+
+int RunDirectory::create(const Config& config) {
+  path_ = config.base_directory;
+  if (const int error = make_directories(path_)) return error;
+  const std::string base = absolute(path_);
+  const std::string stem = now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(getpid());
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    const std::string name = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
+    path_ = base + "/" + name;
+    if (mkdir(path_.c_str(), 0777) == 0) {
+      link_latest(base, name);
+      return 0;
+    }
+    if (errno != EEXIST) return errno;
+  }
+  return EEXIST;
+}
+
+int RunDirectory::create_inside(const std::string& parent_run) {
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    path_ = parent_run + "/process-" + std::to_string(getpid());
+    if (attempt > 1) path_ += "-" + std::to_string(attempt);
+    if (mkdir(path_.c_str(), 0777) == 0) return 0;
+    if (errno != EEXIST) return errno;
+  }
+  return EEXIST;
+}
+
+int RunDirectory::open(const Config& config, const AotiDebugPackage& package, bool has_device) {
+  int error = 0;
+  if (config.run_directory.empty()) {
+    error = create(config);
+  } else {
+    path_ = absolute(config.run_directory);
+    parent_ = access((path_ + "/journal.bin").c_str(), F_OK) != 0;
+    if (!parent_) error = create_inside(path_);
+  }
+  if (error != 0) return error;
+  const std::string manifest = path_ + "/manifest.json";
+  if (access(manifest.c_str(), F_OK) != 0) {
+    error = replace_file(manifest, std::string_view(package.manifest, package.manifest_bytes));
+    if (error != 0) {
+      path_ = manifest;
+      return error;
+    }
+  }
+  if (!parent_) {
+    run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
+    run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
+    run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_at() + "\"";
+    run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + filters(config);
+    run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
+    run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
+    run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
+    error = write_run_json("running");
+    if (error != 0) {
+      path_ += "/run.json";
+      return error;
+    }
+  }
+  open_ = true;
+  return 0;
+}
+
+int RunDirectory::write_run_json(const char* exit_kind) const {
+  return replace_file(path_ + "/run.json", run_json_ + exit_kind + "\", \"detail\": null}}\n");
+}
+
+void RunDirectory::finish(const char* kind) {
+  if (open_ && !parent_) write_run_json(kind);
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,38 @@
+// The directory that a run writes: its own, or one that a parent has made.
+#pragma once
+
+#include <string>
+
+#include "aoti_debug.h"
+#include "config.h"
+
+namespace aoti_debug {
+
+class RunDirectory {
+ public:
+  // Makes a directory under `config.base_directory` (with run.json and the link `latest`), or adopts
+  // `config.run_directory`. A directory whose journal another process or package writes gets a folder for this one.
+  // 0, or an errno; then `path` says what could not be made.
+  int open(const Config& config, const AotiDebugPackage& package, bool has_device);
+
+  const std::string& path() const { return path_; }
+  bool is_open() const { return open_; }
+
+  // Whether a parent watches over this run, and tidies up after it.
+  bool has_parent() const { return parent_; }
+
+  // Says in run.json how the run ended (only where there is no parent).
+  void finish(const char* kind);
+
+ private:
+  int create(const Config& config);
+  int create_inside(const std::string& parent_run);
+  int write_run_json(const char* exit_kind) const;
+
+  std::string path_;
+  std::string run_json_;  // up to the exit kind
+  bool open_ = false;
+  bool parent_ = false;
+};
+
+}  // namespace aoti_debug

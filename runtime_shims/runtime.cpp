@@ -1,0 +1,321 @@
+// The functions that generated code calls (aoti_debug.h), and the life of the run behind them.
+#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <new>
+
+#include "aoti_debug.h"
+#include "config.h"
+#include "device.h"
+#include "inspection.h"
+#include "launch_record.h"
+#include "run.h"
+#include "thread_state.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr uint32_t kLevelUnread = UINT32_MAX;
+
+std::atomic<uint32_t> g_level{kLevelUnread};
+std::atomic<Run*> g_run{nullptr};
+std::atomic<uint32_t> g_generation{0};  // counts forks
+std::mutex g_mutex;                     // guards the start of a run
+pthread_key_t g_thread_key;             // its destructor runs when a thread ends
+bool g_thread_key_made = false;
+bool g_over = false;  // this library is being unloaded
+
+thread_local ThreadState* t_thread = nullptr;
+
+void on_thread_end(void* state) {
+  t_thread = nullptr;
+  const ThreadState* thread = static_cast<ThreadState*>(state);
+  // After a fork, the journal that the state writes to is another process's.
+  if (thread->run == g_run.load()) thread->run->forget_thread(thread);
+}
+
+// In the child of a fork: what the parent recorded is the parent's alone. The locks may be held by threads that the
+// child does not have.
+void on_fork() {
+  g_generation.fetch_add(1);
+  g_run.store(nullptr);
+  t_thread = nullptr;
+  new (&g_mutex) std::mutex;
+}
+
+void finish_run() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_over = true;
+  g_level.store(0);
+  if (g_thread_key_made) pthread_key_delete(g_thread_key);
+  Run* run = g_run.exchange(nullptr);
+  if (run == nullptr) return;
+  // At exit another thread may still be within a call: then what it uses stays.
+  const bool idle = run->active_calls.load() == 0;
+  run->finish(idle);
+  if (idle) delete run;
+}
+
+// Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
+struct RunEnder {
+  ~RunEnder() { finish_run(); }
+};
+
+uint32_t read_level() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  uint32_t level = g_level.load();
+  if (level != kLevelUnread) return level;
+  level = 0;
+  try {
+    const Config config = load_config(aoti_debug_package);
+    level = config.level;
+    LiveText live;
+    for (const std::string& complaint : config.complaints) live.write("aoti-debug: " + complaint + "\n");
+  } catch (const std::exception&) {
+    LiveText().write("aoti-debug: nothing is recorded: out of memory\n");
+  }
+  g_level.store(level);
+  return level;
+}
+
+Run* start_run() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  Run* run = g_run.load();
+  if (run != nullptr || g_over) return run;
+  static RunEnder ender;
+  static_cast<void>(ender);
+  if (!g_thread_key_made) {
+    g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
+    pthread_atfork(nullptr, nullptr, on_fork);
+  }
+  run = new Run(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
+  run->start();
+  if (!run->is_useful()) g_level.store(0);
+  g_run.store(run);
+  return run;
+}
+
+ThreadState* thread_state(Run* run) {
+  if (t_thread != nullptr && t_thread->run == run) return t_thread;
+  t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
+  if (g_thread_key_made) pthread_setspecific(g_thread_key, t_thread);
+  return t_thread;
+}
+
+CallState* push_call(ThreadState* thread) {
+  CallState* call = &thread->outermost;
+  if (thread->call != nullptr) {
+    if (thread->call->next == nullptr) thread->call->next = std::make_unique<CallState>();
+    call = thread->call->next.get();
+  }
+  call->run = thread->run;
+  call->thread = thread;
+  call->outer = thread->call;
+  call->innermost = nullptr;
+  call->queue = nullptr;
+  call->launches = 0;
+  call->since_crumb = 0;
+  call->last_sequence = 0;
+  call->n_loops = 0;
+  memset(call->loops, 0, sizeof(call->loops));
+  call->stream_slot = 0;
+  call->crumbs = false;
+  call->fault_seen = false;
+  thread->call = call;
+  return call;
+}
+
+void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* stream) {
+  Run* run = g_run.load(std::memory_order_acquire);
+  if (run == nullptr) run = start_run();
+  if (run == nullptr || !run->is_useful()) return;
+  ThreadState* thread = thread_state(run);
+  CallState* call = push_call(thread);
+  run->active_calls.fetch_add(1);
+  storage->opaque[0] = reinterpret_cast<uintptr_t>(call);
+  storage->opaque[1] = run->generation;
+  call->model = model;
+  call->stream = stream;
+  call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
+  call->call = run->calls[call->kind].fetch_add(1);
+  const bool capturing = run->has_device && device::is_capturing(stream);
+  call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
+  call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
+  if (run->has_device && !capturing) {
+    run->open_crumbs();
+    call->crumbs = run->crumbs.is_open();
+    if (call->crumbs) call->stream_slot = run->crumbs.slot(stream, model);
+    call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
+    if (call->level != 3) call->queue = &run->stats_queue(stream, thread->id);
+  }
+  record_call_begin(*call, capturing, run->journal.now_ns());
+  if (capturing && run->config.level < 3 && !run->capture_noted.exchange(true)) {
+    run->note(NOTE_CAPTURING, "a CUDA graph is being captured: tensors are neither printed nor saved", true);
+  }
+}
+
+void end_call(CallState* call, bool failed) {
+  Run* run = call->run;
+  ThreadState* thread = call->thread;
+  if (call->crumbs && call->since_crumb != 0) run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
+  char text[256] = "";
+  const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
+  if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
+  if (failed && error == 0 && !call->fault_seen) {
+    record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
+  }
+  show_measured(*call, true);
+  if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
+  record_call_end(*call, failed, run->journal.now_ns());
+  run->note_stops();
+  thread->flush_text(run->journal.now_ns());
+  thread->call = call->outer;
+  run->active_calls.fetch_sub(1);
+}
+
+LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
+
+void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values, uint32_t n_values) {
+  ThreadState* thread = t_thread;
+  if (thread == nullptr || thread->call == nullptr) return;
+  CallState& call = *thread->call;
+  Run* run = call.run;
+  LaunchState* launch = launch_in(storage);
+  launch->call = &call;
+  launch->site = site;
+  launch->outer = call.innermost;
+  launch->launch = call.launches++;
+  launch->sequence = run->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  launch->generation = run->generation;
+  launch->selected = call.inspecting && run->selects(*site, call.kind, call.call, launch->launch);
+  launch->grid_seen = false;
+  call.innermost = launch;
+  const uint64_t now_ns = run->journal.now_ns();
+  record_launch_begin(*launch, values, n_values, now_ns);
+  if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, now_ns);
+}
+
+void report_fault(const LaunchState& launch, int32_t status, const char* message) {
+  CallState& call = *launch.call;
+  call.fault_seen = true;
+  const char* what = message != nullptr ? message : shim_error_text();
+  record_fault(call, &launch, message != nullptr ? FAULT_EXCEPTION : FAULT_SHIM, status, what);
+  char text[256] = "";
+  const int32_t error = call.run->has_device ? device::pending_error(call.stream, text, sizeof(text)) : 0;
+  if (error != 0) record_fault(call, &launch, FAULT_CUDA, error, text);
+  if (!call.run->config.print) return;
+  const LinePrefix prefix(call.id(launch.launch), call.thread->shown_id());
+  print_fault(call.thread->text, prefix, launch.site->kernel, what);
+}
+
+void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t status, const char* message) {
+  CallState& call = *launch->call;
+  Run* run = call.run;
+  call.innermost = launch->outer;
+  const uint64_t now_ns = run->journal.now_ns();
+  record_launch_end(*launch, values, status, now_ns);
+  call.last_sequence = launch->sequence;
+  if (call.crumbs && status == 0 && ++call.since_crumb >= run->config.crumb_every) {
+    call.since_crumb = 0;
+    run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
+  }
+  if (status != 0) report_fault(*launch, status, message);
+  if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
+  if (status != 0) {
+    show_measured(call, false);
+    call.thread->flush_text(now_ns);
+  }
+  if (run->journal.has_stopped() || run->store != nullptr) run->note_stops();
+}
+
+// The call that storage stands for; nullptr where nothing is recorded, or where it began before a fork.
+CallState* call_of(const AotiDebugCall* storage) {
+  if (storage->opaque[0] == 0 || storage->opaque[1] != g_generation.load(std::memory_order_relaxed)) return nullptr;
+  return reinterpret_cast<CallState*>(static_cast<uintptr_t>(storage->opaque[0]));
+}
+
+LaunchState* launch_of(AotiDebugLaunch* storage) {
+  LaunchState* launch = launch_in(storage);
+  if (launch->call == nullptr || launch->generation != g_generation.load(std::memory_order_relaxed)) return nullptr;
+  return launch;
+}
+
+// Runs `work`; an exception (no memory) ends the recording, not the model.
+template <class Work>
+void guarded(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (g_level.exchange(0) != 0) {
+      LiveText().write(std::string_view("aoti-debug: recording stopped: out of memory\n"));
+    }
+    static_cast<void>(error);
+  }
+}
+
+}  // namespace
+}  // namespace aoti_debug
+
+using namespace aoti_debug;
+
+uint32_t aoti_debug_level(void) {
+  const uint32_t level = g_level.load(std::memory_order_relaxed);
+  return __builtin_expect(level == kLevelUnread, 0) ? read_level() : level;
+}
+
+void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) {
+  call->opaque[0] = 0;
+  guarded([&] { begin_call(call, kind, model, stream); });
+}
+
+void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) {
+  if (CallState* state = call_of(call)) guarded([&] { end_call(state, failed != 0); });
+}
+
+void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                             uint32_t n_values) {
+  new (launch) LaunchState{};
+  guarded([&] { begin_launch(launch, site, values, n_values); });
+}
+
+void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,
+                           const char* message) {
+  if (LaunchState* state = launch_of(launch)) guarded([&] { end_launch(state, values, status, message); });
+}
+
+void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
+                     void* const* args) {
+  ThreadState* thread = t_thread;
+  if (thread == nullptr || thread->call == nullptr || thread->call->innermost == nullptr) return;
+  LaunchState& launch = *thread->call->innermost;
+  launch.grid_seen = true;
+  guarded([&] {
+    record_grid(launch, *kernel, grid, num_warps, shared_bytes, args, thread->run->journal.now_ns());
+  });
+}
+
+void aoti_debug_loop_enter(void) {
+  if (t_thread == nullptr || t_thread->call == nullptr) return;
+  CallState& call = *t_thread->call;
+  if (call.n_loops < CallState::kLoops) call.loops[call.n_loops] = 0;
+  ++call.n_loops;
+}
+
+void aoti_debug_loop_next(void) {
+  if (t_thread == nullptr || t_thread->call == nullptr) return;
+  CallState& call = *t_thread->call;
+  if (call.n_loops != 0 && call.n_loops <= CallState::kLoops) ++call.loops[call.n_loops - 1];
+}
+
+void aoti_debug_loop_leave(void) {
+  if (t_thread == nullptr || t_thread->call == nullptr) return;
+  CallState& call = *t_thread->call;
+  if (call.n_loops == 0) return;
+  --call.n_loops;
+  if (call.n_loops < CallState::kLoops) call.loops[call.n_loops] = 0;
+}

@@ -1,0 +1,90 @@
+// Level 2 on a device: what is being computed on one stream, in the order in which it will be shown.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "launch_id.h"
+#include "tensor_meta.h"
+
+namespace aoti_debug {
+
+// One tensor of a launch, or (site only) the launch itself.
+struct Sight {
+  enum class State : uint8_t {
+    kHeadline,       // the launch itself; `text` is its line
+    kOnDevice,       // statistics that the device has yet to give
+    kMeasured,       // `stats` and `values` hold them
+    kUninitialised,  // an output before its launch
+    kUnread,         // `text` says why
+  };
+
+  State state;
+  Phase phase;
+  uint16_t slot;
+  LaunchId id;
+  uint32_t thread;  // 0 where there is one only
+  const AotiDebugSite* site;
+  TensorMeta meta;
+  std::vector<int64_t> dims;  // keeps the sizes and strides of `meta` where the tensor may be gone by then
+  std::string text;
+  TensorStats stats;
+  std::vector<uint8_t> values;
+
+  Sight() = default;
+  Sight(Sight&&) = default;
+  Sight& operator=(Sight&&) = default;
+
+  void own_dims();
+};
+
+class StatsQueue {
+ public:
+  explicit StatsQueue(void* stream) : stream_(stream) {}
+
+  // Adds what is there already.
+  void add(Sight sight);
+
+  // Enqueues the statistics of a tensor on the stream. False: the device has no room before some are taken.
+  bool begin(Sight& sight, const device::TensorView& view, bool with_statistics);
+
+  // The content hashes of several tensors, after what is enqueued on the stream; waits for them. Empty where the device
+  // does not give one. Not for a queue that holds anything.
+  std::vector<std::optional<uint64_t>> hash_now(const std::vector<device::TensorView>& views);
+
+  // Calls `show(sight)` for everything that is ready, oldest first; with `wait`, for all there is.
+  template <class Show>
+  void take(bool wait, const Show& show) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (;;) {
+      while (!sights_.empty() && sights_.front().state != Sight::State::kOnDevice) {
+        show(sights_.front());
+        sights_.pop_front();
+      }
+      if (sights_.empty() || !receive(wait)) return;
+    }
+  }
+
+  bool is_long() const { return n_waiting_ >= kMostWaiting; }
+
+ private:
+  static constexpr size_t kMostWaiting = 4096;
+  static constexpr int kCapacity = 64;
+
+  // Fills in results of the device. False where none are ready.
+  bool receive(bool wait);
+
+  void* stream_;
+  std::mutex mutex_;
+  std::deque<Sight> sights_;
+  size_t n_waiting_ = 0;
+  std::unique_ptr<device::StatsResult[]> results_;
+};
+
+}  // namespace aoti_debug

@@ -1,0 +1,87 @@
+// What a thread holds while it runs calls of the package.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aoti_debug.h"
+#include "journal.h"
+#include "launch_id.h"
+#include "printer.h"
+#include "run.h"
+
+namespace aoti_debug {
+
+struct CallState;
+struct ThreadState;
+
+// A running launch: what AotiDebugLaunch holds.
+struct LaunchState {
+  CallState* call;  // nullptr: nothing is recorded of this launch
+  const AotiDebugSite* site;
+  LaunchState* outer;  // in the same call
+  uint32_t launch;
+  uint32_t sequence;
+  uint32_t generation;  // Run::generation
+  bool selected;        // printed, measured or saved
+  bool grid_seen;
+};
+static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
+
+// A running call of run_impl or _const_run_impl.
+struct CallState {
+  static constexpr uint32_t kLoops = 4;
+
+  Run* run;
+  ThreadState* thread;
+  std::unique_ptr<CallState> next;  // storage of a call within this one
+  CallState* outer;
+  LaunchState* innermost;
+  const void* model;
+  void* stream;
+  StatsQueue* queue;  // levels 1 and 2 on a device
+  SaveBatch saves;
+  uint32_t call;
+  uint32_t launches;
+  uint32_t since_crumb;
+  uint32_t last_sequence;
+  uint32_t n_loops;
+  uint32_t loops[kLoops];
+  uint16_t stream_slot;
+  uint8_t kind;
+  uint8_t level;
+  bool crumbs;
+  bool inspecting;  // something is printed, measured or saved
+  bool fault_seen;
+
+  LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
+  LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
+};
+
+struct ThreadState {
+  ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
+
+  Run* run;
+  uint32_t id;  // the operating system's
+  JournalWriter journal;
+  CallState* call = nullptr;  // innermost
+  CallState outermost{};
+  std::string text;  // lines that are yet to be written
+  uint64_t flushed_ns = 0;
+  std::vector<SlotValue> values;    // scratch, an entry a slot
+  std::vector<TensorMeta> tensors;  // scratch, an entry a slot
+
+  // 0 while one thread runs the package: lines then carry no thread.
+  uint32_t shown_id() const { return run->has_several_threads() ? id : 0; }
+
+  void flush_text(uint64_t now_ns) {
+    flushed_ns = now_ns;
+    if (text.empty()) return;
+    run->live.write(text);
+    text.clear();
+  }
+};
+
+}  // namespace aoti_debug

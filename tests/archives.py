@@ -1,0 +1,21 @@
+"""Builds `.pt2` archives as data: no torch, no compiler."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+FRAME = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little", ".data/version": b"6"}
+PROGRAM = {"models/model.json": b"{}", **FRAME}
+MODEL = "data/aotinductor/model/"
+PACKAGE = {f"{MODEL}c1.wrapper.so": b"\x7fELF", f"{MODEL}c1.wrapper_metadata.json": b"{}", **FRAME}
+SOURCES = {f"{MODEL}c1.wrapper.cpp": b"", **FRAME}
+
+
+def write(path: Path, members: Mapping[str, bytes], root: str = "model") -> Path:
+    """Writes an archive whose members lie in the folder `root`; names that begin with "!" are taken as they are."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name[1:] if name.startswith("!") else f"{root}/{name}", content)
+    return path

@@ -1,0 +1,1 @@
+"""Its presence puts tests/ on the import path: `factories` is found from every folder."""

@@ -1,0 +1,148 @@
+"""Models of the CUDA tests. Importing this module registers the operators that they use (needs triton)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+import triton
+import triton.language as tl
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.library import triton_op, wrap_triton
+
+
+@triton.jit
+def scaled_add_kernel(x, y, out, n, alpha, DOUBLE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    value = tl.load(x + index, mask=inside) + tl.load(y + index, mask=inside) * alpha
+    if DOUBLE:
+        value = value * 2
+    tl.store(out + index, value, mask=inside)
+
+
+@triton.jit
+def gather_kernel(table, index, out, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    source = tl.load(index + row)
+    values = tl.load(table + source * width + column, mask=column < width)
+    tl.store(out + row * width + column, values, mask=column < width)
+
+
+@triton_op("gputest::scaled_add", mutates_args={})
+def scaled_add(x: torch.Tensor, y: torch.Tensor, double: bool, block: int) -> torch.Tensor:
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), block),)
+    wrap_triton(scaled_add_kernel)[grid](x, y, out, x.numel(), 0.25, double, BLOCK=block)
+    return out
+
+
+@triton_op("gputest::gather", mutates_args={})
+def gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    out = table.new_empty(index.shape[0], table.shape[1])
+    wrap_triton(gather_kernel)[(index.shape[0],)](table, index, out, table.shape[1], BLOCK=64)
+    return out
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module, its example inputs and how to export and compile it."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    dynamic_shapes: Any = None
+    inductor_configs: tuple[str, ...] = ()
+
+    def export(self) -> ExportedProgram:
+        with torch.no_grad():
+            return torch.export.export(self.module, self.args, dynamic_shapes=self.dynamic_shapes, strict=False)
+
+
+class Mixed(nn.Module):
+    """Inductor's and the user's Triton kernels, extern and proxy operators, views, scalars, a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 128)
+        self.register_buffer("cache", torch.zeros(4, 64))
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor, switch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = F.layer_norm(F.gelu(self.first(x)), (64,))
+        wide = self.second(hidden).softmax(-1)
+        added = scaled_add(wide, wide * 0.5, True, 256)
+        put = torch.index_put(added, (rows,), torch.ones_like(added[:4]), accumulate=False)
+        values, _ = torch.sort(put, dim=1, stable=True)
+        column = (x.t()[1:] + 1).sum(0)
+        branch = torch.cond(switch.sum() > 0, lambda a: a.sin() @ a.t(), lambda a: a.cos() @ a.t(), (x,))
+        total = (wide.t() @ wide).sum()
+        self.cache.copy_(x[:4])
+        return put, values, column, branch, total, torch.cumsum(put, 0), torch.complex(hidden, hidden), self.cache + 1
+
+
+class Loop(nn.Module):
+    """A while loop whose body launches."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def proceed(i: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+            return i < n
+
+        def body(i: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return i + 1, torch.tanh(a @ a.t() @ a) + i
+
+        start = torch.zeros((), dtype=torch.int64, device=x.device)
+        i, y = torch.while_loop(proceed, body, (start, x))
+        return i, y
+
+
+class TwoSpecialisations(nn.Module):
+    """One user kernel, compiled twice under one name."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled_add(scaled_add(x, x.sin(), True, 256), x.cos(), False, 64)
+
+
+class Dtypes(nn.Module):
+    """Tensors of many dtypes."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        fp8 = x.to(torch.float8_e4m3fn)
+        return x.half().sin(), x.bfloat16() + 1, x.double().exp(), (x > 0), (x * 10).to(torch.int8), fp8, fp8.float() * 2
+
+
+class Gather(nn.Module):
+    """A user gather with forty launches behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1000, 64))
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(20))
+
+    def forward(self, index: torch.Tensor) -> torch.Tensor:
+        rows = gather(self.table.sin(), index * 2)
+        for layer in self.layers:
+            rows = layer(rows).relu()
+        return rows
+
+
+def case(name: str) -> Case:
+    """A test case on cuda:0 by name."""
+    torch.manual_seed(0)
+    x = torch.randn(32, 64, device="cuda")
+    rows, switch = torch.tensor([0, 3, 5, 7], device="cuda"), torch.ones(3, device="cuda")
+    dynamic = ({0: Dim.AUTO}, None, None)  # type: ignore[attr-defined]
+    cases = {
+        "mixed": lambda: Case(Mixed().cuda().eval(), (x, rows, switch)),
+        "dynamic": lambda: Case(Mixed().cuda().eval(), (x, rows, switch), dynamic),
+        "multi_kernel": lambda: Case(
+            Mixed().cuda().eval(), (x, rows, switch), inductor_configs=("triton.multi_kernel=2",)
+        ),
+        "loop": lambda: Case(Loop(), (x[:8, :8].contiguous(), torch.tensor(3, device="cuda"))),
+        "two_specialisations": lambda: Case(TwoSpecialisations(), (x,)),
+        "dtypes": lambda: Case(Dtypes(), (x,)),
+        "gather": lambda: Case(Gather().cuda().eval(), (torch.randint(0, 500, (256,), device="cuda"),)),
+    }
+    return cases[name]()

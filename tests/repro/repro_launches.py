@@ -1,0 +1,213 @@
+"""Recorded launches made from live tensors, with their tensor files, as a run directory would hold them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from aoti_debug.manifest import (
+    Arg,
+    Certainty,
+    Compiler,
+    CType,
+    Form,
+    Frame,
+    Kernel,
+    Kind,
+    Manifest,
+    Provenance,
+    Role,
+    Site,
+)
+from aoti_debug.repro.arguments import arguments_of
+from aoti_debug.repro.folder import write_folder
+from aoti_debug.repro.generate import generate
+from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
+from aoti_debug.values import Absent, Layout, Number, Tensor, Value
+
+RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu")
+PROVENANCE = Provenance(
+    Certainty.EXACT,
+    source=(Frame("/models/mixed.py", 22, "forward", "    h = F.gelu(self.l1(x))"),),
+    post_grad_nodes=("addmm",),
+    pre_grad_nodes=("linear", "gelu"),
+)
+COMPILER = Compiler(
+    command="g++",
+    kernel_flags=(
+        "-DSTANDALONE_TORCH_HEADER",
+        "-DC10_USING_CUSTOM_GENERATED_MACROS",
+        "-DCPU_CAPABILITY_DEFAULT",
+        "-O1",
+        "-std=c++20",
+        "-fopenmp",
+    ),
+    include_dirs=(
+        "/opt/python/include/python3.12",
+        "/opt/venv/lib/python3.12/site-packages/torch/include",
+        "/opt/venv/lib/python3.12/site-packages/torch/include/torch/csrc/api/include",
+    ),
+    link_flags=("-L/opt/venv/lib/python3.12/site-packages/torch/lib", "-ltorch", "-ltorch_cpu", "-lgomp"),
+)
+
+
+def manifest(*kernels: Kernel, compiler: Compiler = COMPILER) -> Manifest:
+    return Manifest(
+        format=1,
+        tool_version="0.1.0",
+        torch_version="2.13.0",
+        device="cpu",
+        level=1,
+        filters=(),
+        sites=(),
+        kernels=kernels,
+        compiler=compiler,
+    )
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    return Layout(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=str(tensor.device),
+        shape=tuple(tensor.shape),
+        strides=tuple(tensor.stride()),
+        storage_offset=tensor.storage_offset(),
+        storage_bytes=tensor.untyped_storage().nbytes(),
+        item_bytes=tensor.element_size(),
+    )
+
+
+def save(tensor: torch.Tensor, path: Path) -> Path:
+    stored = torch.view_as_real(tensor) if tensor.dtype == torch.complex128 else tensor
+    save_file({"x": stored.contiguous().clone()}, path)
+    return path
+
+
+@dataclass
+class LaunchBuilder:
+    """Collects the arguments of a launch in the order of the call."""
+
+    folder: Path
+    kernel: str
+    kind: Kind
+    op: str = ""
+    slots: list[RecordedSlot] = field(default_factory=list)
+    position: int = 0
+    kept: list[torch.Tensor] = field(default_factory=list)  # so that no two share an address by chance
+
+    def tensor(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        role: Role = Role.IN,
+        *,
+        after: torch.Tensor | None = None,
+        param: str = "",
+        ctype: str = "AtenTensorHandle",
+        form: Form = Form.TENSOR,
+        element: int = -1,
+        at: int | None = None,
+    ) -> LaunchBuilder:
+        """Saves `tensor` as it is now; `after` (same memory, or what the launch made) is saved by `finish`."""
+        self.kept.append(tensor)
+        before = None
+        if form is not Form.OUTPUT_SLOT:
+            before = save(tensor, self.folder / f"{len(self.slots)}.before")
+        saved = None if after is None else save(after, self.folder / f"{len(self.slots)}.after")
+        arg = Arg(name, param, form, role, ctype, name, self._position(at), element)
+        self.slots.append(RecordedSlot(arg, Tensor(tensor.data_ptr(), layout_of(tensor)), before, saved))
+        return self
+
+    def result(self, name: str, tensor: torch.Tensor, param: str = "ret0") -> LaunchBuilder:
+        return self.tensor(
+            name, tensor, Role.OUT, after=tensor, param=param, ctype="AtenTensorHandle*", form=Form.OUTPUT_SLOT
+        )
+
+    def number(
+        self,
+        name: str,
+        value: int | float | bool,
+        type: CType = CType.I64,
+        *,
+        ctype: str = "int64_t",
+        form: Form = Form.SCALAR,
+        element: int = -1,
+        at: int | None = None,
+    ) -> LaunchBuilder:
+        arg = Arg(name, name, form, Role.NONE, ctype, str(value), self._position(at), element)
+        self.slots.append(RecordedSlot(arg, Number(value, type)))
+        return self
+
+    def ints(self, name: str, values: tuple[int, ...]) -> LaunchBuilder:
+        """An int list: its elements, and the length that follows it."""
+        at = self._position(None)
+        for i, value in enumerate(values):
+            self.number(f"{name}[{i}]", value, ctype="const int64_t*", form=Form.INTS, element=i, at=at)
+        return self.number(f"{name}_len_", len(values))
+
+    def absent(
+        self, name: str, form: Form, *, value: Value = Absent.NULL, text: str = "nullptr", element: int = -1
+    ) -> LaunchBuilder:
+        arg = Arg(name, name, form, Role.NONE, "", text, self._position(None), element)
+        self.slots.append(RecordedSlot(arg, value))
+        return self
+
+    def string(self, name: str, text: str) -> LaunchBuilder:
+        return self.absent(name, Form.STRING, value=Absent.TEXT, text=text)
+
+    def skip(self) -> LaunchBuilder:
+        """An opaque expression: it has no slot."""
+        self.position += 1
+        return self
+
+    def build(self, fault: str = "") -> RecordedLaunch:
+        site = Site(
+            id=3,
+            kernel=self.kernel,
+            kind=self.kind,
+            function="run_impl",
+            callee=self.kernel,
+            line=100,
+            args=tuple(s.arg for s in self.slots),
+            provenance=PROVENANCE,
+            op=self.op,
+        )
+        return RecordedLaunch("0.3", site, tuple(self.slots), RUN, fault)
+
+    def _position(self, at: int | None) -> int:
+        if at is None:
+            at, self.position = self.position, self.position + 1
+        return at
+
+
+def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel) -> Path:
+    arguments = arguments_of(launch)
+    write_folder(folder, generate(launch, manifest(*kernels), arguments), arguments)
+    return folder
+
+
+RUNNER = """
+import runpy, sys
+sys.modules["aoti_debug"] = None  # importing it raises ImportError
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs a repro in a fresh process that cannot import aoti_debug, from another directory."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
+    return subprocess.run(
+        [sys.executable, "-I", "-c", RUNNER, str(folder / "repro.py"), *options],
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

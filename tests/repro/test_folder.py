@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from repro_launches import LaunchBuilder, manifest, write
+
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.repro.arguments import arguments_of
+from aoti_debug.repro.folder import default_folder
+from aoti_debug.repro.kinds import KINDS, kind_of
+from aoti_debug.repro.recorded import RecordedLaunch
+
+
+def copy(saved: Path) -> RecordedLaunch:
+    saved.mkdir(exist_ok=True)
+    launch = LaunchBuilder(saved, "aoti_torch_copy_", Kind.SHIM_INPLACE, "aten.copy_.default")
+    launch.tensor("buf0", torch.zeros(2), Role.INOUT, after=torch.ones(2)).tensor("arg0_1", torch.ones(2))
+    return launch.number("non_blocking", 0).build()
+
+
+def test_what_a_folder_holds(tmp_path: Path) -> None:
+    folder = write(copy(tmp_path / "run"), tmp_path / "deep" / "repro")
+    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()) == [
+        "README",
+        "replay/__init__.py",
+        "replay/compare.py",
+        "replay/cpp_kernel.py",
+        "replay/memory.py",
+        "replay/process.py",
+        "repro.py",
+        "tensors/after_buf0.safetensors",
+        "tensors/before_arg0_1.safetensors",
+        "tensors/before_buf0.safetensors",
+    ]
+    assert [p.name for p in folder.parent.iterdir()] == ["repro"]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "repro").mkdir()
+    with pytest.raises(UsageError, match="is there already") as caught:
+        write(copy(tmp_path / "run"), tmp_path / "repro")
+    assert "-o" in caught.value.hint
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    launch = copy(tmp_path / "run")
+    assert launch.slots[0].before is not None
+    launch.slots[0].before.unlink()
+    with pytest.raises(RunDirError, match=r"0\.before is gone"):
+        write(launch, tmp_path / "out" / "repro")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot write .*file/repro"):
+        write(copy(tmp_path / "run"), tmp_path / "file" / "repro")
+
+
+def test_names_of_folders_are_legal(tmp_path: Path) -> None:
+    launch = copy(tmp_path)
+    assert default_folder(launch) == "repro_aoti_torch_copy__0.3"
+    odd = replace(launch, site=replace(launch.site, kernel="my::op/" + "x" * 300))
+    assert default_folder(odd).startswith("repro_my__op_xxx")
+    assert len(default_folder(odd)) < 200
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in KINDS], ids=lambda k: k.value)
+def test_other_kinds_are_refused_with_what_is_missing(tmp_path: Path, kind: Kind) -> None:
+    launch = copy(tmp_path)
+    with pytest.raises(UsageError, match=r"cannot be replayed alone: \w+.* \w+") as caught:
+        kind_of(replace(launch, site=replace(launch.site, kind=kind)), manifest())
+    assert caught.value.hint == "aoti-debug show 0.3 shows what was recorded of it"
+
+
+def test_a_kernel_without_source_is_refused(tmp_path: Path) -> None:
+    launch = LaunchBuilder(tmp_path, "cpp_fused_0", Kind.CPP).tensor("a", torch.zeros(1), form=Form.POINTER).build()
+    with pytest.raises(UsageError, match="does not hold the source of cpp_fused_0"):
+        kind_of(launch, manifest())
+
+
+def test_modules_that_travel_import_nothing_of_ours() -> None:
+    import ast
+
+    from aoti_debug.repro.folder import TEMPLATES
+
+    imported = set()
+    for path in TEMPLATES.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(str(node.module).split(".")[0])
+    import sys
+
+    assert imported - set(sys.stdlib_module_names) == {"torch", "safetensors", "numpy"}
+
+
+def test_results_are_not_arguments_of_the_folder(tmp_path: Path) -> None:
+    launch = LaunchBuilder(tmp_path, "aoti_torch_clone", Kind.CLONE, "aten.clone.default")
+    built = launch.tensor("kv", torch.zeros(2)).result("buf1", torch.zeros(2)).build()
+    folder = write(built, tmp_path / "repro")
+    names = sorted(p.name for p in (folder / "tensors").iterdir())
+    assert names == ["after_buf1.safetensors", "before_kv.safetensors"]
+    assert [r.name for r in arguments_of(built).results] == ["buf1"]

@@ -1,0 +1,178 @@
+// What the tests drive through ctypes: site tables that Python fills, the functions that generated code calls, and some
+// of the runtime's insides.
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "aoti_debug.h"
+#include "clock.h"
+#include "config.h"
+#include "content_hash.h"
+#include "hashing.h"
+#include "journal_format.h"
+#include "safetensors_file.h"
+#include "statistics.h"
+#include "strided.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr uint32_t kSites = 64;
+constexpr uint32_t kKernels = 8;
+AotiDebugSite g_sites[kSites];
+AotiDebugKernel g_kernels[kKernels];
+char g_filter[1024];
+constexpr char kManifest[] =
+    "{\"format\": 1, \"tool_version\": \"0.1.0\", \"torch_version\": \"2.13.0\", \"sites\": []}";
+
+__attribute__((constructor)) void name_sites() {
+  for (AotiDebugSite& site : g_sites) site.kernel = "";
+}
+
+}  // namespace
+
+extern "C" AOTI_DEBUG_HIDDEN const AotiDebugPackage aoti_debug_package = {
+    AOTI_DEBUG_ABI, 3, g_sites, g_kernels, kSites, kKernels, g_filter, kManifest, sizeof(kManifest) - 1};
+
+EXPORT AotiDebugSite* h_sites() { return g_sites; }
+EXPORT AotiDebugKernel* h_kernels() { return g_kernels; }
+EXPORT char* h_filter() { return g_filter; }
+
+EXPORT uint32_t h_level() { return aoti_debug_level(); }
+EXPORT void h_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) {
+  aoti_debug_call_begin(call, kind, model, stream);
+}
+EXPORT void h_call_end(AotiDebugCall* call, uint32_t failed) { aoti_debug_call_end(call, failed); }
+EXPORT void h_launch_begin(AotiDebugLaunch* launch, uint32_t site, const AotiDebugValue* values, uint32_t n_values) {
+  aoti_debug_launch_begin(launch, &g_sites[site], values, n_values);
+}
+EXPORT void h_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
+  aoti_debug_launch_end(launch, values, status, message);
+}
+EXPORT void h_grid(uint32_t kernel, const uint32_t* grid, uint32_t warps, uint32_t shared, void* const* args) {
+  aoti_debug_grid(&g_kernels[kernel], grid, warps, shared, args);
+}
+EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
+EXPORT void h_loop_next() { aoti_debug_loop_next(); }
+EXPORT void h_loop_leave() { aoti_debug_loop_leave(); }
+
+// Nanoseconds a launch with one tensor argument passed `n_tensors` times, as generated code makes it.
+EXPORT double h_time_launches(uint32_t site, AtenTensorHandle tensor, uint32_t count) {
+  AotiDebugCall call;
+  aoti_debug_call_begin(&call, AOTI_DEBUG_CALL_MODEL, nullptr, nullptr);
+  AotiDebugValue values[8];
+  for (AotiDebugValue& value : values) {
+    value = AotiDebugValue{reinterpret_cast<uintptr_t>(tensor), AOTI_DEBUG_HANDLE, 0};
+  }
+  const uint64_t start = aoti_debug::Clock::monotonic_ns();
+  for (uint32_t i = 0; i < count; ++i) {
+    AotiDebugLaunch launch;
+    aoti_debug_launch_begin(&launch, &g_sites[site], values, 8);
+    aoti_debug_launch_end(&launch, values, 0, nullptr);
+  }
+  const uint64_t elapsed = aoti_debug::Clock::monotonic_ns() - start;
+  aoti_debug_call_end(&call, 0);
+  return static_cast<double>(elapsed) / count;
+}
+
+// A model of one call with two launches, written as generated code writes it. `fault`: 1 throws from the second callee,
+// 2 has it return an error.
+EXPORT int h_run_model(AtenTensorHandle input, int fault) {
+  try {
+    aoti_debug::Call call(AOTI_DEBUG_CALL_MODEL, &g_sites, nullptr);
+    for (aoti_debug::Loop loop;; loop.next()) {
+      static int turn = 0;
+      if (turn++ % 2 == 1) break;
+      aoti_debug::launch(
+          g_sites[0],
+          [&](auto&&... x) -> decltype(auto) {
+            return [](AtenTensorHandle, const float*, double) {}(
+                aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
+          },
+          input, static_cast<const float*>(nullptr), 0.5);
+    }
+    return aoti_debug::launch(
+        g_sites[1],
+        [&](auto&&... x) -> decltype(auto) {
+          return [fault](AtenTensorHandle tensor, AtenTensorHandle* output) -> AOTITorchError {
+            if (fault == 1) throw std::runtime_error("a planted fault");
+            return fault == 2 ? AOTI_TORCH_FAILURE : aoti_torch_clone(tensor, output);
+          }(aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
+        },
+        input, [] {
+          static AtenTensorHandle output;
+          return &output;
+        }());
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+namespace {
+
+aoti_debug::device::TensorView view_of(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes,
+                                       const int64_t* strides, uint64_t element_bytes) {
+  aoti_debug::device::TensorView view{reinterpret_cast<uintptr_t>(data), dtype, 0, -1, ndim, sizes, strides, 1,
+                                      element_bytes};
+  for (uint32_t d = 0; d < ndim; ++d) view.numel *= sizes[d];
+  return view;
+}
+
+}  // namespace
+
+EXPORT void h_statistics(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes, const int64_t* strides,
+                         uint64_t element_bytes, TensorStats* stats) {
+  aoti_debug::host_statistics(view_of(data, dtype, ndim, sizes, strides, element_bytes), stats);
+}
+EXPORT void h_hash(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes, const int64_t* strides,
+                   uint64_t element_bytes, uint64_t* hash) {
+  const auto view = view_of(data, dtype, ndim, sizes, strides, element_bytes);
+  const aoti_debug::HashSums sums = aoti_debug::hash_tensor(view);
+  const uint64_t bytes = static_cast<uint64_t>(view.numel) * element_bytes;
+  hash[0] = aoti_debug::hash_finish(sums.first, bytes);
+  hash[1] = aoti_debug::hash_finish(sums.second, bytes);
+}
+EXPORT void h_file_name(const char* kernel, const char* argument, char* directory, char* file) {
+  aoti_debug::TensorMeta meta{};
+  const auto path = aoti_debug::tensor_path({0, 3, AOTI_DEBUG_CALL_CONSTANT}, PHASE_AFTER, kernel, argument, meta);
+  strcpy(directory, path.directory.c_str());
+  strcpy(file, path.file.c_str());
+}
+EXPORT int h_parse_bytes(const char* text, uint64_t* bytes) { return aoti_debug::parse_bytes(text, bytes); }
+EXPORT int h_parse_launch(const char* text, uint32_t* kind, uint32_t* call, uint32_t* launch) {
+  aoti_debug::LaunchChoice choice;
+  if (!aoti_debug::parse_launch(text, &choice)) return 0;
+  *kind = choice.kind;
+  *call = choice.call;
+  *launch = choice.launch;
+  return 1;
+}
+EXPORT int h_filter_matches(const char* patterns, int exact, const char* kernel) {
+  using aoti_debug::Filter;
+  return (exact != 0 ? Filter::names(patterns) : Filter::patterns(patterns)).matches(kernel);
+}
+EXPORT uint64_t h_sizeof(const char* name) {
+#define SIZE(TYPE) \
+  if (strcmp(name, #TYPE) == 0) return sizeof(TYPE)
+  SIZE(JournalHeader);
+  SIZE(BlockHeader);
+  SIZE(RecordHeader);
+  SIZE(CallBegin);
+  SIZE(CallEnd);
+  SIZE(Layout);
+  SIZE(SlotValue);
+  SIZE(LaunchBegin);
+  SIZE(Grid);
+  SIZE(LaunchEnd);
+  SIZE(TensorFile);
+  SIZE(TensorStats);
+  SIZE(Fault);
+  SIZE(Note);
+  SIZE(CrumbHeader);
+  SIZE(CrumbSlot);
+#undef SIZE
+  return 0;
+}

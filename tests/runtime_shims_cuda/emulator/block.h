@@ -1,0 +1,131 @@
+// Runs CUDA C++ kernels on the host: the threads of a block are fibers that switch where they wait for one another, and
+// blocks run one after the other.
+#pragma once
+
+#include <stdint.h>
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct Index {
+  uint32_t x;
+};
+inline Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulator {
+
+constexpr uint32_t kLanes = 32;
+constexpr size_t kStackBytes = 128 << 10;
+
+class Block {
+ public:
+  static Block& current() { return *current_; }
+
+  Block(uint32_t threads, const std::function<void()>& body) : body_(body), fibers_(threads), warps_(threads / kLanes) {
+    current_ = this;
+    for (uint32_t i = 0; i < threads; ++i) {
+      Fiber& fiber = fibers_[i];
+      fiber.stack.resize(kStackBytes);
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.data();
+      fiber.context.uc_stack.ss_size = fiber.stack.size();
+      fiber.context.uc_link = &scheduler_;
+      makecontext(&fiber.context, enter, 0);
+    }
+    live_ = threads;
+    while (live_ > 0) run_round();
+  }
+
+  void wait_for_block() {
+    const uint64_t generation = generation_;
+    ++arrived_;
+    ++events_;
+    release();
+    while (generation_ == generation) yield();
+  }
+
+  // What lane `threadIdx.x % 32 + distance` gave, or its own value past the warp's end.
+  uint32_t shuffle_down(uint32_t value, uint32_t distance) {
+    Warp& warp = warps_[threadIdx.x / kLanes];
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint64_t generation = warp.generation;
+    uint32_t* values = warp.values[generation % 2];
+    values[lane] = value;
+    ++events_;
+    if (++warp.arrived == kLanes) {
+      warp.arrived = 0;
+      ++warp.generation;
+    }
+    while (warp.generation == generation) yield();
+    return values[lane + distance < kLanes ? lane + distance : lane];
+  }
+
+ private:
+  struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    bool done = false;
+  };
+  struct Warp {
+    uint64_t generation = 0;
+    uint32_t arrived = 0;
+    uint32_t values[2][kLanes];
+  };
+
+  static void enter() {
+    Block& block = current();
+    block.body_();
+    block.fibers_[threadIdx.x].done = true;
+    --block.live_;
+    ++block.events_;
+    block.release();
+  }
+
+  // Lets every thread go on until it waits. Without an arrival or an end in a whole round, all wait for good.
+  void run_round() {
+    const uint64_t before = events_;
+    for (uint32_t i = 0; i < fibers_.size(); ++i) {
+      if (fibers_[i].done) continue;
+      threadIdx.x = i;
+      swapcontext(&scheduler_, &fibers_[i].context);
+    }
+    if (events_ != before) return;
+    fprintf(stderr, "emulator: the threads of a block wait for one another forever\n");
+    abort();
+  }
+
+  void yield() {
+    const uint32_t self = threadIdx.x;
+    swapcontext(&fibers_[self].context, &scheduler_);
+    threadIdx.x = self;
+  }
+
+  // A barrier opens once every thread that has not ended is at it.
+  void release() {
+    if (arrived_ == 0 || arrived_ < live_) return;
+    arrived_ = 0;
+    ++generation_;
+  }
+
+  static inline Block* current_ = nullptr;
+  const std::function<void()>& body_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  ucontext_t scheduler_;
+  uint64_t generation_ = 0;
+  uint64_t events_ = 0;
+  uint32_t arrived_ = 0;
+  uint32_t live_ = 0;
+};
+
+}  // namespace emulator

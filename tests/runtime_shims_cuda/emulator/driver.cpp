@@ -1,0 +1,221 @@
+// A CUDA driver for one make-believe device with two contexts: its memory is host memory, and a stream is a queue whose
+// work happens when somebody waits for it, so that what relies on order or on waiting shows.
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+
+namespace {
+
+struct Stream {
+  std::deque<std::function<void()>> work;
+  uint64_t done = 0;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+};
+
+struct Driver {
+  std::map<std::pair<CUcontext, CUstream>, Stream> streams;
+  std::vector<CUcontext> contexts;  // the stack of the only thread
+  CUresult error = CUDA_SUCCESS;
+  CUresult capture_query = CUDA_SUCCESS;
+  size_t memory_left = ~size_t{0};
+  size_t allocated = 0;
+  int module_loads = 0;
+  int launches = 0;
+  int events = 0;
+  std::set<void*> registered;
+};
+Driver driver;
+
+struct Module {
+  std::string name;
+};
+struct Event {
+  Stream* stream = nullptr;
+  uint64_t position = 0;
+};
+
+CUcontext context() { return driver.contexts.empty() ? nullptr : driver.contexts.back(); }
+Stream& stream_of(CUstream stream) { return driver.streams[{context(), stream}]; }
+
+void run(Stream& stream, uint64_t until) {
+  while (!stream.work.empty() && stream.done < until && driver.error == CUDA_SUCCESS) {
+    const std::function<void()> work = stream.work.front();
+    stream.work.pop_front();
+    ++stream.done;
+    work();
+  }
+}
+
+CUresult enqueue(CUstream stream, std::function<void()> work) {
+  if (context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (driver.error == CUDA_SUCCESS) stream_of(stream).work.push_back(std::move(work));
+  return driver.error;
+}
+
+}  // namespace
+
+#define EXPORT __attribute__((visibility("default")))
+
+// ---- what the tests turn
+
+extern "C" {
+EXPORT void emulator_use_context(uint64_t number) {
+  driver.contexts.clear();
+  if (number != 0) driver.contexts.push_back(reinterpret_cast<CUcontext>(number));
+}
+EXPORT void emulator_fail(int error) { driver.error = static_cast<CUresult>(error); }
+EXPORT void emulator_fail_after_queued(void* stream, int error) {
+  enqueue(static_cast<CUstream>(stream), [error] { driver.error = static_cast<CUresult>(error); });
+}
+EXPORT void emulator_capture(void* stream, int status, int query_result) {
+  stream_of(static_cast<CUstream>(stream)).capture = static_cast<CUstreamCaptureStatus>(status);
+  driver.capture_query = static_cast<CUresult>(query_result);
+}
+EXPORT void emulator_fill(void* stream, uint8_t* memory, int value, uint64_t bytes) {
+  enqueue(static_cast<CUstream>(stream), [=] { memset(memory, value, bytes); });
+}
+EXPORT void emulator_finish() {
+  for (auto& [key, stream] : driver.streams) run(stream, ~uint64_t{0});
+}
+EXPORT void emulator_limit_memory(uint64_t bytes) { driver.memory_left = bytes; }
+EXPORT uint64_t emulator_queued(void* stream) { return stream_of(static_cast<CUstream>(stream)).work.size(); }
+EXPORT uint64_t emulator_allocated() { return driver.allocated; }
+EXPORT int emulator_module_loads() { return driver.module_loads; }
+EXPORT int emulator_launches() { return driver.launches; }
+EXPORT int emulator_events() { return driver.events; }
+
+// ---- the driver
+
+CUresult cuGetErrorName(CUresult error, const char** text) {
+  *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : nullptr;
+  return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : nullptr;
+  return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuCtxGetCurrent(CUcontext* current) {
+  *current = context();
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPushCurrent(CUcontext pushed) {
+  driver.contexts.push_back(pushed);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPopCurrent(CUcontext* popped) {
+  *popped = context();
+  driver.contexts.pop_back();
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = static_cast<int>(reinterpret_cast<uintptr_t>(context())) - 1;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  *value = 2;  // multiprocessors
+  return CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  *status = stream_of(stream).capture;
+  return driver.error != CUDA_SUCCESS ? driver.error : driver.capture_query;
+}
+CUresult cuStreamQuery(CUstream stream) {
+  if (stream_of(stream).capture != CU_STREAM_CAPTURE_STATUS_NONE) abort();  // it would end the capture
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  return stream_of(stream).work.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+  run(stream_of(stream), ~uint64_t{0});
+  return driver.error;
+}
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  if (bytes > driver.memory_left) return CUDA_ERROR_OUT_OF_MEMORY;
+  driver.memory_left -= bytes;
+  driver.allocated += bytes;
+  void* const memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  memset(memory, 0xaa, bytes);
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFree(CUdeviceptr address) {
+  free(reinterpret_cast<void*>(address));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned int) {
+  if (context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *memory = malloc(bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFreeHost(void* memory) {
+  free(memory);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostRegister(void* memory, size_t, unsigned int) {
+  return driver.registered.insert(memory).second ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* memory, unsigned int) {
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return enqueue(stream, [=] { memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+}
+CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count, CUstream stream) {
+  return enqueue(stream, [=] { std::fill_n(reinterpret_cast<uint32_t*>(address), count, value); });
+}
+CUresult cuEventCreate(CUevent* event, unsigned int) {
+  ++driver.events;
+  *event = reinterpret_cast<CUevent>(new Event);
+  return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  Stream& recorded = stream_of(stream);
+  *reinterpret_cast<Event*>(event) = Event{&recorded, recorded.done + recorded.work.size()};
+  return driver.error;
+}
+CUresult cuEventSynchronize(CUevent event) {
+  const Event& recorded = *reinterpret_cast<Event*>(event);
+  run(*recorded.stream, recorded.position);
+  return context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : driver.error;
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, CUjit_option*, void**) {
+  const std::string text = static_cast<const char*>(image);
+  const std::string heading = "// module: ";
+  if (text.compare(0, heading.size(), heading) != 0 || text.find(heading, 1) != std::string::npos ||
+      text.find(".visible .entry") == std::string::npos) {
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  ++driver.module_loads;
+  *module = reinterpret_cast<CUmodule>(new Module{text.substr(heading.size(), text.find('\n') - heading.size())});
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  const emulator::Kernel kernel = emulator::find_kernel(reinterpret_cast<Module*>(module)->name, name);
+  if (kernel.body == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *function = reinterpret_cast<CUfunction>(new emulator::Kernel(kernel));
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, unsigned int, unsigned int threads,
+                        unsigned int, unsigned int, unsigned int, CUstream stream, void** arguments, void**) {
+  const emulator::Kernel kernel = *reinterpret_cast<emulator::Kernel*>(function);
+  const char* const argument = static_cast<const char*>(arguments[0]);
+  const std::vector<char> copy(argument, argument + kernel.argument_bytes);
+  ++driver.launches;
+  return enqueue(stream, [=] { emulator::launch(kernel, copy.data(), blocks, threads); });
+}
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(stream, [=] { *reinterpret_cast<uint32_t*>(address) = value; });
+}
+}

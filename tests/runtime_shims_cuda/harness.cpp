@@ -1,0 +1,44 @@
+// device.h behind plain functions, for ctypes.
+#include "device.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using aoti_debug::device::StatsResult;
+using aoti_debug::device::TensorView;
+
+EXPORT int harness_owns(int32_t device_type) { return aoti_debug::device::owns(device_type); }
+EXPORT int harness_register_crumbs(void* base, size_t bytes) { return aoti_debug::device::register_crumbs(base, bytes); }
+EXPORT int harness_write_crumb(void* stream, size_t offset, uint32_t value) {
+  return aoti_debug::device::write_crumb(stream, offset, value);
+}
+EXPORT int harness_is_capturing(void* stream) { return aoti_debug::device::is_capturing(stream); }
+EXPORT int32_t harness_pending_error(void* stream, char* text, size_t bytes) {
+  return aoti_debug::device::pending_error(stream, text, bytes);
+}
+EXPORT int harness_begin_copy(void* stream, const TensorView* view, size_t first_byte, size_t bytes, void* host,
+                              uint64_t* ticket) {
+  return aoti_debug::device::begin_copy(stream, *view, first_byte, bytes, host, ticket);
+}
+EXPORT int harness_wait_copy(uint64_t ticket) { return aoti_debug::device::wait_copy(ticket); }
+EXPORT void* harness_allocate_staging(size_t bytes) { return aoti_debug::device::allocate_staging(bytes); }
+EXPORT void harness_free_staging(void* memory) { aoti_debug::device::free_staging(memory); }
+EXPORT int harness_begin_stats(void* stream, const TensorView* view, int with_statistics) {
+  return aoti_debug::device::begin_stats(stream, *view, with_statistics != 0);
+}
+EXPORT int harness_take_stats(void* stream, StatsResult* results, int capacity, int wait) {
+  return aoti_debug::device::take_stats(stream, results, capacity, wait != 0);
+}
+EXPORT size_t harness_result_bytes() { return sizeof(StatsResult); }
+EXPORT size_t harness_view_bytes() { return sizeof(TensorView); }
+EXPORT int harness_write_crumb_many(void* stream, size_t offset, uint32_t first, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!aoti_debug::device::write_crumb(stream, offset, first + i)) return 0;
+  }
+  return 1;
+}
+EXPORT int harness_begin_stats_many(void* stream, const TensorView* view, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (!aoti_debug::device::begin_stats(stream, *view, true)) return i;
+  }
+  return count;
+}

@@ -1,0 +1,79 @@
+"""statistics.ptx is what statistics.cu says, and every assembler takes it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from runtime_shims_cuda import samples
+from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES, triton_backend
+
+GATHER_KERNELS = {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)}
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+
+
+def load_make_ptx() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_ptx", RUNTIME / "cuda" / "make_ptx.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make_ptx = load_make_ptx()
+PTX = make_ptx.OUTPUT.read_text()
+
+
+def test_it_was_made_from_these_sources() -> None:
+    assert make_ptx.recorded_hash(PTX) == make_ptx.sources_hash(), "run runtime_shims/cuda/make_ptx.py"
+
+
+def test_nvcc_makes_the_same() -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    if f"nvcc {make_ptx.compiler_version(nvcc)}." not in PTX.partition("\n")[0]:
+        pytest.skip(f"nvcc {make_ptx.compiler_version(nvcc)} is not the one that made the file")
+    assert make_ptx.make(nvcc) == PTX
+
+
+def test_there_is_a_module_for_every_dtype() -> None:
+    numbers = re.findall(r"_\((\w+), (\d+)\)", (RUNTIME / "cuda" / "element_types.h").read_text())
+    counted = {int(number) for name, number in numbers if not name.startswith("Opaque")}
+    assert counted == {SCALAR_TYPES[dtype] for dtype in samples.DTYPES}
+    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather"]
+
+
+def test_each_module_has_its_kernels() -> None:
+    for name, text in make_ptx.split(PTX).items():
+        kernels = re.findall(r"^\.visible \.entry (\w+)", text, re.MULTILINE)
+        assert set(kernels) == (GATHER_KERNELS if name == "Gather" else {"aoti_debug_statistics"})
+
+
+def test_it_asks_for_old_drivers_and_devices_only() -> None:
+    for text in make_ptx.split(PTX).values():
+        assert text.startswith(".version 6.0\n.target sm_70\n.address_size 64\n")
+
+
+@pytest.mark.parametrize("module", make_ptx.split(PTX))
+@pytest.mark.parametrize("assembler", ["ptxas", "ptxas-blackwell"])
+def test_it_assembles(tmp_path: Path, assembler: str, module: str) -> None:
+    backend = triton_backend()
+    ptxas = backend / "bin" / assembler if backend is not None else None
+    if ptxas is None or not ptxas.is_file():
+        pytest.skip(f"triton, which brings {assembler}, is not installed")
+    source = tmp_path / "module.ptx"
+    source.write_text(make_ptx.split(PTX)[module])
+    known = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True).stdout
+    for architecture in ARCHITECTURES:
+        if f"'{architecture}'" not in known:
+            continue
+        command = [ptxas, f"-arch={architecture}", source, "-o", tmp_path / "out"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, ""), architecture

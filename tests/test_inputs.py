@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import archives
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.utils import _pytree as pytree
+
+from aoti_debug import artifact, inputs, manifest, signature
+from aoti_debug.errors import ArtifactError
+from aoti_debug.inputs import Inputs
+from aoti_debug.signature import Dim, Leaf, Signature
+
+X = torch.arange(6.0).reshape(2, 3)
+Y = torch.tensor([1, 2])
+
+
+def tensor_leaf(name: str, tensor: torch.Tensor) -> Leaf:
+    shape = tuple(Dim(size, size) for size in tensor.shape)
+    return Leaf(name, str(tensor.dtype), str(tensor.device), shape, tuple(tensor.stride()))
+
+
+def spec_of(*args: Any, **kwargs: Any) -> str:
+    return pytree.treespec_dumps(pytree.tree_flatten((args, kwargs))[1])
+
+
+# f(x, y), f(x, *, y), f(*, x, y), f(x, 2, y)
+BOTH = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, Y))
+KEYWORD = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, y=Y))
+KEYWORDS = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(x=X, y=Y))
+WITH_NUMBER = Signature((tensor_leaf("x", X), Leaf("n", constant="2"), tensor_leaf("y", Y)), spec_of(X, 2, Y))
+
+
+def assert_same(found: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    torch.testing.assert_close((found.args, dict(found.kwargs)), (args, kwargs), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("data", "described", "args", "kwargs"),
+    [
+        ((X, Y), BOTH, (X, Y), {}),
+        ([X, Y], BOTH, (X, Y), {}),
+        ({"args": (X, Y), "kwargs": {}}, BOTH, (X, Y), {}),
+        ({"args": (X, Y)}, BOTH, (X, Y), {}),
+        (((X, Y), {}), BOTH, (X, Y), {}),
+        (((X,), {"y": Y}), KEYWORD, (X,), {"y": Y}),
+        ({"args": (X,), "kwargs": {"y": Y}}, KEYWORD, (X,), {"y": Y}),
+        ({"x": X, "y": Y}, KEYWORD, (X,), {"y": Y}),
+        ({"kwargs": {"y": Y, "x": X}}, KEYWORDS, (), {"x": X, "y": Y}),
+        ((X, 2, Y), WITH_NUMBER, (X, 2, Y), {}),
+        (X, Signature((tensor_leaf("x", X),), spec_of(X)), (X,), {}),
+    ],
+)
+def test_reads_every_form_of_pt(
+    tmp_path: Path, data: Any, described: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    path = tmp_path / "in.pt"
+    torch.save(data, path)
+    assert_same(inputs.read(path, described), args, kwargs)
+
+
+def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "in.pt"
+    torch.save(((X, X), {"a": Y}), path)
+    leaves = tuple(tensor_leaf(name, tensor) for name, tensor in (("p_0", X), ("p_1", X), ("q_a", Y)))
+    nested = Signature(leaves, spec_of((X, X), {"a": Y}))
+    assert_same(inputs.read(path, nested), ((X, X), {"a": Y}), {})
+
+
+@pytest.mark.parametrize(
+    ("tensors", "described", "args", "kwargs"),
+    [
+        ({"x": X, "y": Y}, BOTH, (X, Y), {}),
+        ({"0": X, "1": Y}, KEYWORD, (X,), {"y": Y}),
+        ({"x": X, "y": Y}, WITH_NUMBER, (X, 2, Y), {}),
+        ({"0": X, "2": Y}, WITH_NUMBER, (X, 2, Y), {}),
+    ],
+)
+def test_reads_safetensors_by_name_or_position(
+    tmp_path: Path, tensors: dict[str, torch.Tensor], described: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    path = tmp_path / "in.safetensors"
+    save_file(tensors, path)
+    assert_same(inputs.read(path, described), args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        ((X,), "the model takes 2 inputs, {path} has 1", "the model takes x, y"),
+        (
+            (X.double(), Y),
+            "input 0 (x) of {path} is float64[2, 3] on cpu; the model was exported for float32[2, 3] on cpu",
+            "convert it: x.to(torch.float32)",
+        ),
+        (
+            (X, Y[:1]),
+            "input 1 (y) of {path} is int64[1] on cpu; the model was exported for int64[2] on cpu",
+            "its shape has to be [2]",
+        ),
+        (
+            (X, Y.reshape(1, 2)),
+            "input 1 (y) of {path} is int64[1, 2] on cpu; the model was exported for int64[2] on cpu",
+            "its shape has to be [2]",
+        ),
+        (
+            (X, Y.to("meta")),
+            "input 1 (y) of {path} is int64[2] on meta; the model was exported for int64[2] on cpu",
+            "move it: y.to('cpu')",
+        ),
+        (
+            (X.t().contiguous().t(), Y),
+            "input 0 (x) of {path} is float32[2, 3] on cpu; the model was exported for float32[2, 3] on cpu",
+            "its strides have to be [3, 1], not [1, 2]",
+        ),
+        ((X, 3), "input 1 (y) of {path} is 3; the model was exported for int64[2] on cpu", "y has to be a tensor"),
+    ],
+)
+def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, hint: str) -> None:
+    path = tmp_path / "in.pt"
+    torch.save(data, path)
+    with pytest.raises(ArtifactError) as caught:
+        inputs.read(path, BOTH)
+    assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
+
+
+def test_a_value_fixed_at_export_must_not_change() -> None:
+    with pytest.raises(ArtifactError) as caught:
+        inputs.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
+    assert caught.value.hint == "export has fixed n to 2"
+
+
+def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:
+    one = torch.zeros(1, 3)
+    leaf = Leaf("x", "torch.float32", "cpu", (Dim(1, 1), Dim(3, 3)), (3, 1))
+    inputs.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), Signature((leaf,)), "inputs")
+    empty = Leaf("x", "torch.float32", "cpu", (Dim(0, 0), Dim(3, 3)), (3, 1))
+    inputs.check(Inputs((torch.zeros(3, 0).t(),), {}), Signature((empty,)), "inputs")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("in.pt", b"no pickle", "{path} holds objects that are neither tensors nor plain Python values"),
+        ("in.safetensors", b"nothing", "{path} is no safetensors file"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError) as caught:
+        inputs.read(path, BOTH)
+    assert str(caught.value).startswith(message.format(path=path))
+
+
+def test_code_in_a_pt_file_does_not_run(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "touched",)
+
+    path = tmp_path / "in.pt"
+    torch.save((X, Evil()), path)
+    with pytest.raises(ArtifactError, match="neither tensors nor plain Python values"):
+        inputs.read(path, BOTH)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_names_that_fit_nothing_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "in.safetensors"
+    save_file({"x": X, "z": Y}, path)
+    with pytest.raises(ArtifactError) as caught:
+        inputs.read(path, BOTH)
+    assert str(caught.value) == f"{path} has the tensors x, z; the model takes x, y"
+
+
+def test_a_package_gives_back_what_was_written(tmp_path: Path) -> None:
+    inputs.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
+    members = {
+        **archives.PACKAGE,
+        manifest.MEMBER: b"{}",
+        artifact.INPUTS_MEMBER: (tmp_path / "in.pt").read_bytes(),
+        artifact.SIGNATURE_MEMBER: signature.to_json(BOTH).encode(),
+    }
+    package = artifact.inspect(archives.write(tmp_path / "p.pt2", members))
+    found = inputs.embedded(package)
+    assert found is not None
+    assert_same(found, (X, 2), {"y": Y})
+    assert inputs.signature_of(package) == BOTH
+
+
+def test_a_package_may_be_without_inputs(tmp_path: Path) -> None:
+    package = artifact.inspect(archives.write(tmp_path / "p.pt2", {**archives.PACKAGE, manifest.MEMBER: b"{}"}))
+    assert inputs.embedded(package) is None
+
+
+class Custom:
+    pass
+
+
+def test_inputs_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="cannot be kept"):
+        inputs.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
+    assert list(tmp_path.iterdir()) == []

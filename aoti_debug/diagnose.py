@@ -76,7 +76,7 @@ CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 
 def diagnose(run: RunDir) -> Verdict | None:
     """None where nothing went wrong, or the run still goes on."""
-    if run.state is ExitKind.RUNNING or (run.state is ExitKind.CLEAN and not run.timeline.faults):
+    if run.state in (ExitKind.RUNNING, ExitKind.CLEAN):
         return None
     case = _Case(run)
     finding = case.device_error() or case.host_error()
@@ -125,8 +125,7 @@ class _Case:
             return self._first_incomplete(self.exit.detail, Proof.CERTAIN) or self._elsewhere(self.exit.detail)
         if self.run.state is ExitKind.TIMEOUT:
             return self._first_incomplete(self._ending(), Proof.CERTAIN)
-        ended_by_itself = bool(self.exit.exception) or self.run.state is ExitKind.CLEAN
-        if ended_by_itself or self.open or self.faults or self.exit.signal in CRASHES:
+        if self.exit.exception or self.open or self.faults or self.exit.signal in CRASHES:
             return None
         return self._first_incomplete(self._ending(), Proof.LIKELY)
 
@@ -141,10 +140,7 @@ class _Case:
             proof: what it proves, if the launch can be named.
             surfaced: where the error was noticed: no later launch can have caused it.
         """
-        last = surfaced.sequence if surfaced else None
-        begun = [
-            x for x in self.launches if x.status is not LaunchStatus.NOT_STARTED and (not last or x.sequence <= last)
-        ]
+        begun = [x for x in self.launches if surfaced is None or x.sequence <= surfaced.sequence]
         crumbs = self.run.crumbs
         every = crumbs.every if crumbs else 0
         completed = {crumb.stream_slot: crumb.completed for crumb in crumbs.crumbs} if crumbs else {}
@@ -178,7 +174,7 @@ class _Case:
     def host_error(self) -> _Finding:
         """The finding where the host failed: it was within a launch, or a launch reported an error."""
         what = self._ending()
-        ended_itself = self.run.state in (ExitKind.FAULT, ExitKind.CLEAN) and not self.exit.signal
+        ended_itself = self.run.state is ExitKind.FAULT and not self.exit.signal
         if self.open and not (ended_itself and self.faults):
             return self._within_a_launch(what)
         fault = self._fault()
@@ -193,8 +189,9 @@ class _Case:
             FaultDomain.SHIM: f"it returned error code {fault.code}",
             FaultDomain.CUDA: "the driver refused it",
         }[fault.domain]
-        unchecked = fault.domain is FaultDomain.SHIM and self.exit.kind is ExitKind.CLEAN
-        why = f"{how}, which the generated code does not check: the model went on" if unchecked else how
+        call = next((c for c in self.run.timeline.calls if (c.kind, c.call) == (fault.kind, fault.call)), None)
+        went_on = call is not None and call.ended and not call.failed
+        why = f"{how}, which the generated code does not check: the model went on" if went_on else how
         return _Finding(text, Proof.CERTAIN, (launch,), why)
 
     def _within_a_launch(self, what: str) -> _Finding:
@@ -212,7 +209,7 @@ class _Case:
         located = [f for f in self.faults if f.launch is not None] or list(self.faults)
         if not located:
             return None
-        return located[0] if self.exit.kind is ExitKind.CLEAN else located[-1]
+        return located[-1] if self.exit.exception or self.exit.signal else located[0]
 
     def _outside(self, what: str) -> _Finding:
         if self.run.level == 0:
@@ -245,19 +242,26 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
 
     Args:
         completed: what the breadcrumb says; 0: nothing.
-        every: a crumb for every launch whose sequence number this divides; 0: there are none.
+        every: a crumb is due after this many launches of a call, and at its end; 0: there are none.
     """
-    found: list[Launch] = []
-    for launch in stream:
-        waited = launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
-        if waited:
-            found.clear()  # the host has read its result: the device had come this far
-        elif completed == 0 or _is_later(launch.sequence, completed):
-            found.append(launch)
-    for index, launch in enumerate(found):
-        if every and launch.sequence % every == 0:
-            return found[: index + 1]
-    return found
+    unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
+    waited = max((x.sequence for x in unproved if _host_waited(x)), default=0)
+    window: list[Launch] = []
+    due = 0
+    for position, launch in enumerate(unproved):
+        if position and launch.key.call != unproved[position - 1].key.call:
+            due = 0
+        if every and due % every == 0 and window:
+            break
+        due += launch.status is not LaunchStatus.FAILED
+        if launch.sequence > waited and launch.status is not LaunchStatus.NOT_STARTED:
+            window.append(launch)
+    return window
+
+
+def _host_waited(launch: Launch) -> bool:
+    """Whether the host has read a result of the launch: the device had come this far."""
+    return launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
 
 
 def _is_later(sequence: int, completed: int) -> bool:

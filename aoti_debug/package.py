@@ -63,6 +63,8 @@ def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str,
     members: list[tuple[str, Path | bytes]] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
         (f"{folder}{lowered.sources.stem}.so", library),
+        # torch 2.11 finds the metadata by the name of the C++ file
+        (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
         *extra,
     ]
     root = artifact.inspect(lowered.archive).root

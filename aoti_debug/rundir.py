@@ -87,9 +87,9 @@ class RunDir:
     @property
     def state(self) -> ExitKind:
         """How it ended, also where nobody was left to write it down."""
-        if self.info.exit.kind is not ExitKind.RUNNING:
+        if self.info.exit.kind not in (ExitKind.RUNNING, ExitKind.CLEAN):
             return self.info.exit.kind
-        if self.timeline.ended:
+        if self.timeline.ended or self.info.exit.kind is ExitKind.CLEAN:
             return ExitKind.FAULT if self.timeline.faults else ExitKind.CLEAN
         if _is_alive(self.info):
             return ExitKind.RUNNING

@@ -81,9 +81,10 @@ std::string unreadable(const TensorMeta& meta) {
 }
 
 uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
-  const uint32_t id = journal.layout(meta, payload, now_ns);
+  JournalWriter::LayoutMemo memo;
+  const uint32_t id = journal.layout(meta, payload, now_ns, &memo);
   if (id != JournalWriter::kNoLayout || !journal.next_block()) return id;
-  return journal.layout(meta, payload, now_ns);
+  return journal.layout(meta, payload, now_ns, &memo);
 }
 
 void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "background_thread.h"
 #include "file.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -21,11 +22,14 @@ namespace {
 constexpr uint32_t kFewestBlocks = 8;
 // Beyond the limit: at level 3 each thread keeps a block, and notes must find room.
 constexpr uint32_t kSpareBlocks = 1024;
-constexpr uint32_t kMostGrowth = 64;  // blocks that are allocated at once
+constexpr uint32_t kMostGrowth = 64;      // blocks that are allocated at once
+constexpr uint32_t kAhead = 64;           // blocks that the preparer keeps ready
+constexpr uint32_t kUsedBeforeAhead = 4;  // a short run needs no preparer
 
 }  // namespace
 
 Journal::~Journal() {
+  stop_preparer();
   if (base_ != nullptr) munmap(base_, mapped_bytes_);
   if (file_ >= 0) close(file_);
 }
@@ -91,6 +95,46 @@ bool Journal::grow() {
   return true;
 }
 
+void Journal::populate(uint32_t first, uint32_t end) const {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t from = reinterpret_cast<uintptr_t>(block_data(first)) & ~(page - 1);
+  madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(block_data(end)) - from, MADV_POPULATE_WRITE);
+}
+
+void Journal::prepare_blocks() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!closing_ && !stopped_) {
+    const uint32_t wanted = std::min(taken_ + kAhead, limit_blocks_);
+    if (prepared_ >= wanted) {
+      taken_more_.wait(lock);
+      continue;
+    }
+    if (allocated_ < wanted && !grow()) return;
+    const uint32_t first = prepared_, end = std::min(wanted, first + kAhead / 8);
+    lock.unlock();
+    populate(first, end);
+    lock.lock();
+    prepared_ = std::max(prepared_, end);
+  }
+}
+
+void Journal::stop_preparer() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  taken_more_.notify_all();
+  if (preparer_.joinable()) preparer_.join();
+}
+
+void Journal::trim() {
+  stop_preparer();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (ftruncate(file_, static_cast<off_t>(sizeof(JournalHeader) + uint64_t{taken_} * AOTI_DEBUG_BLOCK_BYTES)) == 0) {
+    allocated_ = prepared_ = taken_;
+  }
+}
+
 uint32_t Journal::take_block(uint32_t thread) {
   const std::lock_guard<std::mutex> lock(mutex_);
   uint32_t block = kNoBlock;
@@ -116,10 +160,12 @@ uint32_t Journal::take_block(uint32_t thread) {
     memset(data, 0, AOTI_DEBUG_BLOCK_BYTES);
     __atomic_fetch_add(&reinterpret_cast<JournalHeader*>(base_)->blocks_reused, 1, __ATOMIC_RELAXED);
   } else {
-    const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t first = reinterpret_cast<uintptr_t>(data) & ~(page - 1);
-    madvise(reinterpret_cast<void*>(first), reinterpret_cast<uintptr_t>(data) + AOTI_DEBUG_BLOCK_BYTES - first,
-            MADV_POPULATE_WRITE);
+    if (block >= prepared_) {
+      populate(block, block + 1);
+      prepared_ = block + 1;
+    }
+    if (taken_ == kUsedBeforeAhead && !closing_) preparer_ = background_thread([this] { prepare_blocks(); });
+    if (taken_ > kUsedBeforeAhead && prepared_ < std::min(taken_ + kAhead / 2, limit_blocks_)) taken_more_.notify_one();
   }
   header->thread = thread;
   header->sequence = sequence_++;
@@ -150,6 +196,7 @@ bool JournalWriter::next_block(uint32_t record_bytes_needed) {
   }
   if (block_ != Journal::kNoBlock) journal_->release_block(block_);
   block_ = block;
+  block_start_ = journal_->block_data(block);
   cursor_ = journal_->block_data(block) + sizeof(BlockHeader);
   room_ = AOTI_DEBUG_BLOCK_BYTES - sizeof(BlockHeader);
   ++generation_;
@@ -157,18 +204,7 @@ bool JournalWriter::next_block(uint32_t record_bytes_needed) {
   return true;
 }
 
-uint32_t JournalWriter::layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns) {
-  const size_t dims_bytes = size_t{meta.ndim} * sizeof(int64_t);
-  Layout layout;
-  layout.id = 0;
-  layout.dtype = meta.dtype;
-  layout.device_type = meta.device_type;
-  layout.device_index = meta.device_index;
-  layout.layout = meta.layout;
-  layout.ndim = meta.ndim;
-  layout.storage_offset = meta.storage_offset;
-  layout.storage_bytes = meta.storage_bytes;
-
+uint32_t JournalWriter::find_layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
   uint64_t mixed = static_cast<uint64_t>(meta.dtype) * kOdd + meta.ndim;
   mixed += static_cast<uint64_t>(meta.storage_bytes) * (3 * kOdd) + static_cast<uint64_t>(meta.storage_offset) * (5 * kOdd);
@@ -177,32 +213,30 @@ uint32_t JournalWriter::layout(const TensorMeta& meta, uint32_t keep, uint64_t t
     mixed += static_cast<uint64_t>(meta.strides[d]) * ((4u * d + 9u) * kOdd);
   }
   const uint32_t hash = static_cast<uint32_t>(mixed >> 32);
-
   uint32_t index = hash % kTableSize;
-  const uint8_t* block = cursor_ == nullptr ? nullptr : journal_->block_data(block_);
-  for (; table_[index].generation == generation_ && block != nullptr; index = (index + 1) % kTableSize) {
+  for (; generation_ != 0 && table_[index].generation == generation_; index = (index + 1) % kTableSize) {
     const Interned& entry = table_[index];
-    if (entry.hash != hash) continue;
-    const uint8_t* found = block + entry.offset;
-    layout.id = entry.id;
-    if (memcmp(found, &layout, sizeof(layout)) != 0) continue;
-    if (dims_bytes == 0) return entry.id;
-    if (memcmp(found + sizeof(layout), meta.sizes, dims_bytes) != 0) continue;
-    if (memcmp(found + sizeof(layout) + dims_bytes, meta.strides, dims_bytes) == 0) return entry.id;
+    if (entry.hash != hash || !is_layout(entry.offset, meta)) continue;
+    *memo = LayoutMemo{generation_, entry.offset, entry.id};
+    return entry.id;
   }
 
+  const size_t dims_bytes = size_t{meta.ndim} * sizeof(int64_t);
   const uint32_t payload = static_cast<uint32_t>(sizeof(Layout) + 2 * dims_bytes);
   if (room_ < record_bytes(payload) + record_bytes(keep)) return kNoLayout;
   uint8_t* to = start(payload);
-  layout.id = n_layouts_++;
+  const Layout layout{n_layouts_,  meta.dtype, meta.device_type,    meta.device_index,
+                      meta.layout, meta.ndim,  meta.storage_offset, meta.storage_bytes};
   memcpy(to, &layout, sizeof(layout));
   if (dims_bytes != 0) {
     memcpy(to + sizeof(layout), meta.sizes, dims_bytes);
     memcpy(to + sizeof(layout) + dims_bytes, meta.strides, dims_bytes);
   }
   finish(RECORD_LAYOUT, 0, time_ns);
-  table_[index] = Interned{generation_, hash, static_cast<uint32_t>(to - block), layout.id};
-  return layout.id;
+  const uint32_t offset = static_cast<uint32_t>(to - block_start_);
+  table_[index] = Interned{generation_, hash, offset, n_layouts_};
+  *memo = LayoutMemo{generation_, offset, n_layouts_};
+  return n_layouts_++;
 }
 
 }  // namespace aoti_debug

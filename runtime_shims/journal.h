@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "clock.h"
@@ -42,6 +44,9 @@ class Journal {
 
   void set_crumb_every(uint64_t every);
 
+  // Gives back the space that was allocated and never used.
+  void trim();
+
   uint64_t now_ns() const { return clock_.now_ns(); }
 
  private:
@@ -54,6 +59,9 @@ class Journal {
   void release_block(uint32_t block);
   bool grow();
   void stop(std::string reason);
+  void populate(uint32_t first, uint32_t end) const;
+  void prepare_blocks();
+  void stop_preparer();
   uint8_t* block_data(uint32_t block) const {
     return base_ + sizeof(JournalHeader) + size_t{block} * AOTI_DEBUG_BLOCK_BYTES;
   }
@@ -68,6 +76,7 @@ class Journal {
 
   std::mutex mutex_;  // guards what follows
   uint32_t allocated_ = 0;  // blocks that exist in the file
+  uint32_t prepared_ = 0;   // of these, how many have their pages in memory
   uint32_t taken_ = 0;      // of these, how many were ever used
   uint64_t sequence_ = 0;
   std::vector<uint32_t> released_;  // a ring of block numbers, oldest first
@@ -75,6 +84,9 @@ class Journal {
   size_t n_released_ = 0;
   std::atomic<bool> stopped_{false};
   std::string stop_reason_;
+  bool closing_ = false;
+  std::condition_variable taken_more_;
+  std::thread preparer_;  // has pages ready before a launch has to wait for them
 };
 
 // Appends records to blocks of its own. Used by one thread at a time.
@@ -107,9 +119,20 @@ class JournalWriter {
     room_ -= pending_;
   }
 
+  // Where a layout was found last: a slot of a launch mostly has the same one the next time.
+  struct LayoutMemo {
+    uint32_t generation = 0;
+    uint32_t offset = 0;
+    uint32_t id = 0;
+  };
+
   // The id of a layout in the current block, which is recorded there first if need be. kNoLayout: the block has no room
   // for it and a record of `keep` bytes of payload after it.
-  uint32_t layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns);
+  uint32_t layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo) {
+    if (room_ < record_bytes(keep)) return kNoLayout;
+    if (memo->generation == generation_ && generation_ != 0 && is_layout(memo->offset, meta)) return memo->id;
+    return find_layout(meta, keep, time_ns, memo);
+  }
 
   // Leaves the rest of the block empty. False once recording has stopped.
   bool next_block(uint32_t record_bytes_needed = 0);
@@ -129,7 +152,23 @@ class JournalWriter {
   };
   static constexpr uint32_t kTableSize = 2048;
 
+  bool is_layout(uint32_t offset, const TensorMeta& meta) const {
+    const Layout& found = *reinterpret_cast<const Layout*>(block_start_ + offset);
+    if (found.dtype != meta.dtype || found.device_type != meta.device_type || found.device_index != meta.device_index ||
+        found.layout != meta.layout || found.ndim != meta.ndim || found.storage_offset != meta.storage_offset ||
+        found.storage_bytes != meta.storage_bytes) {
+      return false;
+    }
+    const int64_t* dims = reinterpret_cast<const int64_t*>(&found + 1);
+    for (uint16_t d = 0; d < meta.ndim; ++d) {
+      if (dims[d] != meta.sizes[d] || dims[meta.ndim + d] != meta.strides[d]) return false;
+    }
+    return true;
+  }
+  uint32_t find_layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo);
+
   Journal* journal_;
+  const uint8_t* block_start_ = nullptr;
   uint8_t* cursor_ = nullptr;
   uint32_t room_ = 0;
   uint32_t pending_ = 0;

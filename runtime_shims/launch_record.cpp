@@ -98,11 +98,10 @@ SlotValue slot_value(const Seen& seen, uint16_t slot, uint32_t layout) {
 template <class Takes, class Sees>
 uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_bytes, uint64_t now_ns,
                  const Takes& takes, const Sees& sees) {
-  const uint32_t most = static_cast<uint32_t>((JournalWriter::kMaxPayload - fixed_bytes) / sizeof(SlotValue));
-  if (thread.values.size() < site.n_slots) {
-    thread.values.resize(site.n_slots);
-    thread.tensors.resize(site.n_slots);
-  }
+  constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
+  const uint32_t most =
+      static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
+  JournalWriter::LayoutMemo* memos = thread.memos_of(site);
   uint32_t count = 0;
   for (uint32_t i = 0; i < site.n_slots && count < most; ++i) {
     if (!takes(site.slots[i])) continue;
@@ -115,7 +114,7 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
     for (uint32_t i = 0; i < count && complete; ++i) {
       SlotValue& value = thread.values[i];
       if (value.tag != VALUE_TENSOR) continue;
-      value.layout = thread.journal.layout(thread.tensors[i], payload, now_ns);
+      value.layout = thread.journal.layout(thread.tensors[i], payload, now_ns, &memos[value.slot]);
       complete = value.layout != JournalWriter::kNoLayout;
       if (!complete && attempt == 1) {
         for (; i < count; ++i) {

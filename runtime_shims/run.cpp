@@ -62,6 +62,7 @@ void Run::finish(bool idle) {
   note_stops();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (notes_ != nullptr && notes_->start(0) != nullptr) notes_->finish(RECORD_RUN_END, 0, journal.now_ns());
+  if (idle && journal.is_open()) journal.trim();
   if (!directory.has_parent()) crumbs.keep_copy();
   directory.finish("clean");
 }

@@ -1,8 +1,6 @@
 #include "tensor_store.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +12,7 @@
 #include <exception>
 #include <utility>
 
+#include "background_thread.h"
 #include "dtype.h"
 #include "file.h"
 #include "strided.h"
@@ -318,16 +317,13 @@ void TensorStore::submit(Item item, JournalWriter* writer) {
 bool TensorStore::start_threads() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!threads_.empty() || threads_failed_) return !threads_.empty();
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
-    while (threads_.size() < count) threads_.emplace_back([this] { write_files(); });
-  } catch (const std::exception&) {
-    threads_failed_ = threads_.empty();
+  const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  while (threads_.size() < count) {
+    std::thread thread = background_thread([this] { write_files(); });
+    if (!thread.joinable()) break;
+    threads_.push_back(std::move(thread));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  threads_failed_ = threads_.empty();
   return !threads_.empty();
 }
 

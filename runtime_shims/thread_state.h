@@ -72,6 +72,13 @@ struct ThreadState {
   uint64_t flushed_ns = 0;
   std::vector<SlotValue> values;    // scratch, an entry a slot
   std::vector<TensorMeta> tensors;  // scratch, an entry a slot
+  std::vector<std::unique_ptr<JournalWriter::LayoutMemo[]>> memos;  // of each site, an entry a slot
+
+  JournalWriter::LayoutMemo* memos_of(const AotiDebugSite& site) {
+    if (site.id >= memos.size()) memos.resize(site.id + 1);
+    if (memos[site.id] == nullptr) prepare(site);
+    return memos[site.id].get();
+  }
 
   // 0 while one thread runs the package: lines then carry no thread.
   uint32_t shown_id() const { return run->has_several_threads() ? id : 0; }
@@ -81,6 +88,14 @@ struct ThreadState {
     if (text.empty()) return;
     run->live.write(text);
     text.clear();
+  }
+
+ private:
+  void prepare(const AotiDebugSite& site) {
+    memos[site.id].reset(new JournalWriter::LayoutMemo[site.n_slots]);
+    if (values.size() >= site.n_slots) return;
+    values.resize(site.n_slots);
+    tensors.resize(site.n_slots);
   }
 };
 

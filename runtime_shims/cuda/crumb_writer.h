@@ -22,9 +22,11 @@ class CrumbWriter {
   bool open(void* base, size_t bytes) {
     if (current_context() == nullptr) return false;
     const RelaxedCapture relaxed;
-    const CUresult result = cuMemHostRegister(base, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
-    if (device_address(base) == 0) return false;
+    CUresult result = cuMemHostRegister(base, bytes, kFlags);
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {  // an earlier mapping at this address, or this one
+      if (cuMemHostUnregister(base) == CUDA_SUCCESS) result = cuMemHostRegister(base, bytes, kFlags);
+    }
+    if (result != CUDA_SUCCESS || device_address(base) == 0) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
     base_ = base;
     ++generation_;
@@ -34,26 +36,31 @@ class CrumbWriter {
   // With the default flags the driver fences: the word is written once everything before it on the stream has
   // completed. CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER lets it overtake, and the second version of the call refuses it.
   bool write(CUstream stream, size_t offset, uint32_t value) {
-    const CUcontext context = current_context();
-    if (context == nullptr) return false;
     static thread_local Address known;
+    const CUcontext context = current_context();
     if (known.context != context || known.generation != generation_.load(std::memory_order_acquire)) {
-      known = find(context);
+      known = find(context, stream);
     }
     const auto enqueue = aoti_debug_write_value_v2 != nullptr ? aoti_debug_write_value_v2 : aoti_debug_write_value;
     if (known.address == 0 || enqueue == nullptr) return false;
-    return enqueue(stream, known.address + offset, value, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS;
+    const CUdeviceptr address = known.address + offset;
+    if (enqueue(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS) return true;
+    const WithContext own(context_of(stream));
+    return enqueue(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS;
   }
 
  private:
-  // Where a context sees the memory.
+  static constexpr unsigned int kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+
+  // Where a thread with this current context sees the memory.
   struct Address {
     CUcontext context = nullptr;
     uint64_t generation = 0;
     CUdeviceptr address = 0;
   };
 
-  Address find(CUcontext context) {
+  Address find(CUcontext context, CUstream stream) {
+    const WithContext own(context_of(stream));
     const std::lock_guard<std::mutex> lock(mutex_);
     return Address{context, generation_.load(), base_ == nullptr ? 0 : device_address(base_)};
   }

@@ -41,9 +41,12 @@ namespace aoti_debug::cuda {
 namespace {
 
 constexpr int32_t kDeviceTypeCuda = 1;  // c10::DeviceType::CUDA
-constexpr size_t kGatherBytes = size_t{16} << 20;
-constexpr size_t kSmallGatherBytes = size_t{1} << 20;
-constexpr size_t kGatherBytesOfAllStreams = size_t{128} << 20;
+// Buffers for gathered elements: a large one for each of the first streams, then small ones, 128 MiB in all.
+struct BufferSize {
+  size_t bytes;
+  size_t most_in_all;
+};
+constexpr BufferSize kGatherBuffers[] = {{size_t{16} << 20, size_t{96} << 20}, {size_t{1} << 20, size_t{128} << 20}};
 constexpr uint32_t kBlocksPerMultiprocessor = 4;  // as in __launch_bounds__ of the statistics kernels
 
 struct StreamKey {
@@ -141,7 +144,8 @@ bool launch(CUfunction function, const Grid& grid, CUstream stream, void* argume
 }
 
 bool begin_statistics(CUstream stream, const device::TensorView& view, bool counted) {
-  const CUcontext context = current_context();
+  const CUcontext context = context_of(stream);
+  const WithContext own(context);
   if (context == nullptr) return false;
   const std::lock_guard<std::mutex> lock(state().mutex);
   StreamState& mine = stream_state(context, stream);
@@ -181,15 +185,36 @@ bool begin_statistics(CUstream stream, const device::TensorView& view, bool coun
   return true;
 }
 
+bool synchronize(CUstream stream) {
+  const RelaxedCapture relaxed;
+  return cuStreamSynchronize(stream) == CUDA_SUCCESS;
+}
+
+int take_statistics(CUstream stream, device::StatsResult* results, int capacity, bool wait) {
+  const CUcontext context = context_of(stream);
+  if (context == nullptr) return 0;
+  const WithContext own(context);
+  const auto ring = [&] { return stream_state(context, stream).ring.get(); };
+  {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    if (ring() == nullptr || ring()->is_empty()) return 0;
+    wait = wait && !ring()->all_arrived();
+  }
+  if (wait && !synchronize(stream)) return -1;
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  const int taken = ring()->take(results, capacity);
+  return wait && taken == 0 && capacity > 0 && !ring()->is_empty() ? -1 : taken;
+}
+
 // The stream's buffer for gathered elements. The caller holds the lock.
 bool has_gather_buffer(StreamState* stream) {
   if (stream->gather != 0) return true;
-  for (const size_t bytes : {kGatherBytes, kSmallGatherBytes}) {
-    if (state().gather_bytes + bytes > kGatherBytesOfAllStreams) continue;
-    stream->gather = allocate(bytes);
+  for (const BufferSize& size : kGatherBuffers) {
+    if (state().gather_bytes + size.bytes > size.most_in_all) continue;
+    stream->gather = allocate(size.bytes);
     if (stream->gather == 0) continue;
-    stream->gather_bytes = bytes;
-    state().gather_bytes += bytes;
+    stream->gather_bytes = size.bytes;
+    state().gather_bytes += size.bytes;
     return true;
   }
   return false;
@@ -220,7 +245,8 @@ bool copy(CUstream stream, const device::TensorView& view, size_t first_byte, si
           uint64_t* ticket) {
   *ticket = 0;
   if (bytes == 0) return true;
-  const CUcontext context = current_context();
+  const CUcontext context = context_of(stream);
+  const WithContext own(context);
   const uint64_t total = static_cast<uint64_t>(view.numel) * view.element_bytes;
   Elements elements;
   if (context == nullptr || first_byte > total || bytes > total - first_byte || !describe(view, &elements))
@@ -232,8 +258,7 @@ bool copy(CUstream stream, const device::TensorView& view, size_t first_byte, si
                             : gather(stream, &mine, view, elements, first_byte, bytes, host);
   if (!enqueued) return false;
   *ticket = state().copies.add(stream);
-  if (*ticket == 0) return cuStreamSynchronize(stream) == CUDA_SUCCESS;
-  return true;
+  return *ticket != 0 || synchronize(stream);
 }
 
 // Runs what may run out of memory; then it has failed.
@@ -265,6 +290,7 @@ bool write_crumb(void* stream, size_t offset, uint32_t value) {
 
 // The legacy default stream cannot be asked while a stream that it waits for is capturing: that counts as capturing.
 bool is_capturing(void* stream) {
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
@@ -273,6 +299,7 @@ bool is_capturing(void* stream) {
 
 int32_t pending_error(void* stream, char* text, size_t text_bytes) {
   if (text_bytes != 0) text[0] = '\0';
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
   if (current_context() == nullptr || is_capturing(stream)) return 0;  // a query would end the capture
   const RelaxedCapture relaxed;
   const CUresult result = cuStreamQuery(static_cast<CUstream>(stream));
@@ -326,23 +353,7 @@ bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
 }
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
-  const CUcontext context = current_context();
-  const CUstream mine = static_cast<CUstream>(stream);
-  const auto ring = [&]() -> StatisticsRing* { return stream_state(context, mine).ring.get(); };
-  const auto body = [&] {
-    if (context == nullptr) return 0;
-    {
-      const std::lock_guard<std::mutex> lock(state().mutex);
-      const StatisticsRing* const results_of = ring();
-      if (results_of == nullptr || results_of->is_empty()) return 0;
-      wait = wait && !results_of->all_arrived();
-    }
-    if (wait && cuStreamSynchronize(mine) != CUDA_SUCCESS) return -1;
-    const std::lock_guard<std::mutex> lock(state().mutex);
-    const int taken = ring()->take(results, capacity);
-    return wait && taken == 0 && capacity > 0 && !ring()->is_empty() ? -1 : taken;
-  };
-  return attempt(body, -1);
+  return attempt([&] { return take_statistics(static_cast<CUstream>(stream), results, capacity, wait); }, -1);
 }
 
 }  // namespace aoti_debug::device

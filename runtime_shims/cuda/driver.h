@@ -27,6 +27,13 @@ inline CUcontext current_context() {
   return cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+// A stream knows its own; a default stream is that of the current context.
+inline CUcontext context_of(CUstream stream) {
+  CUcontext context = nullptr;
+  const bool is_default = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  return !is_default && cuStreamGetCtx(stream, &context) == CUDA_SUCCESS ? context : current_context();
+}
+
 // Makes an existing context current while it lives.
 class WithContext {
  public:

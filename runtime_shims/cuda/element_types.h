@@ -18,7 +18,7 @@
 namespace aoti_debug::cuda {
 
 // Two 64-bit words of a tensor's elements in row-major order: what one thread reads at a time.
-struct Chunk {
+struct alignas(16) Chunk {
   uint64_t words[2];
 };
 constexpr uint32_t kChunkBytes = sizeof(Chunk);
@@ -74,9 +74,9 @@ struct Integer : ElementType<NumberType, WideType, sizeof(Stored)> {
   static AOTI_DEBUG_FN Special special(Raw) { return Special::nan; }
   static AOTI_DEBUG_FN NumberType number(Raw raw) { return static_cast<NumberType>(static_cast<Stored>(raw)); }
 };
-using UInt8 = Integer<uint32_t, uint64_t, uint8_t>;
-using UInt16 = Integer<uint32_t, uint64_t, uint16_t>;
-using UInt32 = Integer<uint32_t, uint64_t, uint32_t>;
+using UInt8 = Integer<uint32_t, int64_t, uint8_t>;
+using UInt16 = Integer<uint32_t, int64_t, uint16_t>;
+using UInt32 = Integer<uint32_t, int64_t, uint32_t>;
 using UInt64 = Integer<uint64_t, uint64_t, uint64_t>;
 using Int8 = Integer<int32_t, int64_t, int8_t>;
 using Int16 = Integer<int32_t, int64_t, int16_t>;

@@ -2,9 +2,9 @@
 
     python make_ptx.py [--nvcc NVCC]
 
-The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run pays
-for the dtypes that it meets, and one for the gathering of strided tensors. nvcc writes its own, newest ISA version; the
-instructions are older, so the version and the target are lowered to the oldest that have them all.
+The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run
+pays for the dtypes that it meets, and one for the gathering of strided tensors. nvcc writes its own, newest version;
+the instructions are older, so the version and the target are lowered to the oldest that have them all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ GATHER = "Gather"
 COMPILED_FOR = "compute_75"  # the oldest that nvcc 13 knows
 ISA_VERSION = "6.0"
 TARGET = "sm_70"
-FLAGS = ("-std=c++17", "-ptx", f"-arch={COMPILED_FOR}", "-fmad=false")  # statistics_math.h says where a * b + c is fused
+FLAGS = (
+    "-std=c++17",
+    "-ptx",
+    f"-arch={COMPILED_FOR}",
+    "-fmad=false",
+)  # statistics_math.h says where a * b + c is fused
 
 
 def modules() -> list[str]:

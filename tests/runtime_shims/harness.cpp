@@ -59,21 +59,27 @@ EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }
 EXPORT void h_loop_leave() { aoti_debug_loop_leave(); }
 
-// Nanoseconds a launch with one tensor argument passed `n_tensors` times, as generated code makes it.
-EXPORT double h_time_launches(uint32_t site, AtenTensorHandle tensor, uint32_t count) {
+// Nanoseconds that a launch takes which passes one tensor for all of its arguments, where launches are at least
+// `pause_ns` apart.
+EXPORT double h_time_launches(uint32_t site, AtenTensorHandle tensor, uint32_t count, uint32_t pause_ns) {
+  using aoti_debug::Clock;
   AotiDebugCall call;
   aoti_debug_call_begin(&call, AOTI_DEBUG_CALL_MODEL, nullptr, nullptr);
   AotiDebugValue values[8];
   for (AotiDebugValue& value : values) {
     value = AotiDebugValue{reinterpret_cast<uintptr_t>(tensor), AOTI_DEBUG_HANDLE, 0};
   }
-  const uint64_t start = aoti_debug::Clock::monotonic_ns();
+  uint64_t elapsed = 0;
   for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t start = Clock::monotonic_ns();
     AotiDebugLaunch launch;
     aoti_debug_launch_begin(&launch, &g_sites[site], values, 8);
     aoti_debug_launch_end(&launch, values, 0, nullptr);
+    const uint64_t end = Clock::monotonic_ns();
+    elapsed += end - start;
+    while (Clock::monotonic_ns() - end < pause_ns) {
+    }
   }
-  const uint64_t elapsed = aoti_debug::Clock::monotonic_ns() - start;
   aoti_debug_call_end(&call, 0);
   return static_cast<double>(elapsed) / count;
 }

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-import ctypes
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from runtime_shims_cuda import device_library
-from runtime_shims_cuda.device_library import DeviceLibrary
+from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from runtime_shims_cuda.emulated import finish, use_context
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +20,16 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
     sources = (device_library.HARNESS, device_library.DEVICE, *device_library.EMULATOR)
     path = tmp_path_factory.mktemp("emulated") / "emulated.so"
-    return DeviceLibrary(device_library.build(path, sources, include, "-O1"))
+    return DeviceLibrary(device_library.build(path, sources, "-O1", f"-I{include}"))
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
+    """The CPU half's statistics."""
+    if device_library.compiler() is None:
+        pytest.skip("no C++ compiler")
+    sources = (device_library.HOST_HARNESS, *device_library.HOST_SOURCES)
+    return HostLibrary(device_library.build(tmp_path_factory.mktemp("host") / "host.so", sources, "-O1"))
 
 
 @pytest.fixture
@@ -29,14 +40,10 @@ def device(emulated: DeviceLibrary) -> Iterator[DeviceLibrary]:
     finish(emulated)
 
 
-def use_context(device: DeviceLibrary, number: int) -> None:
-    """Context 1 is of device 0, 2 of device 1, …; 0 is none."""
-    device.library.emulator_use_context(ctypes.c_uint64(number))
-
-
-def finish(device: DeviceLibrary) -> None:
-    """Does all work that is still queued, after an error too."""
-    device.library.emulator_fail(0)
-    device.library.emulator_finish()
-    use_context(device, 1)
-    device.forget()
+@pytest.fixture
+def fresh_device(emulated: DeviceLibrary, tmp_path: Path) -> Iterator[DeviceLibrary]:
+    """One that nothing has been done on."""
+    fresh = DeviceLibrary(Path(shutil.copy(emulated.path, tmp_path / "fresh.so")))
+    use_context(fresh, 1)
+    yield fresh
+    finish(fresh)

@@ -7,7 +7,20 @@ import functools
 import os
 import shutil
 import subprocess
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +31,10 @@ HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"
 HARNESS = HERE / "harness.cpp"
 DEVICE = RUNTIME / "cuda" / "device_cuda.cpp"
+HOST_HARNESS = HERE / "host_harness.cpp"
+HOST_SOURCES = tuple(
+    RUNTIME / name for name in ("statistics.cpp", "hashing.cpp", "strided.cpp", "dtype.cpp", "elements.cpp")
+)
 EMULATOR = (HERE / "emulator" / "kernels.cpp", HERE / "emulator" / "driver.cpp")
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 
@@ -131,6 +148,7 @@ def describe(tensor: torch.Tensor, *, scalar_type: int | None = None, device_ind
 
 class DeviceLibrary:
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.library = ctypes.CDLL(str(path))
         self.streams: set[int] = set()
         self.described: list[Described] = []  # the device may read them until it has finished
@@ -220,13 +238,27 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
-def build(output: Path, sources: tuple[Path, ...], include: Path, *options: str) -> Path:
+def build(output: Path, sources: tuple[Path, ...], *options: str) -> Path:
     """Compiles and links a shared library.
 
     Raises:
-        AssertionError: it does not compile, or only with warnings.
+        AssertionError: it does not compile.
     """
-    command = [str(compiler()), *FLAGS, "-shared", f"-I{RUNTIME}", f"-I{include}", *map(str, sources), "-o", str(output)]
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    command = [str(compiler()), *FLAGS, "-shared", f"-I{RUNTIME}", *options, *map(str, sources), "-o", str(output)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
     return output
+
+
+class HostLibrary:
+    """Statistics of host tensors, as the runtime's CPU half computes them."""
+
+    def __init__(self, path: Path) -> None:
+        self.library = ctypes.CDLL(str(path))
+        self.library.harness_host_statistics.argtypes = [POINTER(View), POINTER(Result)]
+        self.library.harness_host_statistics.restype = None
+
+    def statistics(self, tensor: torch.Tensor) -> Result:
+        described, result = describe(tensor), Result()
+        self.library.harness_host_statistics(byref(described.view), byref(result))
+        return result

@@ -7,7 +7,9 @@ using aoti_debug::device::StatsResult;
 using aoti_debug::device::TensorView;
 
 EXPORT int harness_owns(int32_t device_type) { return aoti_debug::device::owns(device_type); }
-EXPORT int harness_register_crumbs(void* base, size_t bytes) { return aoti_debug::device::register_crumbs(base, bytes); }
+EXPORT int harness_register_crumbs(void* base, size_t bytes) {
+  return aoti_debug::device::register_crumbs(base, bytes);
+}
 EXPORT int harness_write_crumb(void* stream, size_t offset, uint32_t value) {
   return aoti_debug::device::write_crumb(stream, offset, value);
 }

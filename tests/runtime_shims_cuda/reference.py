@@ -41,7 +41,8 @@ def values(tensor: torch.Tensor) -> Any:
         with np.errstate(invalid="ignore"):
             return np.hypot(parts[:, 0], parts[:, 1])
     if flat.is_floating_point():
-        return flat.to(torch.float64).numpy()
+        exact = flat if flat.dtype is torch.float64 else flat.to(torch.float32)
+        return exact.to(torch.float64).numpy()
     if flat.dtype is torch.bool:
         return flat.to(torch.int64).numpy()
     array = flat.numpy()

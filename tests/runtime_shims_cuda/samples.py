@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 FLOATS = (
@@ -60,3 +62,20 @@ def ordinary(dtype: torch.dtype, count: int, seed: int = 0) -> torch.Tensor:
     numbers[5::13] = torch.inf
     numbers[6::17] = -torch.inf
     return numbers.to(torch.float32).to(dtype) if dtype is not torch.float64 else numbers
+
+
+# Of a tensor of 1008 elements.
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda t: t.view(24, 42).t(),
+    "every other": lambda t: t[::2],
+    "column": lambda t: t.view(24, 42)[:, 5],
+    "inner slice": lambda t: t.view(24, 42)[:, 3:20],
+    "permuted": lambda t: t.view(4, 6, 2, 21).permute(2, 0, 3, 1),
+    "expanded": lambda t: t[:42].view(1, 42).expand(5, 42),
+    "expanded inside": lambda t: t[:42].view(42, 1).expand(42, 5),
+    "offset": lambda t: t[1:],
+    "flipped pieces": lambda t: t.view(2, 2, 2, 2, 3, 3, 7).permute(6, 5, 4, 3, 2, 1, 0),
+    "scalar": lambda t: t[17],
+    "small": lambda t: t.view(24, 42)[3:7, 5:12],
+    "empty": lambda t: t.view(24, 42)[:, 4:4],
+}

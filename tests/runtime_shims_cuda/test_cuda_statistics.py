@@ -9,29 +9,9 @@ import numpy as np
 import pytest
 import torch
 from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.device_library import SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, Result, describe
-
-
-def check(result: Result, tensor: torch.Tensor) -> None:
-    expected = reference.of(tensor)
-    assert result.numel == tensor.numel()
-    counts = (result.n_nan, result.n_pos_inf, result.n_neg_inf, result.n_zero)
-    assert counts == (expected.n_nan, expected.n_pos_inf, expected.n_neg_inf, expected.n_zero)
-    assert result.hash == expected.hash
-    assert result.shown() == (expected.data if tensor.numel() <= 64 else b"")
-    if expected.min is None:
-        assert math.isnan(result.mean)
-        assert math.isnan(result.std)
-        return
-    low, high = result.number(result.min_bits), result.number(result.max_bits)
-    if tensor.is_complex():
-        assert low == pytest.approx(expected.min, rel=1e-14, abs=0)
-        assert high == pytest.approx(expected.max, rel=1e-14, abs=0)
-    else:
-        assert (low, high) == (expected.min, expected.max)
-    assert (result.min_index, result.max_index) == (expected.min_index, expected.max_index)
-    assert result.mean == pytest.approx(expected.mean, rel=1e-12, abs=expected.std * 1e-12)
-    assert result.std == pytest.approx(expected.std, rel=1e-12, abs=abs(expected.mean) * 1e-14)
+from runtime_shims_cuda.checks import check
+from runtime_shims_cuda.device_library import SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, describe
+from runtime_shims_cuda.samples import VIEWS
 
 
 @pytest.mark.parametrize("dtype", samples.DTYPES, ids=samples.name)
@@ -52,22 +32,6 @@ def test_many_blocks_are_merged(device: DeviceLibrary, dtype: torch.dtype) -> No
     tensor = samples.ordinary(dtype, (5 * 512 * 16 + 40) // dtype.itemsize + 3)
     check(device.statistics(tensor), tensor)
     check(device.statistics(tensor), tensor)  # the counter of finished blocks is ready for the next launch
-
-
-VIEWS = {
-    "transposed": lambda t: t.view(24, 42).t(),
-    "every other": lambda t: t[::2],
-    "column": lambda t: t.view(24, 42)[:, 5],
-    "inner slice": lambda t: t.view(24, 42)[:, 3:20],
-    "permuted": lambda t: t.view(4, 6, 2, 21).permute(2, 0, 3, 1),
-    "expanded": lambda t: t[:42].view(1, 42).expand(5, 42),
-    "expanded inside": lambda t: t[:42].view(42, 1).expand(42, 5),
-    "offset": lambda t: t[1:],
-    "flipped pieces": lambda t: t.view(2, 2, 2, 2, 3, 3, 7).permute(6, 5, 4, 3, 2, 1, 0),
-    "scalar": lambda t: t[17],
-    "small": lambda t: t.view(24, 42)[3:7, 5:12],
-    "empty": lambda t: t.view(24, 42)[:, 4:4],
-}
 
 
 @pytest.mark.parametrize("view", VIEWS)

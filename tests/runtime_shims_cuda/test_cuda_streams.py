@@ -8,11 +8,10 @@ import mmap
 import pytest
 import torch
 from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.conftest import use_context
 from runtime_shims_cuda.device_library import DeviceLibrary, describe
+from runtime_shims_cuda.emulated import allocated, fail_after_queued, limit_memory, own_stream, queued, use_context
 
 CUDA_ERROR_ILLEGAL_ADDRESS = 700
-CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906
 STREAM = 0x7000
 OTHER_STREAM = 0x7100
 RING = 1024
@@ -34,7 +33,7 @@ def test_a_crumb_is_written_in_stream_order(device: DeviceLibrary, crumbs: ctype
     tensor = torch.ones(10)
     assert device.library.harness_write_crumb(STREAM, 64, 7)
     assert device.begin(tensor, STREAM)
-    device.library.emulator_fail_after_queued(ctypes.c_void_p(STREAM), CUDA_ERROR_ILLEGAL_ADDRESS)
+    fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
     assert device.library.harness_write_crumb(STREAM, 64, 8)
     assert crumbs[16] == 0
     assert device.pending_error(STREAM) == (0, "")
@@ -63,9 +62,7 @@ def test_memory_that_is_registered_already_will_do(
     assert crumbs[1] == 9
 
 
-def test_without_a_context_nothing_is_enqueued(
-    device: DeviceLibrary, crumbs: ctypes.Array[ctypes.c_uint32]
-) -> None:
+def test_without_a_context_nothing_is_enqueued(device: DeviceLibrary, crumbs: ctypes.Array[ctypes.c_uint32]) -> None:
     use_context(device, 0)
     assert not device.library.harness_write_crumb(STREAM, 0, 1)
     assert not device.library.harness_register_crumbs(ctypes.addressof(crumbs), 4096)
@@ -157,21 +154,28 @@ def test_a_module_is_loaded_when_it_is_needed_and_once_a_context(device: DeviceL
 
 def test_levels_without_kernels_load_none(device: DeviceLibrary, crumbs: ctypes.Array[ctypes.c_uint32]) -> None:
     use_context(device, 7)
-    loads, memory = device.library.emulator_module_loads(), device.library.emulator_allocated()
+    loads, memory = device.library.emulator_module_loads(), allocated(device)
     assert device.library.harness_register_crumbs(ctypes.addressof(crumbs), 4096)
     assert device.library.harness_write_crumb_many(STREAM, 0, 1, 1000)
     assert device.pending_error(STREAM) == (0, "")
-    assert device.library.emulator_queued(ctypes.c_void_p(STREAM)) == 1000
-    assert (device.library.emulator_module_loads(), device.library.emulator_allocated()) == (loads, memory)
+    assert queued(device, STREAM) == 1000
+    assert (device.library.emulator_module_loads(), allocated(device)) == (loads, memory)
 
 
-def test_without_memory_statistics_are_refused(device: DeviceLibrary) -> None:
-    limit = device.library.emulator_limit_memory
-    limit.argtypes = [ctypes.c_uint64]
-    use_context(device, 9)
-    limit(100)
-    try:
-        assert not device.begin(describe(torch.ones(10), device_index=8), STREAM)
-    finally:
-        limit(2**64 - 1)
-    assert device.begin(describe(torch.ones(10), device_index=8), STREAM)
+def test_without_memory_statistics_are_refused(fresh_device: DeviceLibrary) -> None:
+    limit_memory(fresh_device, 100)
+    assert not fresh_device.begin(torch.ones(10))
+    limit_memory(fresh_device, 1 << 30)
+    assert fresh_device.statistics(torch.ones(10)).mean == 1
+
+
+def test_a_stream_of_another_context(fresh_device: DeviceLibrary) -> None:
+    words = (ctypes.c_uint32 * 1024)()
+    assert fresh_device.library.harness_register_crumbs(ctypes.addressof(words), 4096)
+    own_stream(fresh_device, STREAM, 2)
+    tensor = describe(torch.ones(10), device_index=1)
+    for current in (1, 2, 0):
+        use_context(fresh_device, current)
+        assert fresh_device.library.harness_write_crumb(STREAM, 8, 10 + current)
+        assert fresh_device.statistics(tensor, STREAM).mean == 1
+        assert words[2] == 10 + current

@@ -33,6 +33,7 @@ struct Driver {
   int launches = 0;
   int events = 0;
   std::set<void*> registered;
+  std::map<CUstream, CUcontext> owners;  // of the streams that tell
 };
 Driver driver;
 
@@ -58,6 +59,8 @@ void run(Stream& stream, uint64_t until) {
 
 CUresult enqueue(CUstream stream, std::function<void()> work) {
   if (context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto owner = driver.owners.find(stream);
+  if (owner != driver.owners.end() && owner->second != context()) return CUDA_ERROR_INVALID_HANDLE;
   if (driver.error == CUDA_SUCCESS) stream_of(stream).work.push_back(std::move(work));
   return driver.error;
 }
@@ -72,6 +75,9 @@ extern "C" {
 EXPORT void emulator_use_context(uint64_t number) {
   driver.contexts.clear();
   if (number != 0) driver.contexts.push_back(reinterpret_cast<CUcontext>(number));
+}
+EXPORT void emulator_own_stream(void* stream, uint64_t number) {
+  driver.owners[static_cast<CUstream>(stream)] = reinterpret_cast<CUcontext>(number);
 }
 EXPORT void emulator_fail(int error) { driver.error = static_cast<CUresult>(error); }
 EXPORT void emulator_fail_after_queued(void* stream, int error) {
@@ -126,6 +132,12 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* owner) {
+  const auto found = driver.owners.find(stream);
+  if (found == driver.owners.end()) return CUDA_ERROR_NOT_SUPPORTED;
+  *owner = found->second;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   *status = stream_of(stream).capture;
   return driver.error != CUDA_SUCCESS ? driver.error : driver.capture_query;
@@ -163,6 +175,9 @@ CUresult cuMemFreeHost(void* memory) {
 }
 CUresult cuMemHostRegister(void* memory, size_t, unsigned int) {
   return driver.registered.insert(memory).second ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+CUresult cuMemHostUnregister(void* memory) {
+  return driver.registered.erase(memory) == 1 ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* memory, unsigned int) {
   *address = reinterpret_cast<CUdeviceptr>(memory);

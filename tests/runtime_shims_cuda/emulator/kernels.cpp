@@ -14,11 +14,10 @@ inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
 }
 
 #define AOTI_DEBUG_GATHER
-#include "cuda/statistics.cu"
-
 #include <cstring>
 #include <string>
 
+#include "cuda/statistics.cu"
 #include "kernels.h"
 
 namespace emulator {
@@ -74,13 +73,13 @@ void decode(const uint8_t* bytes, uint64_t count, double* numbers, int32_t* spec
 
 // Each element as a number (exact below 2^53), or which special value it is: 0 NaN, 1 +Inf, 2 -Inf; otherwise -1.
 extern "C" __attribute__((visibility("default"))) int emulator_decode(int32_t scalar_type, const uint8_t* bytes,
-                                                                     uint64_t count, double* numbers,
-                                                                     int32_t* specials) {
+                                                                      uint64_t count, double* numbers,
+                                                                      int32_t* specials) {
   using namespace aoti_debug::cuda;
   switch (scalar_type) {
-#define CASE(TYPE, NUMBER)                                          \
-  case NUMBER:                                                      \
-    emulator::decode<TYPE>(bytes, count, numbers, specials);        \
+#define CASE(TYPE, NUMBER)                                   \
+  case NUMBER:                                               \
+    emulator::decode<TYPE>(bytes, count, numbers, specials); \
     return 0;
     AOTI_DEBUG_ELEMENT_TYPES(CASE)
 #undef CASE

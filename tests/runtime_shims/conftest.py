@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from runtime_shims import journal_decoder, runtime_library
+from runtime_shims.journal_decoder import Journal
+from runtime_shims.runtime_library import Runtime
+
+VARIABLES = (
+    *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),
+    *("JOURNAL_BYTES", "CRUMB_EVERY", "LAUNCH", "PRINT"),
+)
+
+
+@pytest.fixture(scope="session")
+def library(request: pytest.FixtureRequest) -> Path:
+    """The runtime and the harness as a shared library. Objects are kept in pytest's cache."""
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    return runtime_library.build(request.config.cache.mkdir("runtime_shims"))
+
+
+@pytest.fixture
+def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Runtime]]:
+    """`load(LEVEL=2, PHASE="both")` gives a fresh runtime in that environment; its run goes to tmp_path / "run"."""
+    for name in VARIABLES:
+        monkeypatch.delenv(f"AOTI_DEBUG_{name}", raising=False)
+    monkeypatch.delenv("AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER", raising=False)
+    monkeypatch.delenv("AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT", raising=False)
+    numbers = count()
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("AOTI_DEBUG_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("AOTI_DEBUG_KEEP_FREE_BYTES", "0")
+
+    def load_(**variables: object) -> Runtime:
+        for name, value in variables.items():
+            if value is None:
+                monkeypatch.delenv(f"AOTI_DEBUG_{name}")
+            else:
+                monkeypatch.setenv(f"AOTI_DEBUG_{name}", str(value))
+        return Runtime(library, tmp_path / f"copy{next(numbers)}.so")
+
+    return load_
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def journal(run: Path) -> Callable[[], Journal]:
+    return lambda: journal_decoder.decode(run / "journal.bin")

@@ -1,0 +1,228 @@
+"""Drives the runtime as generated code does: a shared library of it, loaded as often as a test needs a fresh process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).parent
+SHIMS = HERE.parent.parent / "runtime_shims"
+TORCH = Path(torch.__file__).parent
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fopenmp", "-fPIC"),
+    *("-fvisibility=hidden", "-fno-gnu-unique", "-Wall", "-Wextra", "-Werror"),
+)
+HANDLE, ADDRESS, I64, F32, F64, BOOL = 13, 12, 5, 10, 11, 1
+TENSOR, OUTPUT_SLOT, OPTIONAL, LIST, OPTIONAL_LIST, POINTER, SCALAR, SCALAR_REF, INTS, STRING, OPAQUE = range(11)
+NONE, IN, OUT, INOUT, UNKNOWN = range(5)
+
+
+class CSlot(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("param", ctypes.c_char_p),
+        ("value", ctypes.c_uint16),
+        ("element", ctypes.c_int16),
+        ("form", ctypes.c_uint8),
+        ("role", ctypes.c_uint8),
+        ("type", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8),
+    )
+
+
+class CSite(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_char_p),
+        ("slots", ctypes.POINTER(CSlot)),
+        ("n_slots", ctypes.c_uint32),
+        ("id", ctypes.c_uint32),
+        ("synchronous", ctypes.c_uint8),
+        ("grid", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 6),
+    )
+
+
+class CKernel(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("types", ctypes.POINTER(ctypes.c_uint8)),
+        ("n_types", ctypes.c_uint32),
+        ("id", ctypes.c_uint32),
+    )
+
+
+class CValue(ctypes.Structure):
+    _fields_ = (("bits", ctypes.c_uint64), ("type", ctypes.c_uint32), ("reserved", ctypes.c_uint32))
+
+
+Opaque = ctypes.c_uint64 * 8
+
+
+@dataclass(frozen=True)
+class Slot:
+    name: str
+    form: int = TENSOR
+    role: int = IN
+    value: int = 0
+    element: int = -1
+    type: int = 0
+
+
+def objects(folder: Path) -> list[Path]:
+    """The objects of the runtime for a CPU and of the harness; compiled where `folder` does not have them yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [*sorted(SHIMS.glob("*.cpp")), HERE / "harness.cpp"]
+    headers = "".join(path.read_text() for path in sorted(SHIMS.glob("*.h")))
+
+    def compile_(source: Path) -> Path:
+        key = sha256(f"{headers}{source.read_text()}{FLAGS}{torch.__version__}".encode()).hexdigest()[:16]
+        path = folder / f"{source.stem}-{key}.o"
+        if not path.exists():
+            for old in folder.glob(f"{source.stem}-*.o"):
+                old.unlink()
+            scratch = path.with_suffix(f".{os.getpid()}")
+            include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
+            subprocess.run(["g++", *FLAGS, *include, "-c", str(source), "-o", str(scratch)], check=True)
+            scratch.rename(path)
+        return path
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(compile_, sources))
+
+
+def build(folder: Path) -> Path:
+    """The shared library of the runtime and the harness."""
+    library = folder / "runtime.so"
+    inputs = [str(path) for path in objects(folder)]
+    torch_lib = TORCH / "lib"
+    link = ["-shared", "-fopenmp", f"-L{torch_lib}", "-ltorch_cpu", f"-Wl,-rpath,{torch_lib}"]
+    subprocess.run(["g++", *inputs, *link, "-o", str(library)], check=True)
+    return library
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_shim = ctypes.CDLL(str(TORCH / "lib" / "libtorch_cpu.so"))
+
+
+class Handle:
+    """An AtenTensorHandle for a tensor of any kind."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        (capsule,) = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors([tensor])
+        self.address: int = _pointer(capsule, None)
+
+    def __del__(self) -> None:
+        _shim.aoti_torch_delete_tensor_object(ctypes.c_void_p(self.address))
+
+    @classmethod
+    def undefined(cls) -> Handle:
+        handle = cls.__new__(cls)
+        address = ctypes.c_void_p()
+        _shim.aoti_torch_new_uninitialized_tensor(ctypes.byref(address))
+        assert address.value
+        handle.address = address.value
+        return handle
+
+    @property
+    def value(self) -> CValue:
+        return CValue(self.address, HANDLE)
+
+
+def handles(*given: Handle | None) -> Any:
+    """An array of AtenTensorHandle."""
+    return (ctypes.c_uint64 * len(given))(*(0 if handle is None else handle.address for handle in given))
+
+
+def address_of(variable: Any) -> CValue:
+    return CValue(ctypes.addressof(variable), ADDRESS)
+
+
+class Launch:
+    def __init__(self, runtime: Runtime, site: int, values: Sequence[CValue]) -> None:
+        self.runtime = runtime
+        self.site = site
+        self.values = (CValue * max(len(values), 1))(*values)
+        self.count = len(values)
+        self.storage = Opaque()
+
+    def begin(self) -> None:
+        self.runtime.lib.h_launch_begin(ctypes.byref(self.storage), self.site, self.values, self.count)
+
+    def end(self, status: int = 0, message: str | None = None) -> None:
+        text = None if message is None else message.encode()
+        self.runtime.lib.h_launch_end(ctypes.byref(self.storage), self.values, status, text)
+
+
+class Runtime:
+    """One copy of the library: it has its own static state, so it reads the environment anew."""
+
+    def __init__(self, library: Path, copy: Path) -> None:
+        shutil.copy(library, copy)
+        self.lib: Any = ctypes.CDLL(str(copy))
+        self.lib.h_sites.restype = ctypes.POINTER(CSite)
+        self.lib.h_kernels.restype = ctypes.POINTER(CKernel)
+        self.lib.h_filter.restype = ctypes.POINTER(ctypes.c_char)
+        self.lib.h_time_launches.restype = ctypes.c_double
+        self.lib.h_sizeof.restype = ctypes.c_uint64
+        self._kept: list[object] = []
+        self._slots: dict[int, Sequence[Slot]] = {}
+
+    def unload(self) -> None:
+        ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.lib._handle))
+        del self.lib
+
+    def site(self, id_: int, kernel: str, *slots: Slot, grid: bool = False) -> int:
+        table = (CSlot * max(len(slots), 1))(
+            *(CSlot(s.name.encode(), b"", s.value, s.element, s.form, s.role, s.type) for s in slots)
+        )
+        site = CSite(kernel.encode(), table, len(slots), id_, 0, grid)
+        self._kept += [table, site]
+        self.lib.h_sites()[id_] = site
+        return id_
+
+    def kernel(self, id_: int, name: str, *types: int) -> int:
+        table = (ctypes.c_uint8 * len(types))(*types)
+        kernel = CKernel(name.encode(), table, len(types), id_)
+        self._kept += [table, kernel]
+        self.lib.h_kernels()[id_] = kernel
+        return id_
+
+    @contextmanager
+    def call(self, kind: int = 0, model: int = 1, stream: int = 0) -> Iterator[None]:
+        storage = Opaque()
+        address = ctypes.byref(storage)
+        self.lib.h_call_begin(address, kind, ctypes.c_void_p(model), ctypes.c_void_p(stream))
+        failed = 1
+        try:
+            yield
+            failed = 0
+        finally:
+            self.lib.h_call_end(address, failed)
+
+    def open_launch(self, site: int, *values: CValue) -> Launch:
+        launch = Launch(self, site, values)
+        launch.begin()
+        return launch
+
+    @contextmanager
+    def launch(self, site: int, *values: CValue) -> Iterator[Launch]:
+        launch = self.open_launch(site, *values)
+        try:
+            yield launch
+        except RuntimeError as error:
+            launch.end(-1, str(error))
+            raise
+        launch.end()

@@ -1,0 +1,45 @@
+"""What tests turn on the make-believe device."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_uint64, c_void_p
+
+from runtime_shims_cuda.device_library import DeviceLibrary
+
+
+def use_context(device: DeviceLibrary, number: int) -> None:
+    """Context 1 is of device 0, 2 of device 1, …; 0 is none."""
+    device.library.emulator_use_context(c_uint64(number))
+
+
+def own_stream(device: DeviceLibrary, stream: int, number: int) -> None:
+    """From now on the stream belongs to one context and says so."""
+    device.library.emulator_own_stream(c_void_p(stream), c_uint64(number))
+
+
+def fail_after_queued(device: DeviceLibrary, stream: int, error: int) -> None:
+    device.library.emulator_fail_after_queued(c_void_p(stream), c_int(error))
+
+
+def queued(device: DeviceLibrary, stream: int) -> int:
+    """Operations that wait for somebody to wait for them."""
+    device.library.emulator_queued.restype = c_uint64
+    return int(device.library.emulator_queued(c_void_p(stream)))
+
+
+def limit_memory(device: DeviceLibrary, size: int) -> None:
+    device.library.emulator_limit_memory(c_uint64(size))
+
+
+def allocated(device: DeviceLibrary) -> int:
+    """Bytes of device memory, all in all."""
+    device.library.emulator_allocated.restype = c_uint64
+    return int(device.library.emulator_allocated())
+
+
+def finish(device: DeviceLibrary) -> None:
+    """Does all work that is still queued, after an error too."""
+    device.library.emulator_fail(0)
+    device.library.emulator_finish()
+    use_context(device, 1)
+    device.forget()

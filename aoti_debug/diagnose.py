@@ -140,7 +140,7 @@ class _Case:
             proof: what it proves, if the launch can be named.
             surfaced: where the error was noticed: no later launch can have caused it.
         """
-        begun = [x for x in self.launches if surfaced is None or x.sequence <= surfaced.sequence]
+        begun = [x for x in self.launches if surfaced is None or x.begin_ns <= surfaced.begin_ns]
         crumbs = self.run.crumbs
         every = crumbs.every if crumbs else 0
         completed = {crumb.stream_slot: crumb.completed for crumb in crumbs.crumbs} if crumbs else {}
@@ -148,7 +148,7 @@ class _Case:
             slot: _suspects([x for x in begun if x.stream_slot == slot], completed.get(slot, 0), every)
             for slot in dict.fromkeys(x.stream_slot for x in begun)
         }
-        suspects = tuple(sorted((x for found in per_stream.values() for x in found), key=lambda x: x.sequence))
+        suspects = tuple(sorted((x for found in per_stream.values() for x in found), key=lambda x: x.begin_ns))
         streams = sum(bool(found) for found in per_stream.values())
         if not suspects:
             return None
@@ -245,7 +245,7 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
         every: a crumb is due after this many launches of a call, and at its end; 0: there are none.
     """
     unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
-    waited = max((x.sequence for x in unproved if _host_waited(x)), default=0)
+    waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
     window: list[Launch] = []
     due = 0
     for position, launch in enumerate(unproved):
@@ -254,7 +254,7 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
         if every and due % every == 0 and window:
             break
         due += launch.status is not LaunchStatus.FAILED
-        if launch.sequence > waited and launch.status is not LaunchStatus.NOT_STARTED:
+        if position > waited and launch.status is not LaunchStatus.NOT_STARTED:
             window.append(launch)
     return window
 

@@ -69,7 +69,8 @@ class Edit:
 def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -> str:
     """The wrapper with every site's call routed through the runtime.
 
-    Lines keep their numbers: what is put in front of the model's namespace ends in a `#line` directive.
+    Lines keep their numbers, in error messages too: what is put in front of the model's namespace ends in a `#line`
+    directive.
 
     Args:
         wrapper: the text that `sites` and `kernels` were read from (wrapper.analyse).
@@ -109,7 +110,7 @@ def _prologue(wrapper: str, masked: str) -> Edit:
     if found is None:
         raise InternalError("the wrapper has no namespace torch::aot_inductor", hint="report this as a bug")
     line = wrapper.count("\n", 0, found.start()) + 1
-    return Edit(found.start(), found.start(), f"{_PROLOGUE}#line {line}\n")
+    return Edit(found.start(), found.start(), f'{_PROLOGUE}#line {line} "wrapper.cpp"\n')
 
 
 def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
@@ -201,7 +202,8 @@ def _slots(site: Site) -> Iterator[str]:
 def _site(site: Site, device: str) -> str:
     slots = f"slots_{site.id}" if site.args else "nullptr"
     grid = int(site.kind is Kind.TRITON and bool(site.launches))
-    return f"{{{_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {int(_is_synchronous(site, device))}, {grid}, {{}}}}"
+    synchronous = int(_is_synchronous(site, device))
+    return f"{{{_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {synchronous}, {grid}, {{}}}}"
 
 
 def _is_synchronous(site: Site, device: str) -> bool:
@@ -209,7 +211,7 @@ def _is_synchronous(site: Site, device: str) -> bool:
 
     Collectives carry the name of the CPU's shim on every device.
     """
-    on_host = site.kind is Kind.CPP or site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee
+    on_host = site.kind is Kind.CPP or (site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee)
     return device == "cpu" or on_host or site.kind is Kind.ITEM
 
 

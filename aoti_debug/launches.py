@@ -77,6 +77,13 @@ class Argument:
         """The tensor: after the launch where it made one, else before it."""
         return next((value for value in (self.after, self.before) if isinstance(value, Tensor)), None)
 
+    @property
+    def layout(self) -> Layout | None:
+        """The tensor's; where the journal has none for it (an output of the proxy executor), that of its statistics."""
+        if self.tensor is not None:
+            return self.tensor.layout
+        return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
+
 
 @dataclass(frozen=True)
 class GridArgument:

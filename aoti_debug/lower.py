@@ -27,7 +27,6 @@ from aoti_debug.sources import Sources
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-LOG_LINES = 20
 LINE_WIDTH = 300
 UNSAVABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
 REFUSED = {
@@ -110,9 +109,9 @@ def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -
 
     _refuse(request.configs)
     with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.applied(changes):
-        lowered = _collect(request, _checked(run(request, program), str))
+        lowered = _collect(request, _checked(run(request, program), _no_log))
         if wrapper.shared_cubins(lowered.sources.wrapper):
-            _checked(run(replace(request, hashed_kernels=True), program), str)
+            _checked(run(replace(request, hashed_kernels=True), program), _no_log)
             return _with_hashed_kernels(lowered, request)
     return lowered
 
@@ -155,7 +154,7 @@ def _in_child(request: Request, torch: Torch, timeout: float) -> Answer:
             f"the process that lowered the model ended without an answer ({_how(status)}){_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
         )
-    return _checked(answer, lambda: _log(log))
+    return _checked(answer, lambda lines: _log(log, lines))
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -165,7 +164,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _checked(answer: Answer | Failure, log: Callable[[], str]) -> Answer:
+def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
     if isinstance(answer, Failure):
         raise lowering.error_of(answer, log)
     return answer
@@ -223,8 +222,13 @@ def _how(status: int) -> str:
     return f"exit code {status}"
 
 
-def _log(log: Path) -> str:
+def _log(log: Path, lines: int = lowering.LOG_LINES) -> str:
     """Keeps the log; its path and last lines, to end a message."""
     text = log.read_text(errors="replace")
-    lines = text.strip().splitlines()[-LOG_LINES:]
-    return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in lines)])
+    last = text.strip().splitlines()[-lines:] if lines else []
+    return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
+
+
+def _no_log(_: int) -> str:
+    """What was lowered in this process has said everything on this process's stderr."""
+    return ""

@@ -110,16 +110,23 @@ def read_answer(folder: Path) -> Answer | Failure | None:
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What the failure of a step is to the user: `text` is formatted with the Failure's fields and the log."""
+    """What the failure of a step is to the user.
+
+    Attributes:
+        text: formatted with the fields of the Failure.
+        log_lines: how many lines of the log follow; 0 for its path only, None for nothing.
+    """
 
     error: type[AotiDebugError]
     text: str
     hint: str
+    log_lines: int | None = None
 
 
 _OTHER_TORCH = "install torch 2.11 or newer"
+LOG_LINES = 20
 ERRORS = {
-    "torch": _Meaning(ToolchainError, "this torch cannot lower models: {error}: {message}{log}", _OTHER_TORCH),
+    "torch": _Meaning(ToolchainError, "this torch cannot lower models: {error}: {message}", _OTHER_TORCH, LOG_LINES),
     "import": _Meaning(
         UsageError, "--import {subject} fails: {error}: {message}", "name a module that python finds from here"
     ),
@@ -131,25 +138,27 @@ ERRORS = {
         ArtifactError,
         "the exported program cannot be loaded: {error}: {message}",
         "load it with the torch that wrote it, and --import or --load-library its custom operators",
+        0,
     ),
     "inputs": _Meaning(ArtifactError, "{message}", ""),
     "lower": _Meaning(
         ToolchainError,
-        "Inductor cannot lower the model: {error}: {message}{log}",
+        "Inductor cannot lower the model: {error}: {message}",
         "see whether torch._inductor.aoti_compile_and_package alone fails as well",
+        LOG_LINES,
     ),
     "operators": _Meaning(
-        ToolchainError, "the operators of this torch cannot be listed: {error}: {message}{log}", _OTHER_TORCH
+        ToolchainError, "the operators of this torch cannot be listed: {error}: {message}", _OTHER_TORCH, LOG_LINES
     ),
 }
 
 
-def error_of(failure: Failure, log: Callable[[], str]) -> AotiDebugError:
+def error_of(failure: Failure, log: Callable[[int], str]) -> AotiDebugError:
     """The error to raise for a failure.
 
     Args:
-        log: keeps the log and tells its path and last lines; called where they help.
+        log: keeps the log and tells its path and so many of its last lines; called where they help.
     """
     meaning = ERRORS[failure.step]
-    shown = log() if "{log}" in meaning.text else ""
-    return meaning.error(meaning.text.format(**asdict(failure), log=shown), hint=failure.hint or meaning.hint)
+    shown = "" if meaning.log_lines is None else log(meaning.log_lines)
+    return meaning.error(meaning.text.format(**asdict(failure)) + shown, hint=failure.hint or meaning.hint)

@@ -67,7 +67,8 @@ class RunInfo:
 
 
 def to_json(info: RunInfo) -> str:
-    return json.dumps(asdict(info), indent=1) + "\n"
+    data = asdict(info)
+    return json.dumps({"format": data.pop("format"), **data, "phase": info.phase or None}, indent=1) + "\n"
 
 
 def write(info: RunInfo, run: Path) -> None:

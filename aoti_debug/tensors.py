@@ -52,20 +52,22 @@ def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
     return _restore_dtype(path, stored, layout), layout
 
 
-def load_file(path: Path) -> torch.Tensor:
+def load_file(path: Path, device: str = "cpu") -> torch.Tensor:
     """The tensor of a file with its shape, strides and storage offset.
 
     Raises:
         RunDirError: the file is missing or damaged; the message names it.
     """
     values, layout = load_values(path)
-    return _place(values, layout, _storage(_extent(layout, values.element_size()), "cpu"), layout.storage_offset)
+    return _place(values, layout, _storage(_extent(layout, values.element_size()), device), layout.storage_offset)
 
 
 def load_launch(
     run: RunDir, launch: Launch, phase: Phase, *, device: str | None = None, names: Sequence[str] | None = None
 ) -> dict[str, torch.Tensor]:
     """The saved arguments of a launch by name, those that shared a storage sharing one again.
+
+    An output of the proxy executor has no address in the journal, so it gets a storage of its own.
 
     Args:
         device: where to put them; None for where each of them was.
@@ -74,20 +76,21 @@ def load_launch(
     Raises:
         RunDirError: a file is missing or damaged, or one of `names` was not saved.
     """
-    wanted: dict[str, tuple[Tensor, Path]] = {}
+    wanted: dict[str, tuple[Tensor | None, Path]] = {}
     for argument in launch.args:
         if names is not None and argument.name not in names:
             continue
         saved = argument.files.get(phase)
         held = argument.before if phase is Phase.BEFORE else argument.after
-        if saved is not None and saved.path and isinstance(held, Tensor):
-            wanted[argument.name] = (held, run.tensor_path(saved))
+        if saved is not None and saved.path:
+            wanted[argument.name] = (held if isinstance(held, Tensor) else None, run.tensor_path(saved))
         elif names is not None:
             why = f": {saved.reason}" if saved is not None and saved.reason else ""
             raise RunDirError(f"{argument.name} of launch {launch.id} was not saved{why}", hint=_AGAIN)
-    loaded: dict[str, torch.Tensor] = {}
-    for group in _sharing({name: value for name, (value, _) in wanted.items()}):
-        loaded |= _load_group({name: wanted[name] for name in group}, device)
+    placed = {name: (value, path) for name, (value, path) in wanted.items() if value is not None}
+    loaded = {name: load_file(path, device or "cpu") for name, (value, path) in wanted.items() if value is None}
+    for group in _sharing({name: value for name, (value, _) in placed.items()}):
+        loaded |= _load_group({name: placed[name] for name in group}, device)
     return {name: loaded[name] for name in wanted}
 
 

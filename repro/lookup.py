@@ -37,9 +37,10 @@ def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence
 
 
 def fault_of(launch: Launch, verdict: Verdict | None) -> str:
-    """What a launch ended in, as far as it is known; "" if it ended well."""
+    """What a launch ended in, one line; "" if it ended well."""
     if verdict is not None and launch in verdict.suspects:
-        return verdict.what
+        return verdict.what.partition("\n")[0]
     if launch.status is LaunchStatus.FAILED:
-        return (launch.fault.text if launch.fault else "") or f"error code {launch.returned}"
+        text = launch.fault.text.partition("\n")[0] if launch.fault else ""
+        return text or f"error code {launch.returned}"
     return "it never returned" if launch.status is LaunchStatus.OPEN else ""

@@ -118,9 +118,9 @@ Config load_config(const AotiDebugPackage& package) {
   Config config;
   config.level = package.level;
   Loader loader(config);
-  loader.level(variable("AOTI_DEBUG_LEVEL") != nullptr ? "AOTI_DEBUG_LEVEL"
-                                                       : "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
-               package.level);
+  loader.level(
+      variable("AOTI_DEBUG_LEVEL") != nullptr ? "AOTI_DEBUG_LEVEL" : "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
+      package.level);
   if (const char* patterns = getenv("AOTI_DEBUG_FILTER")) {
     config.filter = Filter::patterns(patterns);
   } else if (const char* names = variable("AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT")) {

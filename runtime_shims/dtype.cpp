@@ -55,9 +55,9 @@ constexpr DType kDTypes[kFirstUnknownDType] = {
 };
 constexpr DType kUnknown = {"unknown", nullptr, 0, 1, Kind::kUnreadable};
 
-constexpr const char* kDevices[] = {"cpu", "cuda",   "mkldnn", "opengl", "opencl", "ideep", "hip",
-                                    "fpga", "maia",  "xla",    "vulkan", "metal",  "xpu",   "mps",
-                                    "meta", "hpu",   "ve",     "lazy",   "ipu",    "mtia",  "privateuseone"};
+constexpr const char* kDevices[] = {"cpu",  "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",
+                                    "fpga", "maia", "xla",    "vulkan", "metal",  "xpu",   "mps",
+                                    "meta", "hpu",  "ve",     "lazy",   "ipu",    "mtia",  "privateuseone"};
 constexpr const char* kLayouts[] = {"strided",    "sparse_coo", "sparse_csr", "mkldnn",
                                     "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"};
 

@@ -1,4 +1,5 @@
-// What is known about c10::ScalarType, c10::DeviceType and c10::Layout, by number: older headers lack some of the getters.
+// What is known about c10::ScalarType, c10::DeviceType and c10::Layout, by number: older headers lack some of the
+// getters.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,8 @@ constexpr double small_float(uint32_t byte, int mantissa_bits, int bias) {
   const uint32_t mantissa = byte & ((1u << mantissa_bits) - 1);
   const int exponent = static_cast<int>((byte & 0x7f) >> mantissa_bits);
   const double fraction = static_cast<double>(mantissa) * power_of_two(-mantissa_bits);
-  const double value = exponent == 0 ? fraction * power_of_two(1 - bias) : (1 + fraction) * power_of_two(exponent - bias);
+  const double value =
+      exponent == 0 ? fraction * power_of_two(1 - bias) : (1 + fraction) * power_of_two(exponent - bias);
   return (byte & 0x80) != 0 ? -value : value;
 }
 

@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "parallel.h"
-#include "strided.h"
-
 namespace aoti_debug {
 namespace {
 
@@ -104,21 +101,19 @@ HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word
   return sums;
 }
 
-HashSums hash_tensor(const device::TensorView& view) {
-  const StridedReader reader(view);
+HashSums hash_elements(const StridedReader& reader, int64_t count, size_t element_bytes) {
+  const size_t bytes = static_cast<size_t>(count) * element_bytes;
+  if (reader.is_contiguous()) return hash_bytes_twice(reader.read(0, count, nullptr), bytes, 0);
   constexpr int64_t kBlock = 1024;  // elements; a whole number of words
-  return in_parts<HashSums>(view.numel, [&](int64_t begin, int64_t end) {
-    HashSums sums;
-    alignas(64) uint8_t buffer[kBlock * 16];
-    const int64_t block = reader.is_contiguous() ? end - begin : kBlock;
-    for (int64_t at = begin; at < end; at += block) {
-      const int64_t count = end - at < block ? end - at : block;
-      const uint8_t* data = reader.read(at, count, buffer);
-      const uint64_t first_word = static_cast<uint64_t>(at) * view.element_bytes / kWord;
-      sums.add(hash_bytes_twice(data, static_cast<size_t>(count) * view.element_bytes, first_word));
-    }
-    return sums;
-  });
+  alignas(64) uint8_t buffer[kBlock * 16];
+  HashSums sums;
+  for (int64_t at = 0; at < count; at += kBlock) {
+    const int64_t n = count - at < kBlock ? count - at : kBlock;
+    const uint8_t* data = reader.read(at, n, buffer);
+    sums.add(hash_bytes_twice(data, static_cast<size_t>(n) * element_bytes,
+                              static_cast<uint64_t>(at) * element_bytes / kWord));
+  }
+  return sums;
 }
 
 }  // namespace aoti_debug

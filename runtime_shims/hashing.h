@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "content_hash.h"
-#include "device.h"
+#include "strided.h"
 
 namespace aoti_debug {
 
@@ -25,7 +25,7 @@ struct HashSums {
 uint64_t hash_bytes(const uint8_t* data, size_t bytes, uint64_t first_word);
 HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word);
 
-// Both sums over all elements of a tensor in host memory, by several threads where it is large.
-HashSums hash_tensor(const device::TensorView& view);
+// Both sums over the first `count` elements of a tensor in host memory.
+HashSums hash_elements(const StridedReader& reader, int64_t count, size_t element_bytes);
 
 }  // namespace aoti_debug

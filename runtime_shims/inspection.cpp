@@ -69,7 +69,8 @@ std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* v
 std::string unreadable(const TensorMeta& meta) {
   if (meta.layout != kLayoutStrided) return std::string("not read: layout ") + layout_name(meta.layout);
   if (is_quantized(meta.dtype)) return std::string("not read: quantized ") + dtype(meta.dtype).name;
-  if (dtype(meta.dtype).kind == Kind::kUnreadable) return "not read: dtype " + std::to_string(meta.dtype) + " is unknown";
+  if (dtype(meta.dtype).kind == Kind::kUnreadable)
+    return "not read: dtype " + std::to_string(meta.dtype) + " is unknown";
   if (meta.device_type == kDeviceMeta) return "not read: a meta tensor has no elements";
   if (meta.device_type != kDeviceCpu && !device::owns(meta.device_type)) {
     return "not read: it is on " + device_name(meta.device_type, meta.device_index);
@@ -221,8 +222,12 @@ void save_all(const LaunchState& launch, const AotiDebugValue* values, Phase pha
   SaveBatch on_host;
   std::vector<SaveRequest> on_device;
   for (const Subject& subject : subjects(launch, values, phase, after)) {
-    const SaveRequest request{call.id(launch.launch), phase, subject.slot, launch.site->kernel,
-                              launch.site->slots[subject.slot].name, subject.meta};
+    const SaveRequest request{call.id(launch.launch),
+                              phase,
+                              subject.slot,
+                              launch.site->kernel,
+                              launch.site->slots[subject.slot].name,
+                              subject.meta};
     if (const std::string reason = unreadable(subject.meta); !reason.empty()) {
       record_skipped(*call.thread, request, reason);
     } else if (subject.meta.device_type == kDeviceCpu) {

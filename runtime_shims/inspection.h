@@ -9,8 +9,8 @@
 namespace aoti_debug {
 
 // Everything of a phase. `values` may be read as far as `look` says; `succeeded` is whether the callee has returned
-// without an error (in the phase after). A host tensor is measured or copied when this returns; a device tensor is as it
-// was at this point of the stream.
+// without an error (in the phase after). A host tensor is measured or copied when this returns; a device tensor is as
+// it was at this point of the stream.
 void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns);
 
 // Shows what the device has measured by now. With `wait`, all that it was asked for.

@@ -81,8 +81,8 @@ void Journal::stop(std::string reason) {
 }
 
 bool Journal::grow() {
-  const uint32_t wanted = std::min({allocated_ + std::min(allocated_, kMostGrowth), capacity_,
-                                    std::max(limit_blocks_, allocated_ + 1)});
+  const uint32_t wanted =
+      std::min({allocated_ + std::min(allocated_, kMostGrowth), capacity_, std::max(limit_blocks_, allocated_ + 1)});
   const uint64_t start = sizeof(JournalHeader) + uint64_t{allocated_} * AOTI_DEBUG_BLOCK_BYTES;
   const uint64_t end = sizeof(JournalHeader) + uint64_t{wanted} * AOTI_DEBUG_BLOCK_BYTES;
   int error = file_size_allowed(end) ? 0 : EFBIG;
@@ -207,7 +207,8 @@ bool JournalWriter::next_block(uint32_t record_bytes_needed) {
 uint32_t JournalWriter::find_layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
   uint64_t mixed = static_cast<uint64_t>(meta.dtype) * kOdd + meta.ndim;
-  mixed += static_cast<uint64_t>(meta.storage_bytes) * (3 * kOdd) + static_cast<uint64_t>(meta.storage_offset) * (5 * kOdd);
+  mixed +=
+      static_cast<uint64_t>(meta.storage_bytes) * (3 * kOdd) + static_cast<uint64_t>(meta.storage_offset) * (5 * kOdd);
   for (uint16_t d = 0; d < meta.ndim; ++d) {
     mixed += static_cast<uint64_t>(meta.sizes[d]) * ((4u * d + 7u) * kOdd);
     mixed += static_cast<uint64_t>(meta.strides[d]) * ((4u * d + 9u) * kOdd);

@@ -74,7 +74,7 @@ class Journal {
   uint32_t limit_blocks_ = 0;
   uint32_t capacity_ = 0;  // blocks that the mapping has room for
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;        // guards what follows
   uint32_t allocated_ = 0;  // blocks that exist in the file
   uint32_t prepared_ = 0;   // of these, how many have their pages in memory
   uint32_t taken_ = 0;      // of these, how many were ever used

@@ -93,8 +93,8 @@ SlotValue slot_value(const Seen& seen, uint16_t slot, uint32_t layout) {
   return {static_cast<uint8_t>(seen.tag), seen.type, slot, layout, seen.bits};
 }
 
-// Fills `values` with what `sees(slot, meta)` finds in each slot that `takes(slot)`, and records the layouts behind them
-// in the block that the record of `fixed_bytes` and these values goes to. Returns how many there are.
+// Fills `values` with what `sees(slot, meta)` finds in each slot that `takes(slot)`, and records the layouts behind
+// them in the block that the record of `fixed_bytes` and these values goes to. Returns how many there are.
 template <class Takes, class Sees>
 uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_bytes, uint64_t now_ns,
                  const Takes& takes, const Sees& sees) {

@@ -180,7 +180,8 @@ void end_call(CallState* call, bool failed) {
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
 
-void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values, uint32_t n_values) {
+void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
+                  uint32_t n_values) {
   ThreadState* thread = t_thread;
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
@@ -283,8 +284,7 @@ void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site,
   guarded([&] { begin_launch(launch, site, values, n_values); });
 }
 
-void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,
-                           const char* message) {
+void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   if (LaunchState* state = launch_of(launch)) guarded([&] { end_launch(state, values, status, message); });
 }
 
@@ -294,9 +294,7 @@ void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint
   if (thread == nullptr || thread->call == nullptr || thread->call->innermost == nullptr) return;
   LaunchState& launch = *thread->call->innermost;
   launch.grid_seen = true;
-  guarded([&] {
-    record_grid(launch, *kernel, grid, num_warps, shared_bytes, args, thread->run->journal.now_ns());
-  });
+  guarded([&] { record_grid(launch, *kernel, grid, num_warps, shared_bytes, args, thread->run->journal.now_ns()); });
 }
 
 void aoti_debug_loop_enter(void) {

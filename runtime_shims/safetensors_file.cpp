@@ -10,8 +10,7 @@ namespace aoti_debug {
 namespace {
 
 bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         strchr("._,=@:+-", c) != nullptr;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._,=@:+-", c) != nullptr;
 }
 
 std::string list_text(const int64_t* values, uint16_t count) {

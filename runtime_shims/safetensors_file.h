@@ -30,8 +30,8 @@ std::string escaped(std::string_view name);
 // content hash, and the extension.
 std::string file_name(const std::string& name, std::string_view extension);
 
-// Length, JSON and padding. It depends on nothing but the key, the dtype and the layout: equal tensors have equal files.
-// The dtype must have a safetensors name.
+// Length, JSON and padding. It depends on nothing but the key, the dtype and the layout: equal tensors have equal
+// files. The dtype must have a safetensors name.
 std::string safetensors_header(std::string_view key, const TensorMeta& meta);
 
 }  // namespace aoti_debug

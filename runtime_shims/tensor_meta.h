@@ -14,7 +14,7 @@ struct TensorMeta {
   int16_t device_type;
   int16_t device_index;
   int16_t layout;
-  uint16_t ndim;  // 0 where the layout is not strided
+  uint16_t ndim;           // 0 where the layout is not strided
   int64_t storage_offset;  // elements
   int64_t storage_bytes;
   const int64_t* sizes;

@@ -70,8 +70,8 @@ struct ThreadState {
   CallState outermost{};
   std::string text;  // lines that are yet to be written
   uint64_t flushed_ns = 0;
-  std::vector<SlotValue> values;    // scratch, an entry a slot
-  std::vector<TensorMeta> tensors;  // scratch, an entry a slot
+  std::vector<SlotValue> values;                                    // scratch, an entry a slot
+  std::vector<TensorMeta> tensors;                                  // scratch, an entry a slot
   std::vector<std::unique_ptr<JournalWriter::LayoutMemo[]>> memos;  // of each site, an entry a slot
 
   JournalWriter::LayoutMemo* memos_of(const AotiDebugSite& site) {

@@ -99,7 +99,7 @@ def test_struct_size_and_alignment(twin: abi.Struct) -> None:
 
 
 def test_defines() -> None:
-    assert abi.ABI_VERSION == int(define("AOTI_DEBUG_ABI").rstrip("u"))
+    assert int(define("AOTI_DEBUG_ABI").rstrip("u")) == abi.ABI_VERSION
     assert define("AOTI_DEBUG_JOURNAL_MAGIC").strip('"').encode() == abi.JOURNAL_MAGIC
     assert int(define("AOTI_DEBUG_JOURNAL_VERSION").rstrip("u")) == abi.JOURNAL_VERSION
     assert int(define("AOTI_DEBUG_BLOCK_BYTES").rstrip("u")) == abi.BLOCK_BYTES

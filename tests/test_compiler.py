@@ -11,6 +11,7 @@ import pytest
 from aoti_debug import compiler
 from aoti_debug.errors import ToolchainError
 
+ROOT = Path(compiler.__file__).parent.parent
 HINT = "use the system's compiler: export CXX=/usr/bin/g++"
 
 needs_system_compiler = pytest.mark.skipif(
@@ -83,11 +84,11 @@ def test_a_replaced_compiler_is_checked_again(tmp_path: Path) -> None:
         compiler.checked_compiler(str(path))
 
 
-def find_torch_in(site: Path, code: str = "") -> str:
+def find_torch_in(site: Path) -> str:
     """What find_torch says in an interpreter that sees only the packages in `site`."""
     program = f"""
 import sys
-sys.path = [{str(site)!r}] + [p for p in sys.path if "site-packages" not in p] + [{str(Path(compiler.__file__).parent.parent)!r}]
+sys.path = [{str(site)!r}, *(p for p in sys.path if "site-packages" not in p), {str(ROOT)!r}]
 import types
 sys.modules["platformdirs"] = types.ModuleType("platformdirs")
 from aoti_debug import compiler
@@ -130,7 +131,7 @@ def test_no_torch(tmp_path: Path) -> None:
     )
 
 
-def test_another_build_of_torch_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_build_of_torch_has_another_fingerprint(tmp_path: Path) -> None:
     first = compiler.find_torch()
     assert first == compiler.find_torch()
     other = compiler.torch_in(fake_torch(tmp_path, "2.13.0") / "torch")

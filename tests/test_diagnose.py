@@ -177,9 +177,7 @@ def test_an_error_code_that_the_generated_code_drops(tmp_path: Path) -> None:
     verdict = judge(tmp_path, writer, CLEAN)
     assert found(verdict) == ("index out of range", Proof.CERTAIN, ["0.1"])
     assert verdict
-    assert (
-        verdict.why == "it returned error code 1, which the generated code does not check: the model went on"
-    )
+    assert verdict.why == "it returned error code 1, which the generated code does not check: the model went on"
 
 
 def test_a_crash_after_an_error_code_is_the_crashs(tmp_path: Path) -> None:

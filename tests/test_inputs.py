@@ -80,7 +80,11 @@ def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path
     ],
 )
 def test_reads_safetensors_by_name_or_position(
-    tmp_path: Path, tensors: dict[str, torch.Tensor], described: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tmp_path: Path,
+    tensors: dict[str, torch.Tensor],
+    described: Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     path = tmp_path / "in.safetensors"
     save_file(tensors, path)

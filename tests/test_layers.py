@@ -33,7 +33,11 @@ def first_parties(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "aoti_debug" else [str(node.module)]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "aoti_debug"
+                else [str(node.module)]
+            )
         else:
             continue
         found |= {name.split(".")[1] for name in names if name.startswith("aoti_debug.")}

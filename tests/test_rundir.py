@@ -198,7 +198,8 @@ def test_a_host_without_our_parent_that_unloaded_in_order(tmp_path: Path, faulty
 
 def test_run_json_of_the_runtime(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches())
-    text = """{"format": 1, "tool_version": null, "torch_version": null, "pid": 1, "started": "2026-11-20T23:15:01+01:00",
+    text = """{"format": 1, "tool_version": null, "torch_version": null, "pid": 1,
+     "started": "2026-11-20T23:15:01+01:00",
      "level": 3, "filters": ["a*"], "phase": null, "device": "cpu", "command": ["./host"], "host": "embedded",
      "exit": {"kind": "clean", "detail": null}}"""
     (path / "run.json").write_text(text)

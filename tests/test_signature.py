@@ -8,8 +8,8 @@ from torch.export import Dim
 
 from aoti_debug import signature
 from aoti_debug.errors import ArtifactError
-from aoti_debug.signature import Leaf, Signature
 from aoti_debug.signature import Dim as SignatureDim
+from aoti_debug.signature import Leaf, Signature
 
 
 class Model(torch.nn.Module):

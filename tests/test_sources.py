@@ -100,7 +100,11 @@ def test_weights_above_two_gigabytes_lie_apart(tmp_path: Path) -> None:
     [
         (KERNELS + COMMANDS, f"{KERNELS}\n", True),
         (COMMANDS, "\n", False),
-        (f"{COMMANDS}// Triton kernels are embedded as comments\n{COMMANDS}", "\n// Triton kernels are embedded as comments\n\n", False),
+        (
+            f"{COMMANDS}// Triton kernels are embedded as comments\n{COMMANDS}",
+            "\n// Triton kernels are embedded as comments\n\n",
+            False,
+        ),
     ],
 )
 def test_kernels_begin_where_the_model_ends(after_wrapper: str, kernels: str, is_code: bool) -> None:

@@ -125,15 +125,17 @@ def test_weights_that_are_mapped_follow_the_library_page_aligned(
     assert call(library) == 2057
 
 
-def test_a_wrapper_that_does_not_compile(
-    tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path
-) -> None:
+def test_a_wrapper_that_does_not_compile(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        toolchain.link_plain(tools, replace(sources, wrapper="int x = nothing;\n"), tmp_path / "work", tmp_path / "m.so")
+        toolchain.link_plain(
+            tools, replace(sources, wrapper="int x = nothing;\n"), tmp_path / "work", tmp_path / "m.so"
+        )
     lines = str(caught.value).splitlines()
     (log,) = (own_cache / "logs").iterdir()
     assert lines[0] == "wrapper.cpp does not compile (exit code 1)"
-    assert lines[1].endswith(("‘nothing’ was not declared in this scope", "'nothing' was not declared in this scope", "'nothing'"))
+    assert lines[1].endswith(
+        ("‘nothing’ was not declared in this scope", "'nothing' was not declared in this scope", "'nothing'")
+    )
     assert lines[-1] == f"log: {log}"
     assert log.read_text().startswith(f"{tools.compiler.path} -c ")
     assert not (tmp_path / "m.so").exists()
@@ -146,7 +148,7 @@ def test_a_library_that_cannot_be_linked(tools: Toolchain, sources: Sources, tmp
 
 
 def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
-        with Compilation(tools, replace(sources, device="mps"), tmp_path / "work") as compilation:
-            compilation.add_runtime()
+    with Compilation(tools, replace(sources, device="mps"), tmp_path / "work") as compilation:
+        compilation.add_runtime()
+        with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
             compilation.wait()

@@ -94,9 +94,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _complain(str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
-        frame = traceback.extract_tb(error.__traceback__)[-1]
         _complain(
-            f"a bug in aoti-debug: {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})",
+            f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",
             "please report this with the lines below",
         )
         traceback.print_exception(error, file=sys.stderr)
@@ -113,6 +112,15 @@ def _complain(message: str, hint: str) -> None:
     click.echo(f"error: {message}", err=True)
     if hint:
         click.echo(f"hint: {hint}", err=True)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame of ours, or of all where none but this module's is ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = Path(__file__).parents[1]
+    ours = [frame for frame in frames if package in Path(frame.filename).parents and frame.filename != __file__]
+    frame = (ours or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _usage_hint(error: click.ClickException) -> str:

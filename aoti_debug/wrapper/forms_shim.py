@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import Call
 from aoti_debug.wrapper.context import Context, Reading
@@ -51,7 +51,7 @@ def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:
 
 def _written(kind: Kind, prototype: Prototype, by_schema: frozenset[str]) -> dict[str, Role]:
     """Roles of the parameters that the function writes to, by name."""
-    roles = {name: Role.INOUT for name in by_schema}
+    roles = dict.fromkeys(by_schema, Role.INOUT)
     handles = [p.name for p in prototype.params if p.ctype == "AtenTensorHandle"]
     if kind is Kind.SHIM_INPLACE and handles:
         # index_put and scatter are called with one tensor as `out` and as `self`.
@@ -99,21 +99,20 @@ def _form(text: str, param: Param) -> Form:
 
 
 def _number(text: str, i: int, param: Param, form: Form, context: Context) -> list[Slot]:
-    if param.name.endswith("_len_") or param.name == "num_indices":
+    if param.name.endswith("_len_") or param.name == "num_indices" or "Generator" in param.ctype:
         return []
+    role, referent = Role.NONE, CType.NONE
     if form is Form.SCALAR_REF:
-        pointed = number_type(param.ctype.removesuffix("*"))
+        referent = number_type(param.ctype.removesuffix("*"))
         role = Role.OUT if is_output(param) else Role.NONE
-        return [
-            slots.number(
-                text, value=i, form=form, ctype=param.ctype, param=param.name, role=role, referent=pointed
-            )
-        ]
-    if form is Form.OPAQUE and ("Generator" in param.ctype or expressions.is_null(text)):
-        return []
-    if form is Form.OPAQUE and (declared := NUMBERS.get(context.variables.types.get(expressions.variable(text), ""))):
-        return [slots.number(text, value=i, form=Form.SCALAR_REF, ctype=param.ctype, param=param.name, referent=declared)]
-    return [slots.number(text, value=i, form=form, ctype=param.ctype, param=param.name)]
+    elif form is Form.OPAQUE:
+        if expressions.is_null(text):
+            return []
+        declared = context.variables.types.get(expressions.variable(text), "")
+        if text.startswith("&") and declared in NUMBERS:
+            form, referent = Form.SCALAR_REF, NUMBERS[declared]
+    slot = slots.number(text, value=i, form=form, ctype=param.ctype, param=param.name, role=role, referent=referent)
+    return [slot]
 
 
 def _spelled(call: Call) -> Prototype:
@@ -126,14 +125,12 @@ def _guess(text: str) -> Param:
         return Param("AtenTensorHandle*", "")
     if text.startswith("&") and text.endswith("_handle"):
         return Param("AtenTensorHandle*", "ret")
+    if text.startswith("&") or expressions.is_null(text):
+        return Param("void*", "")
     if text.startswith('"'):
         return Param("const char*", "")
-    if (items := expressions.elements(text)) is not None:
-        return Param("const AtenTensorHandle*" if "AtenTensorHandle" in text else "const int64_t*", "") if items else Param("void*", "")
+    if expressions.elements(text) is not None:
+        return Param("const AtenTensorHandle*" if "AtenTensorHandle" in text else "const int64_t*", "")
     if re.match(r"-?\d+L*\Z", text):
         return Param("int64_t", "")
-    if re.match(r"-?[\d.]", text):
-        return Param("double", "")
-    if expressions.is_null(text) or text.startswith("&"):
-        return Param("void*", "")
-    return Param("AtenTensorHandle", "")
+    return Param("double" if re.match(r"-?[\d.]", text) else "AtenTensorHandle", "")

@@ -46,7 +46,7 @@ def entry_points(masked: str) -> tuple[Body, ...]:
     """
     if found := _ARRAY_REF.search(masked):
         raise ArtifactError(
-            f"the model was lowered for the minimal ArrayRef interface ({found.group(1)}), which cannot be instrumented",
+            f"the model was lowered for ArrayRef tensors ({found.group(1)}), which cannot be instrumented",
             hint="lower it without aot_inductor.use_minimal_arrayref_interface and aot_inductor.allow_stack_allocation",
         )
     bodies = tuple(_bodies(_ENTRY_HEAD, masked))

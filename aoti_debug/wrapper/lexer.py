@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Half an argument list's worth of text: [start, end), without the white space around it."""
+    """The text [start, end)."""
 
     start: int
     end: int
@@ -57,8 +57,8 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
     """The tokens of text[start:end], comments included, in order."""
     lexemes = {lexeme.value: lexeme for lexeme in Lexeme}
-    stop = len(text) if end is None else end
-    return [Token(lexemes[m.lastgroup], m.group(), m.start()) for m in _TOKEN.finditer(text, start, stop) if m.lastgroup]
+    found = _TOKEN.finditer(text, start, len(text) if end is None else end)
+    return [Token(lexemes[m.lastgroup], m.group(), m.start()) for m in found if m.lastgroup]
 
 
 def mask(text: str) -> str:

@@ -12,7 +12,7 @@ _FUNCTION = re.compile(r"\b(?:AOTITorchError|void)\s+(\w+)\s*\(([^()]*)\)\s*(?=[
 _EXTERN = re.compile(r"\bextern\b[^;{}()]*?\b(?:AOTITorchError|void|int)\s+(\w+)\s*\(([^()]*)\)\s*(?=[;{])")
 _EXTERN_BLOCK = re.compile(r"\bextern\s*\{([^{}]*)\}")
 _PARAMETER = re.compile(r"^(?P<ctype>.*?[\s*&])\s*(?P<name>[A-Za-z_]\w*)$", re.DOTALL)
-_TYPE_WORDS = frozenset({"const", "unsigned", "signed", "long", "int", "short", "char", "float", "double", "bool", "void"})
+_TYPE_WORD = re.compile(r"(?:const|unsigned|signed|long|int|short|char|float|double|bool|void|\w+_t)\Z")
 _OUTPUT_NAME = re.compile(r"(ret\w*|out\d*|new_handle)\Z")
 
 NUMBERS: dict[str, CType] = {
@@ -74,7 +74,7 @@ def _params(text: str) -> tuple[Param, ...]:
 
 def _param(text: str) -> Param:
     match = _PARAMETER.match(text)
-    if match is None or match["name"] in _TYPE_WORDS or match["ctype"].strip() == "const":
+    if match is None or _TYPE_WORD.match(match["name"]) or match["ctype"].strip() == "const":
         return Param(_normal(text), "")
     return Param(_normal(match["ctype"]), match["name"])
 

@@ -9,10 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Arg, Certainty, Frame, Provenance, Role, Site
+from aoti_debug.manifest import Arg, Certainty, Frame, Kind, Provenance, Role, Site
 from aoti_debug.wrapper.sites import Found
 
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)(?:\n(?P<text>(?!\s*File ")[^\n]*))?', re.MULTILINE)
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)'
+    r'(?:\n(?P<text>(?!\s*File ")[^\n]*))?',
+    re.MULTILINE,
+)
 _TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|utils|export|_\w+|functional\.py)(?:/|$)")
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
@@ -66,10 +70,10 @@ def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
         ArtifactError: `information` is damaged.
     """
     records = kernel_information(information)
-    own = [replace(f.site, provenance=_recorded(f, records)) for f in found]
+    recorded = [replace(f.site, provenance=_recorded(f, records)) for f in found]
     return tuple(
-        site if site.provenance.certainty is Certainty.EXACT else replace(site, provenance=_inferred(i, own))
-        for i, site in enumerate(own)
+        site if site.provenance.source else replace(site, provenance=_inferred(i, recorded))
+        for i, site in enumerate(recorded)
     )
 
 
@@ -90,10 +94,28 @@ def _recorded(found: Found, records: Mapping[str, Mapping[str, Any]]) -> Provena
 
 
 def _inferred(i: int, sites: Sequence[Site]) -> Provenance:
-    donor = next((site for site in _donors(i, sites) if site.provenance.certainty is Certainty.EXACT), None)
+    """What is known of a site without source lines, completed by what is known of another."""
+    own = sites[i].provenance
+    donor = next((site.provenance for site in _donors(i, sites) if site.provenance.source), None)
     if donor is None:
-        return Provenance(Certainty.NONE)
-    return replace(donor.provenance, certainty=Certainty.INFERRED, handle="")
+        return own
+    source = _mentioning(_word(sites[i]), donor.source)
+    if own.certainty is Certainty.NONE:
+        return replace(donor, certainty=Certainty.INFERRED, handle="", source=source)
+    return replace(own, certainty=Certainty.INFERRED, source=source, stacks=donor.stacks)
+
+
+def _word(site: Site) -> str:
+    """What the model's source calls the operator of a site: "scatter", "bernoulli", "item"."""
+    if site.kind is Kind.ITEM:
+        return "item"
+    operator = re.split(r"::|\.", site.op)[1] if site.op else ""
+    return next((word for word in operator.split("_") if word), "") if operator != "index_put" else operator
+
+
+def _mentioning(word: str, source: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames whose line contains the word; all of them if none does."""
+    return tuple(frame for frame in source if word and word in frame.text) or source
 
 
 def _donors(i: int, sites: Sequence[Site]) -> Iterator[Site]:

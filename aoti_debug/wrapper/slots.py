@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from aoti_debug.manifest import Arg, CType, Form, Role
 from aoti_debug.wrapper import expressions
 
-TENSOR_FORMS = frozenset(
-    {Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER}
-)
+TENSOR_FORMS = frozenset({Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER})
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,10 @@ def settle(slots: Sequence[Slot], bases: Mapping[str, str]) -> tuple[Arg, ...]:
     """The arguments of a call.
 
     One tensor that is passed twice keeps one name, and if it is read through one and written through another it is
-    in-out in both; different things of one name get `_2`, `_3`. Bases are resolved to the outermost variable.
+    in-out in both; different things of one name get `_2`, `_3`. Bases are resolved to the outermost variable, and a
+    view through a temporary handle is named after it.
     """
+    slots = [_through(slot, bases) for slot in slots]
     names = _unique(slots)
     roles = _agreed(slots)
     return tuple(
@@ -110,6 +110,13 @@ def resolve(name: str, bases: Mapping[str, str]) -> str:
         name = bases[name]
         seen.add(name)
     return name
+
+
+def _through(slot: Slot, bases: Mapping[str, str]) -> Slot:
+    base = slot.arg.base
+    if not base.startswith("tmp_") or resolve(base, bases) == base:
+        return slot
+    return replace(slot, arg=replace(slot.arg, name=f"{resolve(base, bases)}_view"))
 
 
 def _unique(slots: Sequence[Slot]) -> list[str]:

@@ -11,7 +11,8 @@ _TYPED = re.compile(
     r"\b(u?int(?:8|16|32|64)_t|int|float|double|bool|auto|const char\*|(?:at|c10)::\w+(?:<\w+>)?)\s+(\w+)\s*(?:=|;)"
 )
 _VIEW = re.compile(
-    r"\bauto (\w+) = wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\((\w+),[^;]*;(?P<reset> *\w+\.reset\(\);)?"
+    r"\bauto (\w+) = wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\((\w+),[^;]*;"
+    r"(?P<reset> *\w+\.reset\(\);)?"
 )
 _ALIAS = re.compile(
     r"\b(?:aoti_torch_assign_tensors_out|aoti_torch_new_tensor_handle|aoti_torch_as_strided|aoti_torch_\w+_view_dtype)"

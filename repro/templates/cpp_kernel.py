@@ -10,9 +10,64 @@ import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+
+Number = (
+    ctypes.c_bool
+    | ctypes.c_int8
+    | ctypes.c_int16
+    | ctypes.c_int32
+    | ctypes.c_int64
+    | ctypes.c_uint8
+    | ctypes.c_uint16
+    | ctypes.c_uint32
+    | ctypes.c_uint64
+    | ctypes.c_float
+    | ctypes.c_double
+)
+
+# Appended to a kernel's source: calls the kernel so that an exception comes back as text instead of ending the process.
+CALL = """
+#line 1 "replay_call"
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace replay {
+template <class... Types, std::size_t... I>
+const char* call(void (*kernel)(Types...), void* const* arguments, const std::size_t* sizes, std::size_t count,
+                 std::index_sequence<I...>) {
+  static thread_local std::string message;
+  if (count != sizeof...(Types)) {
+    message = "the kernel takes " + std::to_string(sizeof...(Types)) + " arguments, not " + std::to_string(count);
+  } else if (!((sizeof(Types) == sizes[I]) && ...)) {
+    message = "an argument has another size than the kernel's parameter";
+  } else {
+    try {
+      kernel(*static_cast<Types*>(arguments[I])...);
+      return nullptr;
+    } catch (const std::exception& error) {
+      message = error.what();
+    } catch (...) {
+      message = "an exception that is no std::exception";
+    }
+  }
+  return message.c_str();
+}
+
+template <class... Types>
+const char* call(void (*kernel)(Types...), void* const* arguments, const std::size_t* sizes, std::size_t count) {
+  return call(kernel, arguments, sizes, count, std::index_sequence_for<Types...>());
+}
+}  // namespace replay
+
+// `arguments` points to one value for each parameter; `sizes` are theirs, in bytes.
+extern "C" const char* replay_call(void* kernel, void* const* arguments, const std::size_t* sizes, std::size_t count) {
+  return replay::call(reinterpret_cast<decltype(&$NAME)>(kernel), arguments, sizes, count);
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -41,10 +96,10 @@ class CppKernel:
 
     def __init__(self, name: str, source: str, compiler: Compiler, folder: Path) -> None:
         self.name = name
-        self.source = source
+        self.source = source + CALL.replace("$NAME", name)
         self.compiler = compiler
         self.folder = folder
-        self._function: Any = None
+        self._library: ctypes.CDLL | None = None
 
     def compile(self) -> None:
         """Compiles and loads the kernel; what was compiled before from the same text and command is used again.
@@ -59,13 +114,24 @@ class CppKernel:
         if not library.exists():
             build.mkdir(exist_ok=True)
             self._build(build / f"{key}.cpp", library)
-        self._function = getattr(ctypes.CDLL(str(library)), self.name)
-        self._function.restype = None
+        self._library = ctypes.CDLL(str(library))
+        self._library.replay_call.restype = ctypes.c_char_p
 
-    def __call__(self, *arguments: Any) -> None:
-        self._function(
-            *(ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in arguments),
-        )
+    def __call__(self, *arguments: torch.Tensor | Number | None) -> None:
+        """Launches the kernel.
+
+        Raises:
+            RuntimeError: an exception left it, or the arguments do not fit its parameters.
+        """
+        assert self._library is not None, "compile() comes first"
+        values = [_value(argument) for argument in arguments]
+        count = len(values)
+        addresses = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for value in values))
+        sizes = (ctypes.c_size_t * count)(*(ctypes.sizeof(value) for value in values))
+        kernel = ctypes.cast(getattr(self._library, self.name), ctypes.c_void_p)
+        message = self._library.replay_call(kernel, addresses, sizes, ctypes.c_size_t(count))
+        if message is not None:
+            raise RuntimeError(message.decode(errors="replace"))
 
     def _build(self, source: Path, library: Path) -> None:
         source.write_text(self.source, encoding="utf-8")
@@ -78,6 +144,13 @@ class CppKernel:
         if done.returncode != 0:
             raise SystemExit(f"the kernel does not compile:\n{' '.join(command)}\n{done.stderr}")
         os.replace(unfinished, library)
+
+
+def _value(argument: torch.Tensor | Number | None) -> Number | ctypes.c_void_p:
+    """What the kernel takes for it: a data pointer, a number, or a null pointer."""
+    if isinstance(argument, torch.Tensor):
+        return ctypes.c_void_p(argument.data_ptr())
+    return ctypes.c_void_p() if argument is None else argument
 
 
 def _here(word: str) -> str:

@@ -70,7 +70,7 @@ def main(
                 raise
             traceback.print_exception(error)
             sys.exit(FAULT)
-        _report(options.report, f"{type(error).__name__}: {error}")
+        _report(options.report, f"{type(error).__name__}: {error}".splitlines()[0])
         os._exit(FAULT)
     if options.report is not None:
         _report(options.report, "end")

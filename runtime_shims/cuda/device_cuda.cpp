@@ -258,7 +258,7 @@ bool copy(CUstream stream, const device::TensorView& view, size_t first_byte, si
                             : gather(stream, &mine, view, elements, first_byte, bytes, host);
   if (!enqueued) return false;
   *ticket = state().copies.add(stream);
-  return *ticket != 0 || synchronize(stream);
+  return *ticket != 0;
 }
 
 // Runs what may run out of memory; then it has failed.
@@ -312,7 +312,9 @@ bool begin_copy(void* stream, const TensorView& view, size_t first_byte, size_t 
   const auto body = [&] {
     return copy(static_cast<CUstream>(stream), view, first_byte, bytes, static_cast<char*>(host), ticket);
   };
-  return attempt(body, false);
+  if (attempt(body, false)) return true;
+  synchronize(static_cast<CUstream>(stream));  // a part that was enqueued does not arrive after this call
+  return false;
 }
 
 bool wait_copy(uint64_t ticket) {

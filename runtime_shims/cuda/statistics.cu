@@ -1,7 +1,6 @@
 // The kernels. make_ptx.py compiles this file once for each module of statistics.ptx:
-//   -DAOTI_DEBUG_ELEMENT=Float32   aoti_debug_statistics for one dtype
-//   -DAOTI_DEBUG_GATHER            aoti_debug_gather_1, _2, _4, _8, _16: a strided tensor's elements, one behind the
-//   other
+//   -DAOTI_DEBUG_ELEMENT=Float32   aoti_debug_statistics, for one dtype
+//   -DAOTI_DEBUG_GATHER            aoti_debug_gather_1, _2, _4, _8, _16: strided elements, written without gaps
 #include "kernel_arguments.h"
 
 namespace aoti_debug::cuda {

@@ -1,6 +1,7 @@
 // The results of one stream's statistics kernels: a ring in pinned host memory that the device writes.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>

@@ -168,10 +168,26 @@ def test_a_kernel_is_compiled_and_called_as_recorded(tmp_path: Path) -> None:
     assert {p.name: p.stat().st_mtime_ns for p in (folder / "build").iterdir()} == built
 
 
+def test_an_edited_call_that_does_not_fit_the_kernel(tmp_path: Path) -> None:
+    launch, kernel = cpp_launch(tmp_path)
+    folder = write(launch.build(), tmp_path / "repro", kernel)
+    script = folder / "repro.py"
+    text = script.read_text()
+    script.write_text(text.replace("c_int64(3)", "c_float(3)"))
+    assert "RuntimeError: an argument has another size than the kernel's parameter" in replay(folder).stderr
+    script.write_text(text.replace("        c_int64(3), ", "        "))
+    assert "RuntimeError: the kernel takes 6 arguments, not 5" in replay(folder).stderr
+
+
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
         ("*(volatile int*)16 = 1;", 11, "here:     SIGSEGV\n0.3 cpp_fused_bad_0: fault reproduced\n"),
+        (
+            'throw std::out_of_range("0 <= 7 < 3");',
+            11,
+            "here:     RuntimeError: 0 <= 7 < 3\n0.3 cpp_fused_bad_0: fault reproduced\n",
+        ),
         ("in_out_ptr0[0] = 1;", 12, "it ended well; the recorded fault did not come\n"),
     ],
 )

@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from runtime_shims import journal_decoder, runtime_library
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Runtime
+
+from runtime_shims import journal_decoder, runtime_library
 
 VARIABLES = (
     *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),
@@ -27,6 +28,12 @@ def library(request: pytest.FixtureRequest) -> Path:
     return runtime_library.build(request.config.cache.mkdir("runtime_shims"))
 
 
+@pytest.fixture(scope="session")
+def device_library(request: pytest.FixtureRequest, library: Path) -> Path:
+    """The same with a make-believe device."""
+    return runtime_library.build(library.parent, runtime_library.HERE / "fake_device.cpp")
+
+
 @pytest.fixture
 def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Runtime]]:
     """`load(LEVEL=2, PHASE="both")` gives a fresh runtime in that environment; its run goes to tmp_path / "run"."""
@@ -39,10 +46,10 @@ def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("AOTI_DEBUG_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("AOTI_DEBUG_KEEP_FREE_BYTES", "0")
 
-    def load_(**variables: object) -> Runtime:
+    def load_(library: Path = library, **variables: object) -> Runtime:
         for name, value in variables.items():
             if value is None:
-                monkeypatch.delenv(f"AOTI_DEBUG_{name}")
+                monkeypatch.delenv(f"AOTI_DEBUG_{name}", raising=False)
             else:
                 monkeypatch.setenv(f"AOTI_DEBUG_{name}", str(value))
         return Runtime(library, tmp_path / f"copy{next(numbers)}.so")

@@ -136,7 +136,7 @@ EXPORT void h_statistics(const void* data, int32_t dtype, uint32_t ndim, const i
 EXPORT void h_hash(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes, const int64_t* strides,
                    uint64_t element_bytes, uint64_t* hash) {
   const auto view = view_of(data, dtype, ndim, sizes, strides, element_bytes);
-  const aoti_debug::HashSums sums = aoti_debug::hash_tensor(view);
+  const auto sums = aoti_debug::hash_elements(aoti_debug::StridedReader(view), view.numel, element_bytes);
   const uint64_t bytes = static_cast<uint64_t>(view.numel) * element_bytes;
   hash[0] = aoti_debug::hash_finish(sums.first, bytes);
   hash[1] = aoti_debug::hash_finish(sums.second, bytes);

@@ -1,4 +1,4 @@
-"""Drives the runtime as generated code does: a shared library of it, loaded as often as a test needs a fresh process."""
+"""Drives the runtime as generated code does: a library of it, loaded as often as a test needs a fresh process."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ class Slot:
     type: int = 0
 
 
-def objects(folder: Path) -> list[Path]:
-    """The objects of the runtime for a CPU and of the harness; compiled where `folder` does not have them yet."""
+def objects(folder: Path, device: Path) -> list[Path]:
+    """The objects of the runtime and of the harness; compiled where `folder` does not have them yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [*sorted(SHIMS.glob("*.cpp")), HERE / "harness.cpp"]
+    host = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
+    sources = [*host, device, HERE / "harness.cpp"]
     headers = "".join(path.read_text() for path in sorted(SHIMS.glob("*.h")))
 
     def compile_(source: Path) -> Path:
@@ -101,12 +102,12 @@ def objects(folder: Path) -> list[Path]:
         return list(pool.map(compile_, sources))
 
 
-def build(folder: Path) -> Path:
-    """The shared library of the runtime and the harness."""
-    library = folder / "runtime.so"
-    inputs = [str(path) for path in objects(folder)]
+def build(folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
+    """The shared library of the runtime and the harness, with a device half."""
+    library = folder / f"{device.stem}.so"
+    inputs = [str(path) for path in objects(folder, device)]
     torch_lib = TORCH / "lib"
-    link = ["-shared", "-fopenmp", f"-L{torch_lib}", "-ltorch_cpu", f"-Wl,-rpath,{torch_lib}"]
+    link = ["-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{torch_lib}", "-ltorch_cpu", f"-Wl,-rpath,{torch_lib}"]
     subprocess.run(["g++", *inputs, *link, "-o", str(library)], check=True)
     return library
 
@@ -135,6 +136,10 @@ class Handle:
         assert address.value
         handle.address = address.value
         return handle
+
+    @property
+    def pointer(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.address)
 
     @property
     def value(self) -> CValue:
@@ -177,6 +182,9 @@ class Runtime:
         self.lib.h_filter.restype = ctypes.POINTER(ctypes.c_char)
         self.lib.h_time_launches.restype = ctypes.c_double
         self.lib.h_sizeof.restype = ctypes.c_uint64
+        for name in ("f_copied", "f_most_staging"):
+            if hasattr(self.lib, name):
+                getattr(self.lib, name).restype = ctypes.c_uint64
         self._kept: list[object] = []
         self._slots: dict[int, Sequence[Slot]] = {}
 

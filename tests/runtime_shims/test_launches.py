@@ -156,8 +156,12 @@ def test_every_form(load: Load, journal: Decode) -> None:
     tensors = {name: (data, layout["shape"]) for name, (tag, _, data, layout) in found.items() if tag == TENSOR_VALUE}
     of_x, of_y = (x.data_ptr(), (3,)), (y.data_ptr(), (4, 5))
     assert tensors == {
-        **{"tensor": of_x, "optional": of_x, "list[0]": of_x},
-        **{"list[2]": of_y, "olist[1]": of_y, "pointer": of_y},
+        "tensor": of_x,
+        "optional": of_x,
+        "list[0]": of_x,
+        "list[2]": of_y,
+        "olist[1]": of_y,
+        "pointer": of_y,
     }
     assert {name: value[:3] for name, value in found.items() if name not in tensors} == {
         "none": (NULL, 0, 0),

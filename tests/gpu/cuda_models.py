@@ -110,7 +110,15 @@ class Dtypes(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         fp8 = x.to(torch.float8_e4m3fn)
-        return x.half().sin(), x.bfloat16() + 1, x.double().exp(), (x > 0), (x * 10).to(torch.int8), fp8, fp8.float() * 2
+        return (
+            x.half().sin(),
+            x.bfloat16() + 1,
+            x.double().exp(),
+            (x > 0),
+            (x * 10).to(torch.int8),
+            fp8,
+            fp8.float() * 2,
+        )
 
 
 class Gather(nn.Module):

@@ -1,0 +1,255 @@
+"""`aoti-debug run`: an instrumented package in a process of its own, and what became of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from aoti_debug import commands, rundir
+from aoti_debug.abi import SaveStatus
+from aoti_debug.child import Observer
+from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.manifest import Manifest
+from aoti_debug.rundir import RunDir
+from aoti_debug.runinfo import Stage
+from aoti_debug.runner import PHASES, RunOptions, RunResult, run_with
+from aoti_debug.show import text
+from aoti_debug.show.fault import verdict_lines
+
+_REFRESH = 0.25  # seconds
+_LISTED = 20  # kernels
+
+
+@click.command("run")
+@click.argument("package", metavar="PACKAGE.pt2", type=click.Path(path_type=Path))
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Inputs (.pt or .safetensors).  [default: those embedded in the package]",
+)
+@click.option(
+    "--level",
+    type=click.IntRange(0, 3),
+    help="0 nothing, 1 save tensors, 2 print values, 3 print kernel names.  [default: the package's]",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Print and save only kernels of this name: 'triton_*', '!cpp_fused_*'. Repeatable. All launches are recorded.",
+)
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES),
+    help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Where the run directory is made.  [default: {rundir.BASE}]",
+)
+@click.option("--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=float, help="Kill the process that long after it began to load the package."
+)
+@click.option(
+    "--import",
+    "imports",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this first: it registers custom operators. Repeatable.",
+)
+@click.option(
+    "--load-library",
+    "libraries",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Load this library of custom operators first. Repeatable.",
+)
+@click.option("--launch", metavar="CALL.LAUNCH", help="Print and save this launch only.")
+@click.option(
+    "--crumb-every",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="On a GPU, a breadcrumb every N launches: faster, but a fault is laid to one of N.  [default: 1]",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    package: Path,
+    inputs: Path | None,
+    level: int | None,
+    filters: tuple[str, ...],
+    phase: str | None,
+    out: Path | None,
+    calls: int,
+    timeout: float | None,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    launch: str | None,
+    crumb_every: int | None,
+) -> None:
+    """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
+
+    What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is
+    named and the exit code is 1.
+    """
+    options = RunOptions(
+        package=package,
+        inputs=inputs,
+        level=level,
+        filters=filters or None,
+        phase=phase,
+        out=out,
+        calls=calls,
+        timeout=timeout,
+        imports=imports,
+        libraries=libraries,
+        launch=launch,
+        crumb_every=crumb_every,
+    )
+    with LiveOutput() as live:
+        result = run_with(options, live)
+    print_lines(warnings(result.run.manifest, filters), err=True)
+    print_lines(summary(result, width()))
+    if result.verdict is not None:
+        print_lines(["", *verdict_lines(result.verdict, width())])
+    context.exit(EXIT_CLEAN if result.verdict is None else EXIT_FINDING)
+
+
+class LiveOutput(Observer):
+    """Passes the process's output through; on a terminal, a line below it tells of the tensors that are being saved."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+        self._saved: SavedSoFar | None = None
+        self._next = 0.0
+
+    def __enter__(self) -> LiveOutput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def started(self, run: Path) -> None:
+        self._saved = SavedSoFar(run / "tensors")
+
+    def reached(self, stage: Stage) -> None:
+        if stage is Stage.LOAD and self._console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
+            self._progress.add_task("running")
+            self._progress.start()
+
+    def output(self, stream: str, data: bytes) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        target = sys.stderr if stream == "stderr" else sys.stdout
+        target.buffer.write(data)
+        target.buffer.flush()
+        if self._progress is not None and data.endswith(b"\n"):
+            self._progress.start()
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if self._progress is None or self._saved is None or now < self._next:
+            return
+        self._next = now + _REFRESH
+        self._saved.look()
+        self._progress.update(self._progress.task_ids[0], description=self._saved.text())
+
+
+class SavedSoFar:
+    """How much a run has saved, found by looking at its folders; one that another has followed is looked at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: dict[Path, tuple[int, int]] = {}
+        self.launch = ""
+        self.files = 0
+        self.bytes = 0
+
+    def look(self) -> None:
+        if not self._folder.is_dir():
+            return
+        launches = sorted(path for call in self._folder.iterdir() for path in call.iterdir())
+        for path in launches:
+            if path not in self._done or path == launches[-1]:
+                sizes = [file.stat().st_size for file in path.glob("*.safetensors")]
+                self._done[path] = (len(sizes), sum(sizes))
+        if launches:
+            self.launch = f"{launches[-1].parent.name}.{int(launches[-1].name.partition('_')[0])}"
+        self.files = sum(files for files, _ in self._done.values())
+        self.bytes = sum(size for _, size in self._done.values())
+
+    def text(self) -> str:
+        if not self.launch:
+            return "running"
+        return f"launch {self.launch}: {text.count(self.files, 'tensor')}, {text.size(self.bytes)}"
+
+
+def summary(result: RunResult, columns: int) -> list[str]:
+    """Launches, bytes, time, where it is."""
+    run = result.run
+    facts = [
+        f"{text.count(len(run.launches), 'launch')} in {text.count(len(run.timeline.calls), 'call')}"
+        if run.level
+        else "nothing recorded at level 0"
+    ]
+    facts += _saved(run)
+    if run.info.exit.seconds is not None:
+        facts.append(f"{text.seconds(run.info.exit.seconds)} in the model")
+    facts.append(f"{text.seconds(result.seconds)} in all")
+    lines = [", ".join(facts)]
+    notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
+    lines += [line for note in notes for line in text.wrapped(note, columns)]
+    lines.append(f"run: {_relative(run.path)}")
+    if result.verdict is None and run.launches:
+        lines.append(f"next: {commands.show(run)}")
+    return lines
+
+
+def _saved(run: RunDir) -> list[str]:
+    files = (
+        [saved for launch in run.launches for a in launch.args for saved in a.files.values()] if run.level == 1 else []
+    )
+    if not files:
+        return []
+    written = [saved for saved in files if saved.status is SaveStatus.WRITTEN]
+    linked = sum(saved.status is SaveStatus.LINKED for saved in files)
+    skipped = sum(saved.status is SaveStatus.SKIPPED for saved in files)
+    facts = [f"{text.count(len(written) + linked, 'tensor')} saved"]
+    if linked:
+        facts.append(f"{linked} of them unchanged")
+    if skipped:
+        facts.append(f"{skipped} not saved")
+    return [*facts, f"{text.size(sum(saved.bytes for saved in written))} on disk"]
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def warnings(manifest: Manifest, filters: tuple[str, ...]) -> list[str]:
+    """Says which filters match nothing, and what there is to match."""
+    kernels = sorted({site.kernel for site in manifest.sites})
+    unmatched = [p for p in filters if not any(fnmatchcase(kernel, p.removeprefix("!")) for kernel in kernels)]
+    if not unmatched:
+        return []
+    lines = [f"warning: no kernel matches {', '.join(unmatched)}; there are:"]
+    lines += [f"  {kernel}" for kernel in kernels[:_LISTED]]
+    return lines + ([f"  and {len(kernels) - _LISTED} more"] if len(kernels) > _LISTED else [])

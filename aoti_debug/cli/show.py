@@ -1,0 +1,125 @@
+"""`aoti-debug show`: what a run recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from aoti_debug import rundir
+from aoti_debug.abi import Phase
+from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.diagnose import diagnose
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.launches import Launch
+from aoti_debug.rundir import RunDir, near
+from aoti_debug.show.detail import detail
+from aoti_debug.show.document import document
+from aoti_debug.show.measured import Measurer
+from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
+
+LIMIT = 400  # rows of a table
+IN_FULL = 3  # launches of one kernel that are shown in full
+PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the command line asks for.
+
+    Attributes:
+        launches: those that it names; None for the run as a whole.
+        in_full: whether it names them one by one (a launch, a kernel) and not by a pattern.
+    """
+
+    run: RunDir
+    launches: tuple[Launch, ...] | None
+    in_full: bool = True
+
+
+@click.command("show")
+@click.argument("what", metavar="[RUN|KERNEL|NUMBER]", required=False)
+@click.option("--run", "run", metavar="DIR", help="The run: a directory, or a name in the directory of runs.  [latest]")
+@click.option(
+    "--phase",
+    type=click.Choice(list(PHASES)),
+    help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
+)
+@click.option("--source", is_flag=True, help="Show the source of the kernel too.")
+@click.option("--all", "all_", is_flag=True, help=f"Show every launch, not {LIMIT} of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
+def command(what: str | None, run: str | None, phase: str | None, source: bool, all_: bool, as_json: bool) -> None:
+    """Show the launches of a run: the latest one, or RUN.
+
+    With the name of a KERNEL, a pattern of such names, or the NUMBER of a launch (0.3, or 3 for it) these are shown in
+    full: arguments, values, files, grid, the model's lines. A run that was killed shows up to its last record.
+    """
+    selection = select(what, run)
+    if as_json:
+        _print_document(selection)
+    elif selection.launches is None:
+        _print_overview(selection.run, None if all_ else LIMIT)
+    else:
+        _print_launches(selection, None if phase is None else PHASES[phase], source, None if all_ else LIMIT)
+
+
+def select(what: str | None, run: str | None) -> Selection:
+    """
+    Raises:
+        UsageError: `what` is neither a run, nor a kernel, nor a launch; the hint lists what is near.
+        RunDirError: there is no such run or launch, or the run is damaged.
+    """
+    if run is None and what is not None and _names_a_run(what):
+        return Selection(rundir.open_run(what), None)
+    opened = rundir.open_run(run)
+    if what is None:
+        return Selection(opened, None)
+    if rundir.is_launch_id(what):
+        return Selection(opened, (opened.launch(what),))
+    found = opened.launches_of(what)
+    if found:
+        return Selection(opened, found, in_full=all(launch.kernel == what for launch in found))
+    known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
+    if what in known:
+        raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=near(what, opened.kernels()))
+    raise UsageError(
+        f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
+        hint=near(what, dict.fromkeys((*known, *rundir.runs(opened.path.parent)))),
+    )
+
+
+def _names_a_run(what: str) -> bool:
+    try:
+        rundir.find(what)
+    except RunDirError:
+        return Path(what).is_dir()
+    return True
+
+
+def _print_overview(run: RunDir, limit: int | None) -> None:
+    verdict = diagnose(run)
+    around = verdict.suspects[0] if verdict is not None and verdict.suspects else None
+    print_lines(overview(run, verdict, excerpt(run.launches, limit, around), width()))
+
+
+def _print_launches(selection: Selection, phases: Sequence[Phase] | None, source: bool, limit: int | None) -> None:
+    run, launches = selection.run, selection.launches or ()
+    columns = width()
+    if selection.in_full and len(launches) <= IN_FULL:
+        shown = launches
+    else:
+        print_lines([*header(run, columns), "", *table(run, excerpt(launches, limit, None), columns), ""])
+        shown = launches[:1] if selection.in_full else ()
+    for launch in shown:
+        print_lines([*detail(run, launch, columns, phases, source), ""])
+
+
+def _print_document(selection: Selection) -> None:
+    run = selection.run
+    one_by_one = selection.launches is not None
+    launches = run.launches if selection.launches is None else selection.launches
+    measurer = Measurer(run, None if one_by_one else BUDGET)
+    click.echo(json.dumps(document(run, diagnose(run), launches, measurer), indent=1, allow_nan=False))

@@ -1,0 +1,190 @@
+"""One launch in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aoti_debug.abi import Phase
+from aoti_debug.launches import Argument, Grid, Launch, LaunchStatus
+from aoti_debug.manifest import Certainty, Form
+from aoti_debug.rundir import RunDir
+from aoti_debug.show import elements, text
+from aoti_debug.show.measured import Measurer, phases
+from aoti_debug.values import Layout, Value
+
+_PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
+
+
+def detail(run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, source: bool) -> list[str]:
+    """Every argument with its values, the grid, the model's source, the kernel's source if asked for.
+
+    Args:
+        choice: the phases to show of each argument; None: inputs before, outputs after, both of what is both.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    lines = [f"launch {launch.id}  {launch.kernel}"]
+    lines += _facts(run, launch, width)
+    lines += _provenance(launch, width)
+    for grid in launch.grids:
+        lines += _grid(grid)
+    measurer = Measurer(run)
+    tensors = [a for a in launch.args if not _is_number(a)]
+    if tensors:
+        lines.append("  arguments")
+    seen: set[tuple[str, Value]] = set()
+    for argument in tensors:
+        again = (argument.name, argument.after) in seen
+        seen.add((argument.name, argument.after))
+        lines += [_again(argument)] if again else _argument(argument, measurer, choice or phases(argument), width)
+    numbers = [a for a in launch.args if _is_number(a)]
+    if numbers:
+        lines.append("  numbers")
+        name_width = max(len(a.name) for a in numbers)
+        lines += [f"    {a.name:<{name_width}}  {a.spec.ctype:<8} {_number(a)}" for a in numbers]
+    if source:
+        lines += _kernel_source(run, launch)
+    return lines
+
+
+def _is_number(argument: Argument) -> bool:
+    return argument.spec.form in (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
+
+
+def _number(argument: Argument) -> str:
+    return argument.spec.text if argument.spec.form is Form.STRING else text.value(argument.after)
+
+
+def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
+    site = launch.site
+    status = {
+        LaunchStatus.OPEN: "began and never returned",
+        LaunchStatus.RETURNED: "returned",
+        LaunchStatus.NOT_STARTED: "did not start: its grid is empty",
+        LaunchStatus.FAILED: "failed",
+    }[launch.status]
+    if launch.fault is not None:
+        status += f": {' '.join(launch.fault.text.split())} (code {launch.fault.code})"
+    if launch.end_ns is not None:
+        status += f", {text.seconds((launch.end_ns - launch.begin_ns) / 1e9)} on the host"
+    facts = [
+        ("status", status),
+        ("kind", f"{site.kind.value}{f', {site.op}' if site.op else ''}"),
+        ("called", f"call {launch.key.call} of {site.function}, thread {launch.thread}"),
+        ("wrapper", f"line {site.line}: {site.callee}"),
+    ]
+    if site.subgraph:
+        facts.append(("subgraph", site.subgraph))
+    if launch.loops:
+        facts.append(("iteration", ", ".join(map(str, launch.loops))))
+    if run.manifest.device != "cpu":
+        facts.append(("stream", f"slot {launch.stream_slot}, sequence {launch.sequence}"))
+    return [line for label, fact in facts for line in _labelled(label, fact, width)]
+
+
+def _labelled(label: str, fact: str, width: int) -> list[str]:
+    indent = " " * 13
+    first, *rest = text.wrapped(fact, width, indent) or [indent]
+    return [f"  {label:<11}{first[len(indent) :]}", *rest]
+
+
+def _provenance(launch: Launch, width: int) -> list[str]:
+    provenance = launch.site.provenance
+    if provenance.certainty is Certainty.NONE:
+        return _labelled("model", "line unknown", width)
+    lines: list[str] = []
+    for frame in provenance.source:
+        lines += _labelled(
+            "model", f"{frame.file}:{frame.line} in {frame.function} ({provenance.certainty.value})", width
+        )
+        lines.append(f"{'':15}{frame.text.strip()}")
+    for label, nodes in (("fx nodes", provenance.post_grad_nodes), ("traced as", provenance.pre_grad_nodes)):
+        if nodes:
+            lines += _labelled(label, ", ".join(nodes), width)
+    shown = {frame.text.strip() for frame in provenance.source}
+    for stack in provenance.stacks:
+        if len(stack.splitlines()) > 2 or stack.splitlines()[-1].strip() not in shown:
+            lines.append("  stack")
+            lines += [f"    {line.rstrip()}" for line in stack.splitlines()]
+    return lines
+
+
+def _grid(grid: Grid) -> list[str]:
+    blocks = ", ".join(map(str, grid.grid))
+    lines = [f"  {'grid':<11}({blocks}), {text.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
+    if grid.arguments:
+        lines.append(f"  passed to {grid.kernel}")
+        name_width = max(len(argument.name) for argument in grid.arguments)
+        lines += [f"    {a.name:<{name_width}}  {a.ctype:<12} {text.value(a.value)}" for a in grid.arguments]
+    return lines
+
+
+def _again(argument: Argument) -> str:
+    return f"    {text.ROLES[argument.role]:<8}{argument.name}  the same tensor again"
+
+
+def _argument(argument: Argument, measurer: Measurer, shown: Sequence[Phase], width: int) -> list[str]:
+    role = text.ROLES[argument.role]
+    layout = argument.layout
+    words = [f"    {role:<8}{argument.name}"]
+    words += [text.value(argument.after)] if layout is None else [text.shape(layout), layout.device]
+    if layout is not None:
+        words += _placement(argument, layout)
+    if argument.spec.base and argument.spec.base != argument.name:
+        words.append(f"of {argument.spec.base}")
+    lines = _hanging(words, width)
+    for phase in shown:
+        lines += _phase(argument, phase, measurer, width)
+    return lines
+
+
+def _placement(argument: Argument, layout: Layout) -> list[str]:
+    if layout.kind != "strided":
+        return []
+    words = [f"strides [{','.join(map(str, layout.strides))}]"]
+    if argument.tensor is not None:
+        words.append(hex(argument.tensor.data_ptr))
+    if layout.storage_offset or layout.storage_bytes != layout.bytes:
+        words.append(f"at element {layout.storage_offset} of {text.size(layout.storage_bytes)}")
+    return words
+
+
+def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> list[str]:
+    found = measurer.measure(argument, phase)
+    recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+    label = f"      {_PHASES[phase]:<8}"
+    words = text.statistics(found.statistics) if found.statistics else [found.reason] if found.reason else []
+    if recorded is not None and found.statistics is not None:
+        words.append(f"#{recorded.hash:016x}"[:9])
+    lines: list[str] = []
+    if words:
+        first, *rest = text.flowed(words, width, " " * len(label))
+        lines += [label + first[len(label) :], *rest]
+    if recorded is not None and recorded.values and recorded.layout is not None:
+        dtype = recorded.layout.dtype
+        spelled = [elements.spell(number, dtype) for number in elements.decode(recorded.values, dtype)]
+        lines += text.flowed([f"[{', '.join(spelled)}]"] if len(spelled) < 2 else _list(spelled), width, " " * 14, " ")
+    if saved is not None and saved.path:
+        lines.append(f"{label if not lines else ' ' * len(label)}{saved.path}")
+    return lines
+
+
+def _list(words: Sequence[str]) -> list[str]:
+    return [f"[{words[0]},", *(f"{word}," for word in words[1:-1]), f"{words[-1]}]"]
+
+
+def _hanging(words: Sequence[str], width: int) -> list[str]:
+    first, *rest = text.flowed(words, width)
+    return [first, *(f"{'':12}{line}" for line in rest)]
+
+
+def _kernel_source(run: RunDir, launch: Launch) -> list[str]:
+    wanted = (launch.kernel, *launch.site.launches)
+    kernels = [kernel for kernel in run.manifest.kernels if kernel.name in wanted]
+    if not kernels:
+        return ["", f"{launch.kernel} has no source of its own: it is {launch.site.op or 'an operator of torch'}"]
+    lines: list[str] = []
+    for kernel in kernels:
+        lines += ["", f"{kernel.name} ({kernel.language}, sha256 {kernel.sha256[:12]})", *kernel.source.splitlines()]
+    return lines

@@ -1,0 +1,207 @@
+"""A run as one JSON object (docs/show.schema.json). Numbers that JSON has not are texts: "nan", "inf", "-inf"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from aoti_debug.abi import Phase
+from aoti_debug.diagnose import Verdict
+from aoti_debug.launches import Argument, Fault, Grid, Launch
+from aoti_debug.manifest import Form
+from aoti_debug.rundir import RunDir
+from aoti_debug.show import elements
+from aoti_debug.show.measured import Measurer
+from aoti_debug.show.overview import notes
+from aoti_debug.statistics import Statistics
+from aoti_debug.values import Absent, Layout, Number, Tensor, Value
+
+FORMAT = 1
+
+
+def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], measurer: Measurer) -> dict[str, Any]:
+    """
+    Args:
+        launches: those to include.
+        measurer: computes statistics of saved tensors.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    info = run.info
+    return {
+        "format": FORMAT,
+        "run": run.path.name,
+        "path": str(run.path),
+        "state": run.state.value,
+        "exit": {**asdict(info.exit), "kind": info.exit.kind.value, "stage": info.exit.stage and info.exit.stage.value},
+        "level": run.level,
+        "filters": list(info.filters),
+        "phase": info.phase or None,
+        "device": info.device,
+        "tool_version": info.tool_version,
+        "torch_version": info.torch_version,
+        "pid": info.pid,
+        "started": info.started,
+        "host": info.host,
+        "command": list(info.command),
+        "package": None if run.package is None else str(run.package),
+        "verdict": None if verdict is None else _verdict(verdict),
+        "faults": [_fault(fault) for fault in run.timeline.faults],
+        "notes": notes(run),
+        "calls": [
+            {
+                "id": str(call),
+                "thread": call.thread,
+                "level": call.level,
+                "capturing": call.capturing,
+                "stream": hex(call.stream),
+                "ended": call.ended,
+                "failed": call.failed,
+            }
+            for call in run.timeline.calls
+        ],
+        "launches": [_launch(run, launch, measurer) for launch in launches],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "what": verdict.what,
+        "proof": verdict.proof.value,
+        "suspects": [launch.id for launch in verdict.suspects],
+        "why": verdict.why,
+        "surfaced": verdict.surfaced.id if verdict.surfaced else None,
+        "next": list(verdict.next_commands),
+    }
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    return {
+        "launch": str(fault.launch) if fault.launch else None,
+        "domain": fault.domain.name.lower(),
+        "code": fault.code,
+        "text": fault.text,
+    }
+
+
+def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
+    site, provenance = launch.site, launch.site.provenance
+    return {
+        "id": launch.id,
+        "kernel": launch.kernel,
+        "kind": site.kind.value,
+        "op": site.op or None,
+        "status": launch.status.value,
+        "returned": launch.returned,
+        "fault": None if launch.fault is None else _fault(launch.fault),
+        "site": site.id,
+        "function": site.function,
+        "subgraph": site.subgraph or None,
+        "loops": list(launch.loops),
+        "thread": launch.thread,
+        "stream_slot": launch.stream_slot,
+        "sequence": launch.sequence,
+        "begin_ns": launch.begin_ns,
+        "end_ns": launch.end_ns,
+        "args": [_argument(run, argument, measurer) for argument in launch.args],
+        "grids": [_grid(grid) for grid in launch.grids],
+        "source": [asdict(frame) for frame in provenance.source],
+        "provenance": {
+            "certainty": provenance.certainty.value,
+            "handle": provenance.handle or None,
+            "stacks": list(provenance.stacks),
+            "post_grad_nodes": list(provenance.post_grad_nodes),
+            "pre_grad_nodes": list(provenance.pre_grad_nodes),
+        },
+    }
+
+
+def _argument(run: RunDir, argument: Argument, measurer: Measurer) -> dict[str, Any]:
+    spec = argument.spec
+    return {
+        "name": argument.name,
+        "param": spec.param or None,
+        "role": argument.role.name.lower(),
+        "form": spec.form.name.lower(),
+        "ctype": spec.ctype or None,
+        "expression": spec.text,
+        "base": spec.base or None,
+        "type": _type(argument.after, argument.layout),
+        "value": _scalar(argument),
+        "tensor": _tensor(argument),
+        "before": _phase(run, argument, Phase.BEFORE, measurer),
+        "after": _phase(run, argument, Phase.AFTER, measurer),
+    }
+
+
+def _type(value: Value, layout: Layout | None) -> str:
+    if layout is not None:
+        return "tensor"
+    return "number" if isinstance(value, Number) else value.value if isinstance(value, Absent) else "tensor"
+
+
+def _scalar(argument: Argument) -> Any:
+    value = argument.after
+    if isinstance(value, Number):
+        return _number(value.value)
+    return argument.spec.text if value is Absent.TEXT or argument.spec.form is Form.STRING else None
+
+
+def _tensor(argument: Argument) -> dict[str, Any] | None:
+    layout = argument.layout
+    if layout is None:
+        return None
+    return {
+        "dtype": layout.dtype,
+        "device": layout.device,
+        "layout": layout.kind,
+        "shape": list(layout.shape),
+        "strides": list(layout.strides),
+        "storage_offset": layout.storage_offset,
+        "storage_bytes": layout.storage_bytes,
+        "data_ptr": hex(argument.tensor.data_ptr) if isinstance(argument.tensor, Tensor) else None,
+    }
+
+
+def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) -> dict[str, Any] | None:
+    recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+    if recorded is None and saved is None:
+        return None
+    found = measurer.measure(argument, phase)
+    dtype = recorded.layout.dtype if recorded and recorded.layout else ""
+    values = elements.decode(recorded.values, dtype) if recorded and recorded.values and dtype else None
+    return {
+        "statistics": None if found.statistics is None else _statistics(found.statistics),
+        "reason": found.reason or None,
+        "values": None if values is None else [_number(value) for value in values],
+        "hash": f"{recorded.hash:016x}" if recorded else f"{saved.hash[0]:016x}{saved.hash[1]:016x}" if saved else None,
+        "file": str(run.tensor_path(saved)) if saved and saved.path else None,
+    }
+
+
+def _statistics(statistics: Statistics) -> dict[str, Any]:
+    return {name: None if value is None else _number(value) for name, value in asdict(statistics).items()}
+
+
+def _grid(grid: Grid) -> dict[str, Any]:
+    return {
+        "kernel": grid.kernel,
+        "grid": list(grid.grid),
+        "num_warps": grid.num_warps,
+        "shared_bytes": grid.shared_bytes,
+        "arguments": [
+            {"name": a.name, "ctype": a.ctype or None, "value": _number(a.value.value)} for a in grid.arguments
+        ],
+    }
+
+
+def _number(value: Any) -> Any:
+    """A complex number is a list of two."""
+    if isinstance(value, complex):
+        return [_number(value.real), _number(value.imag)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,52 @@
+"""The elements of a small tensor from their bytes, as Python numbers; numpy alone reads all but the rarest dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NUMPY = {
+    "bool": "?",
+    "uint8": "<u1",
+    "int8": "<i1",
+    "uint16": "<u2",
+    "int16": "<i2",
+    "uint32": "<u4",
+    "int32": "<i4",
+    "uint64": "<u8",
+    "int64": "<i8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+
+
+def decode(data: bytes, dtype: str) -> list[Any]:
+    """`data` holds whole elements, row-major, little-endian."""
+    values: list[Any] = _array(data, dtype).tolist()
+    return values
+
+
+def _array(data: bytes, dtype: str) -> Any:
+    import numpy as np
+
+    if dtype in _NUMPY:
+        return np.frombuffer(data, dtype=_NUMPY[dtype])
+    if dtype == "bfloat16":
+        return (np.frombuffer(data, dtype="<u2").astype("<u4") << 16).view("<f4")
+    if dtype == "complex32":
+        return np.frombuffer(data, dtype="<f2").astype("<f4").view("<c8")
+    import torch
+
+    return torch.frombuffer(bytearray(data), dtype=getattr(torch, dtype)).to(torch.float64)
+
+
+def spell(value: Any, dtype: str) -> str:
+    """With as many digits as tell two values of the dtype apart at a glance."""
+    if isinstance(value, (bool, int)):
+        return str(value)
+    digits = 12 if dtype in ("float64", "complex128") else 6
+    if isinstance(value, complex):
+        return f"{value.real:.{digits}g}{value.imag:+.{digits}g}j"
+    return f"{value:.{digits}g}"

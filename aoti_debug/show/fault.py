@@ -1,0 +1,78 @@
+"""The few lines that a fault ends in."""
+
+from __future__ import annotations
+
+from aoti_debug.diagnose import Proof, Verdict
+from aoti_debug.launches import Launch
+from aoti_debug.manifest import Certainty
+from aoti_debug.show import text
+from aoti_debug.values import Number, Tensor
+
+_LISTED = 6  # suspects
+_MOST_ARGUMENTS = 12
+
+_HEADS = {
+    Proof.CERTAIN: "in launch",
+    Proof.RANGE: "in one of",
+    Proof.LIKELY: "while launch",
+    Proof.NONE: "in no launch that can be named",
+}
+
+
+def verdict_lines(verdict: Verdict, width: int) -> list[str]:
+    """What happened, the guilty launch with its model line and arguments, how that is known, what to type next."""
+    what = " ".join(verdict.what.split())
+    lines = text.wrapped(f"FAULT {what}", width)
+    guilty = verdict.launch
+    if guilty is not None:
+        running = " was running" if verdict.proof is Proof.LIKELY else ""
+        lines += text.flowed([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
+        lines += _source(guilty, width)
+        lines += _arguments(guilty, width)
+    elif verdict.suspects:
+        lines.append(f"  {_HEADS[verdict.proof]} {text.count(len(verdict.suspects), 'launch')}:")
+        shown = verdict.suspects[:_LISTED]
+        lines += [f"    {x.id}  {x.kernel}  {text.model_line(x.site.provenance)}" for x in shown]
+        if len(verdict.suspects) > len(shown):
+            lines.append(f"    … to {verdict.suspects[-1].id}")
+    else:
+        lines.append(f"  {_HEADS[verdict.proof]}")
+    lines += _labelled("because", verdict.why, width)
+    if verdict.surfaced is not None:
+        lines += _labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width)
+    lines += [f"  next     {command}" for command in verdict.next_commands]
+    return lines
+
+
+def _labelled(label: str, sentence: str, width: int) -> list[str]:
+    indent = " " * 11
+    first, *rest = text.wrapped(sentence, width, indent)
+    return [f"  {label:<9}{first[len(indent) :]}", *rest]
+
+
+def _source(launch: Launch, width: int) -> list[str]:
+    provenance = launch.site.provenance
+    if not provenance.source:
+        return _labelled("model", "line unknown", width)
+    sure = "" if provenance.certainty is Certainty.EXACT else f" ({provenance.certainty.value})"
+    lines: list[str] = []
+    for frame in provenance.source[:2]:
+        lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
+        if frame.text:
+            lines.append(text.middle_cut(f"             {frame.text.strip()}", width))
+    return lines
+
+
+def _arguments(launch: Launch, width: int) -> list[str]:
+    recorded = [a for a in launch.args if a.tensor is not None or isinstance(a.before, Number)]
+    lines: list[str] = []
+    for argument in recorded[:_MOST_ARGUMENTS]:
+        value = argument.tensor or argument.before
+        label = "args" if not lines else ""
+        role = text.ROLES[argument.role]
+        kind = "" if isinstance(value, Tensor) else argument.spec.ctype
+        words = (f"  {label:<9}{role or kind:<8}{argument.name}", text.value(value))
+        lines += text.flowed(words, width)
+    if len(recorded) > _MOST_ARGUMENTS:
+        lines.append(f"{'':11}and {len(recorded) - _MOST_ARGUMENTS} more: aoti-debug show {launch.id}")
+    return lines

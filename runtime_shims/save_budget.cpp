@@ -1,0 +1,52 @@
+#include "save_budget.h"
+
+#include <sys/statvfs.h>
+
+#include <utility>
+
+namespace aoti_debug {
+
+SaveBudget::SaveBudget(std::string directory, const SaveLimits& limits)
+    : directory_(std::move(directory)), limits_(limits) {}
+
+bool SaveBudget::reserve(uint64_t bytes) {
+  struct statvfs disk;
+  const bool known = statvfs(directory_.c_str(), &disk) == 0;
+  const uint64_t free_bytes = known ? uint64_t{disk.f_bavail} * disk.f_frsize : UINT64_MAX;
+  const char* reason = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (n_files_ >= limits_.files) {
+      reason = "AOTI_DEBUG_MAX_FILES is reached";
+    } else if (bytes > limits_.bytes || n_bytes_ > limits_.bytes - bytes) {
+      reason = "AOTI_DEBUG_MAX_BYTES is reached";
+    } else if (bytes > free_bytes || free_bytes - bytes < limits_.keep_free_bytes) {
+      reason = "the disk would have less than AOTI_DEBUG_KEEP_FREE_BYTES left";
+    } else {
+      ++n_files_;
+      n_bytes_ += bytes;
+      return true;
+    }
+  }
+  stop(reason);
+  return false;
+}
+
+void SaveBudget::give_back(uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --n_files_;
+  n_bytes_ -= bytes;
+}
+
+void SaveBudget::stop(std::string reason) {
+  if (stopped_.exchange(true)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stop_reason_ = std::move(reason);
+}
+
+std::string SaveBudget::take_stop_reason() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(stop_reason_, std::string());
+}
+
+}  // namespace aoti_debug

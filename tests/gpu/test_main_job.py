@@ -1,0 +1,384 @@
+"""Build, run, save, diagnose and replay real models on a CUDA device.
+
+A model that faults runs in child processes only. Plain twins are compiled from the same sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug import builder, rundir, runner, tensors
+from aoti_debug.abi import Phase
+from aoti_debug.diagnose import Proof
+from aoti_debug.launches import Launch, LaunchStatus
+from aoti_debug.manifest import Certainty, Kind
+from aoti_debug.rundir import RunDir
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MODELS = ("mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes")
+CALL = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import cuda_models
+args, kwargs = torch.export.load(sys.argv[2]).example_inputs
+model = torch._inductor.aoti_load_package(sys.argv[3])
+outputs = None
+for _ in range(2):
+    torch.manual_seed(0)
+    outputs = model(*[a.clone() for a in args], **kwargs)
+torch.cuda.synchronize()
+outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+torch.save([o.cpu() for o in outputs], sys.argv[4])
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    program: Path
+    instrumented: Path
+    plain: Path
+    summary: builder.BuildSummary
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
+    """Builds a case of cuda_models.py once, with its plain twin."""
+    done: dict[str, Built] = {}
+
+    def built(name: str) -> Built:
+        if name not in done:
+            sys.path.insert(0, str(HERE))
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+            import cuda_models
+
+            folder = tmp_path_factory.mktemp(name)
+            case = cuda_models.case(name)
+            program = folder / "model.pt2"
+            torch.export.save(case.export(), program)
+            plain = folder / "plain.pt2"
+            options = builder.BuildOptions(
+                program=program,
+                output=folder / "instrumented.pt2",
+                inductor_configs=dict(c.split("=") for c in case.inductor_configs),
+                imports=("cuda_models",),
+                plain=plain,
+            )
+            done[name] = Built(program, folder / "instrumented.pt2", plain, builder.build_report(options))
+        return done[name]
+
+    return built
+
+
+def outputs_of(built: Built, package: Path, folder: Path, **environment: str) -> list[torch.Tensor]:
+    out = folder / "outputs.pt"
+    command = [sys.executable, "-c", CALL, str(HERE), str(built.program), str(package), str(out)]
+    env = {**os.environ, **environment, "AOTI_DEBUG_DIR": str(folder / "runs"), "AOTI_DEBUG_PRINT": "none"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded: list[torch.Tensor] = torch.load(out)
+    return loaded
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_site_is_recognised(build: Callable[[str], Built], name: str) -> None:
+    manifest = build(name).summary.manifest
+    assert manifest.unrecognised == ()
+    assert {site.provenance.certainty for site in manifest.sites if site.kind is Kind.TRITON} <= {Certainty.EXACT}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("level", ["0", "1", "2", "3"])
+def test_outputs_equal_the_plain_twin(build: Callable[[str], Built], tmp_path: Path, name: str, level: str) -> None:
+    built = build(name)
+    plain = outputs_of(built, built.plain, tmp_path)
+    instrumented = outputs_of(built, built.instrumented, tmp_path, AOTI_DEBUG_LEVEL=level)
+    assert len(plain) == len(instrumented)
+    assert [torch.equal(as_bytes(a), as_bytes(b)) for a, b in zip(plain, instrumented, strict=True)] == [True] * len(
+        plain
+    )
+
+
+@pytest.fixture(scope="session")
+def saved(build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
+    """A run of a case at level 1."""
+    done: dict[str, RunDir] = {}
+
+    def run(name: str) -> RunDir:
+        if name not in done:
+            result = runner.run(build(name).instrumented, level=1, out=tmp_path_factory.mktemp(f"{name}-runs"))
+            assert result.verdict is None
+            done[name] = result.run
+        return done[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_tensor_argument_is_saved(saved: Callable[[str], RunDir], name: str) -> None:
+    run = saved(name)
+    assert run.launches
+    for launch in run.launches:
+        if launch.status is LaunchStatus.NOT_STARTED:
+            continue
+        for argument in launch.args:
+            if argument.tensor is not None:
+                assert Phase.AFTER in argument.files, (launch.id, launch.kernel, argument.name)
+                run.tensor_path(argument.files[Phase.AFTER])
+
+
+def triton_launch(run: RunDir, kernel: str) -> Launch:
+    return next(launch for launch in run.launches if launch.kernel.startswith(kernel))
+
+
+def test_a_user_triton_launch_is_recorded_whole(saved: Callable[[str], RunDir]) -> None:
+    launch = triton_launch(saved("mixed"), "scaled_add_kernel")
+    assert launch.grid is not None
+    assert launch.grid.grid == (16, 1, 1)
+    assert launch.grid.num_warps == 4
+    by_name = {a.name: a.value for a in launch.grid.arguments}
+    assert by_name["n"].value == 4096
+    assert by_name["alpha"].value == 0.25
+    assert [a.role.name for a in launch.args if a.tensor is not None] == ["UNKNOWN"] * 3
+    assert launch.site.provenance.source[0].file.endswith("cuda_models.py")
+
+
+def test_saved_values_are_what_the_kernel_computed(saved: Callable[[str], RunDir]) -> None:
+    run = saved("mixed")
+    launch = triton_launch(run, "scaled_add_kernel")
+    x, y, out = (a for a in launch.args if a.tensor is not None)
+    load = lambda a, phase: tensors.load(run.tensor_path(a.files[phase]))  # noqa: E731
+    expected = (load(x, Phase.BEFORE) + load(y, Phase.BEFORE) * 0.25) * 2
+    torch.testing.assert_close(load(out, Phase.AFTER).cpu(), expected.cpu())
+
+
+def test_two_specialisations_of_one_kernel_run_their_own_machine_code(
+    build: Callable[[str], Built], tmp_path: Path
+) -> None:
+    built = build("two_specialisations")
+    (x,), _ = torch.export.load(built.program).example_inputs
+    (got,) = outputs_of(built, built.instrumented, tmp_path)
+    first = (x + x.sin() * 0.25) * 2
+    torch.testing.assert_close(got, (first + x.cos() * 0.25).cpu())
+
+
+def test_a_while_loop_numbers_its_iterations(saved: Callable[[str], RunDir]) -> None:
+    run = saved("loop")
+    inside = [launch for launch in run.launches if launch.site.subgraph.startswith("while_loop_body")]
+    per_site: dict[int, list[tuple[int, ...]]] = {}
+    for launch in inside:
+        per_site.setdefault(launch.site.id, []).append(launch.loops)
+    assert per_site
+    assert set(map(tuple, per_site.values())) == {((0,), (1,), (2,))}
+
+
+# ---- faults
+
+BAD_INDEX = 1 << 40
+
+
+@pytest.fixture(scope="session")
+def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    index = torch.randint(0, 500, (256,), device="cuda")
+    index[100] = BAD_INDEX
+    path = tmp_path_factory.mktemp("inputs") / "bad.pt"
+    torch.save((index,), path)
+    return path
+
+
+def gather_faults(built: Built, out: Path, inputs: Path, **options: int) -> runner.RunResult:
+    return runner.run(built.instrumented, inputs=inputs, out=out, **options)
+
+
+@pytest.mark.parametrize("level", [3, 2, 1])
+def test_the_guilty_launch_is_named_with_launches_queued_behind_it(
+    build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path, level: int
+) -> None:
+    result = gather_faults(build("gather"), tmp_path, bad_inputs, level=level)
+    assert result.verdict is not None
+    assert result.verdict.proof is Proof.CERTAIN
+    assert result.verdict.launch is not None
+    assert result.verdict.launch.kernel.startswith("gather_kernel")
+    if level == 3:
+        assert len(result.run.launches) > result.verdict.launch.key.launch + 20
+
+
+def test_sparse_crumbs_narrow_the_fault_to_a_range(
+    build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
+) -> None:
+    result = gather_faults(build("gather"), tmp_path, bad_inputs, level=3, crumb_every=16)
+    assert result.verdict is not None
+    suspects = [launch.kernel for launch in result.verdict.suspects]
+    assert 1 <= len(suspects) <= 16
+    assert any(kernel.startswith("gather_kernel") for kernel in suspects)
+
+
+def test_a_host_without_our_parent_leaves_the_same_evidence(
+    build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
+) -> None:
+    built = build("gather")
+    code = (
+        "import sys, os, torch; m = torch._inductor.aoti_load_package(sys.argv[1]);"
+        "m(*torch.load(sys.argv[2]));\ntry: torch.cuda.synchronize()\nexcept Exception: os.abort()"
+    )
+    env = {**os.environ, "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(tmp_path)}
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(built.instrumented), str(bad_inputs)],
+            env=env,
+            stdout=stream,
+            stderr=stream,
+        )
+    assert done.returncode < 0
+    assert "gather_kernel" in log.read_text()
+    from aoti_debug.diagnose import diagnose
+
+    verdict = diagnose(rundir.open_run(base=tmp_path))
+    assert verdict is not None
+    assert verdict.launch is not None
+    assert verdict.launch.kernel.startswith("gather_kernel")
+
+
+def test_the_command_line_names_the_launch_and_exits_with_1(
+    build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
+) -> None:
+    command = ["-m", "aoti_debug.cli.main", "run", str(build("gather").instrumented), "--inputs", str(bad_inputs)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, *command, "--out", str(tmp_path)], env=env, capture_output=True, text=True)
+    print(done.stdout[-3000:], done.stderr[-3000:])
+    assert done.returncode == 1
+    assert "gather_kernel" in done.stdout + done.stderr
+    assert "models.py" in done.stdout + done.stderr
+
+
+# ---- streams, threads, graphs
+
+SIDE_STREAMS = """
+import sys, threading, torch
+args, kwargs = torch.export.load(sys.argv[1]).example_inputs
+model = torch._inductor.aoti_load_package(sys.argv[2], "model", False, 2)
+model(*args)
+def work():
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(20): model(*args)
+threads = [threading.Thread(target=work) for _ in range(2)]
+[t.start() for t in threads]; [t.join() for t in threads]
+torch.cuda.synchronize()
+"""
+
+
+def test_two_streams_are_kept_apart(build: Callable[[str], Built], tmp_path: Path) -> None:
+    built = build("gather")
+    env = {
+        **os.environ,
+        "AOTI_DEBUG_LEVEL": "3",
+        "AOTI_DEBUG_DIR": str(tmp_path),
+        "AOTI_DEBUG_PRINT": "none",
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
+    code = "import cuda_models\n" + SIDE_STREAMS
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(built.program), str(built.instrumented)],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    run = rundir.open_run(base=tmp_path)
+    calls = run.timeline.calls
+    assert len(calls) == 41
+    assert all(call.ended for call in calls)
+    streams = {call.stream for call in calls}
+    assert len(streams) == 3
+    per_call = {len([launch for launch in run.launches if launch.key.call == call.call]) for call in calls}
+    assert len(per_call) == 1
+
+
+GRAPH = """
+import sys, torch
+args, kwargs = torch.export.load(sys.argv[1]).example_inputs
+model = torch._inductor.aoti_load_package(sys.argv[2])
+expected = model(*args)
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = model(*args)
+for _ in range(3):
+    graph.replay()
+torch.cuda.synchronize()
+print(torch.equal(expected, captured))
+"""
+
+
+@pytest.mark.parametrize("level", ["1", "2", "3"])
+def test_graph_capture_is_left_alone_and_noted(build: Callable[[str], Built], tmp_path: Path, level: str) -> None:
+    built = build("gather")
+    env = {
+        **os.environ,
+        "AOTI_DEBUG_LEVEL": level,
+        "AOTI_DEBUG_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
+    code = "import cuda_models\n" + GRAPH
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(built.program), str(built.instrumented)],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True"
+    run = rundir.open_run(base=tmp_path)
+    assert [call.capturing for call in run.timeline.calls] == [False, True]
+    if level != "3":
+        assert any("captur" in note.text.lower() for note in run.timeline.notes)
+
+
+# ---- repro
+
+REPLAYED = frozenset({Kind.SHIM_OUT, Kind.SHIM_ALLOC})
+
+
+def test_every_aten_launch_replays_bit_for_bit(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
+    run = saved("mixed")
+    launches = [launch for launch in run.launches if launch.site.kind in REPLAYED]
+    assert launches
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    codes = {}
+    for launch in launches:
+        folder = tmp_path / launch.id
+        command = ["-m", "aoti_debug.cli.main", "repro", launch.kernel, "--launch", launch.id]
+        command += ["--run", str(run.path), "-o", str(folder)]
+        made = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT)
+        assert made.returncode == 0, made.stderr
+        replayed = subprocess.run([sys.executable, str(folder / "repro.py")], env=env, capture_output=True, text=True)
+        codes[launch.id, launch.kernel] = replayed.returncode
+        print(replayed.stdout[-400:], replayed.stderr[-400:])
+    assert set(codes.values()) == {0}, codes
+
+
+def test_show_prints_json_of_a_cuda_run(saved: Callable[[str], RunDir]) -> None:
+    command = ["-m", "aoti_debug.cli.main", "show", str(saved("mixed").path), "--json"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    launches = json.loads(done.stdout)["launches"]
+    assert {launch["kind"] for launch in launches} >= {"triton", "shim_out", "proxy", "item"}

@@ -1,0 +1,312 @@
+"""What the runtime asks of a device: breadcrumbs, statistics and copies in order, graph capture, faults."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from runtime_shims.journal_decoder import Journal
+from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
+from safetensors.torch import load_file
+
+Load = Callable[..., Runtime]
+Decode = Callable[[], Journal]
+Start = Callable[..., Runtime]
+
+
+@pytest.fixture
+def start(load: Load, device_library: Path) -> Start:
+    def start_(**variables: object) -> Runtime:
+        return load(device_library, **variables)
+
+    return start_
+
+
+def on_device(runtime: Runtime, tensor: torch.Tensor) -> Handle:
+    handle = Handle(tensor)
+    runtime.lib.f_mark(handle.pointer)
+    return handle
+
+
+def set_(runtime: Runtime, what: str, value: int) -> None:
+    runtime.lib.f_set(what.encode(), value)
+
+
+@dataclass(frozen=True)
+class CrumbSlot:
+    completed: int
+    used: int
+    stream: int
+
+
+def crumbs(path: Path) -> tuple[int, list[CrumbSlot]]:
+    """How many launches a crumb, and the slots that are used."""
+    data = path.read_bytes()
+    magic, version, n_slots, every = struct.unpack_from("<8sIIQ", data)
+    assert (magic, version) == (b"AOTIDBC1", 1)
+    assert len(data) == 64 + 64 * n_slots
+    slots = [CrumbSlot(*struct.unpack_from("<IIQ", data, 64 + 64 * i)) for i in range(n_slots)]
+    used = [slot for slot in slots if slot.used]
+    assert used == slots[: len(used)]
+    return every, used
+
+
+def test_a_crumb_a_launch(start: Start, run: Path, journal: Decode) -> None:
+    runtime = start(PRINT="none")
+    site = runtime.site(0, "k")
+    seen = []
+    for stream, model in ((0x10, 1), (0x20, 1), (0, 1), (0, 2), (0x10, 1)):
+        with runtime.call(stream=stream, model=model):
+            for _ in range(3):
+                with runtime.launch(site):
+                    pass
+                seen.append(crumbs(run / "crumbs.bin")[1])
+    assert os.readlink(run / "crumbs.bin").startswith("/dev/shm/")
+    assert seen[0] == [CrumbSlot(1, 1, 0x10)]
+    assert seen[5] == [CrumbSlot(3, 1, 0x10), CrumbSlot(6, 1, 0x20)]
+    assert seen[-1] == [CrumbSlot(15, 1, 0x10), CrumbSlot(6, 1, 0x20), CrumbSlot(9, 1, 0), CrumbSlot(12, 1, 0)]
+    runtime.unload()
+    found = journal()
+    assert [r.stream_slot for r in found.of("call_begin")] == [0, 1, 2, 3, 0]
+    assert [r.stream_slot for r in found.of("launch_begin")][::3] == [0, 1, 2, 3, 0]
+    assert found.header["every"] == 1
+
+
+def test_a_crumb_every_n_launches(start: Start, run: Path, journal: Decode) -> None:
+    runtime = start(PRINT="none", CRUMB_EVERY=4)
+    site = runtime.site(0, "k")
+    completed = []
+    with runtime.call():
+        for _ in range(10):
+            with runtime.launch(site):
+                pass
+            completed.append(crumbs(run / "crumbs.bin")[1][0].completed)
+    assert completed == [0, 0, 0, 4, 4, 4, 4, 8, 8, 8]
+    assert crumbs(run / "crumbs.bin") == (4, [CrumbSlot(10, 1, 0)])  # the end of a call leaves one
+    runtime.unload()
+    assert journal().header["every"] == 4
+
+
+def test_crumbs_without_a_parent_are_kept_as_a_copy(start: Start, tmp_path: Path) -> None:
+    runtime = start(RUN=None, DIR=tmp_path / "runs", PRINT="none")
+    site = runtime.site(0, "k")
+    with runtime.call(), runtime.launch(site):
+        pass
+    path = tmp_path / "runs" / "latest" / "crumbs.bin"
+    shared = os.readlink(path)
+    runtime.unload()
+    assert not path.is_symlink()
+    assert crumbs(path) == (1, [CrumbSlot(1, 1, 0)])
+    assert not Path(shared).exists()
+
+
+def test_crumbs_of_a_parent_stay_where_they_are(start: Start, run: Path) -> None:
+    runtime = start(PRINT="none")
+    site = runtime.site(0, "k")
+    with runtime.call(), runtime.launch(site):
+        pass
+    runtime.unload()
+    shared = Path(os.readlink(run / "crumbs.bin"))
+    assert crumbs(shared)[1] == [CrumbSlot(1, 1, 0)]
+    shared.unlink()
+
+
+def test_crumbs_that_cannot_be_set_up(
+    start: Start, run: Path, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = set(os.listdir("/dev/shm"))
+    runtime = start(PRINT="none")
+    set_(runtime, "crumbs fail", 1)
+    site = runtime.site(0, "k")
+    for _ in range(2):
+        with runtime.call(), runtime.launch(site):
+            pass
+    runtime.unload()
+    text = "no breadcrumbs: the device cannot write to shared memory"
+    assert [(r.code, r.text) for r in journal().of("note")] == [(4, text)]
+    assert capfd.readouterr().err == f"aoti-debug: {text}\n"
+    assert journal().header["every"] == 0
+    assert not (run / "crumbs.bin").is_symlink()
+    assert set(os.listdir("/dev/shm")) == before
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_graph_capture(
+    start: Start, journal: Decode, run: Path, capfd: pytest.CaptureFixture[str], level: int
+) -> None:
+    runtime = start(LEVEL=level)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    x = on_device(runtime, torch.ones(3))
+    set_(runtime, "capturing", 1)
+    for _ in range(2):
+        with runtime.call(), runtime.launch(site, x.value):
+            pass
+    assert not (run / "crumbs.bin").is_symlink()
+    set_(runtime, "capturing", 0)
+    with runtime.call(), runtime.launch(site, x.value):
+        pass
+    runtime.unload()
+    found = journal()
+    assert [(r.flags, r.level) for r in found.of("call_begin")] == [(1, 3), (1, 3), (0, level)]
+    assert {r.call for r in found.of("tensor_stats")} == ({2} if level == 2 else set())
+    assert {r.call for r in found.of("tensor_file")} == ({2} if level == 1 else set())
+    assert [r.code for r in found.of("note")] == ([] if level == 3 else [2])
+    assert len(found.of("launch_end")) == 3
+    assert crumbs(run / "crumbs.bin")[1] == [CrumbSlot(3, 1, 0)]
+    assert ("being captured" in capfd.readouterr().err) == (level != 3)
+
+
+def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:
+    runtime = start(LEVEL=2)
+    slots = (Slot("a", role=IN), Slot("b", role=OUT, value=1), Slot("c", role=INOUT, value=2))
+    sites = [runtime.site(i, f"k{i}", *slots) for i in range(20)]
+    tensors = [torch.full((i + 1, 2), float(i)) for i in range(60)]
+    handles = [Handle(x) if i % 3 == 2 else on_device(runtime, x.t() if i % 3 == 0 else x) for i, x in enumerate(tensors)]
+    with runtime.call():
+        for i, site in enumerate(sites):
+            _, b, c = tensors[3 * i : 3 * i + 3]
+            given = handles[3 * i : 3 * i + 3]
+            with runtime.launch(site, *(handle.value for handle in given)):
+                b += 100
+                c += 1000
+    runtime.unload()
+    stats = journal().of("tensor_stats")
+    expected = []
+    for i in range(20):
+        expected += [(i, 0, 0, 3.0 * i), (i, 2, 0, 3 * i + 2)]
+        expected += [(i, 1, 1, 3 * i + 101), (i, 2, 1, 3 * i + 1002)]
+    assert [(r.launch, r.slot, r.phase, r.mean) for r in stats] == expected
+    for record in stats:
+        shape = record.layout["shape"]
+        assert sorted(shape) == sorted((3 * record.launch + record.slot + 1, 2))
+        assert record.layout["device_type"] == (0 if record.slot == 2 else 1)
+        few = record.numel <= 64
+        assert len(record.tail) == (4 * record.numel if few else 0)
+    lines = capfd.readouterr().err.splitlines()
+    headlines = [line for line in lines if " before " in line or " after " in line]
+    assert headlines == [f"0.{i} {phase} k{i}" for i in range(20) for phase in ("before", "after ")]
+    at = [lines.index(line) for line in headlines]
+    assert at == sorted(at)
+    assert lines[at[0] + 1].startswith("0.0   in a  float32[2,1]  cuda:0  #")
+
+
+def test_level_1_copies_what_is_new(start: Start, journal: Decode, run: Path) -> None:
+    runtime = start(LEVEL=1)
+    site = runtime.site(0, "k", Slot("w", role=IN), Slot("big", role=INOUT, value=1), Slot("view", role=IN, value=2))
+    w, big, base = torch.randn(1000), torch.randn(10_000_000), torch.randn(300, 200)  # big: 40 MB, three pieces
+    given = on_device(runtime, w), on_device(runtime, big), on_device(runtime, base.t())
+    before = big.clone()
+    with runtime.call():
+        for _ in range(2):
+            with runtime.launch(site, *(handle.value for handle in given)):
+                big += 1
+    copied = runtime.lib.f_copied()
+    runtime.unload()
+    records = {(r.launch, r.slot, r.phase): r for r in journal().of("tensor_file")}
+    assert len(records) == 12
+    linked = {key for key, record in records.items() if record.status == 1}
+    assert linked == {(0, 0, 1), (0, 2, 1), (1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 2, 0), (1, 2, 1)}
+    assert copied == 3 * big.nbytes + w.nbytes + base.nbytes
+    for (launch, slot, phase), record in records.items():
+        name = ("w", "big", "view")[slot]
+        assert Path(record.path).name == f"{('before', 'after')[phase]}_launch_k_{name}_cuda:0.safetensors"
+        (loaded,) = load_file(run / record.path).values()
+        expected = (w, before + launch + phase, base.t())[slot]
+        assert torch.equal(loaded, expected)
+
+
+def test_staging_memory_is_bounded(start: Start, journal: Decode, run: Path) -> None:
+    runtime = start(LEVEL=1, PHASE="before")
+    site = runtime.site(0, "k", *(Slot(f"x{i}", value=i) for i in range(12)))
+    tensors = [torch.full((7_000_000 + i,), float(i)) for i in range(12)]
+    given = [on_device(runtime, tensor) for tensor in tensors]
+    with runtime.call(), runtime.launch(site, *(handle.value for handle in given)):
+        pass
+    assert 0 < runtime.lib.f_most_staging() <= 256 << 20
+    runtime.unload()
+    records = journal().of("tensor_file")
+    assert [r.status for r in records] == [0] * 12
+    for record in records:
+        assert (run / record.path).stat().st_size > record.bytes
+        assert torch.equal(load_file(run / record.path)[f"x{record.slot}"], tensors[record.slot])
+
+
+@pytest.mark.parametrize("what", ["copies fail", "no staging"])
+@pytest.mark.parametrize("numel", [10, 10_000_000])
+def test_copies_that_fail(start: Start, journal: Decode, run: Path, what: str, numel: int) -> None:
+    runtime = start(LEVEL=1, PHASE="before")
+    set_(runtime, what, 1)
+    site = runtime.site(0, "k", Slot("x"))
+    x = on_device(runtime, torch.ones(numel))
+    with runtime.call(), runtime.launch(site, x.value):
+        pass
+    runtime.unload()
+    (record,) = journal().of("tensor_file")
+    assert (record.status, record.reason) == (2, "its bytes could not be copied from the device")
+    assert [path for path in run.glob("tensors/**/*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_fault_of_the_device(start: Start, journal: Decode, run: Path, level: int) -> None:
+    runtime = start(LEVEL=level, PRINT="none")
+    site = runtime.site(0, "k", Slot("x"))
+    x = on_device(runtime, torch.ones(100))
+    with pytest.raises(RuntimeError), runtime.call():
+        with runtime.launch(site, x.value):
+            pass
+        set_(runtime, "error", 700)
+        with runtime.launch(site, x.value):
+            raise RuntimeError("CUDA driver error: an illegal memory access was encountered")
+    runtime.unload()
+    found = journal()
+    assert [(r.launch, r.in_launch, r.domain, r.code) for r in found.of("fault")] == [(1, 1, 1, -1), (1, 1, 3, 700)]
+    assert found.of("fault")[1].text == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert found.of("call_end")[0].failed == 1
+    assert crumbs(run / "crumbs.bin")[1][0].completed == 1
+
+
+def test_fault_that_the_end_of_a_call_finds(start: Start, journal: Decode) -> None:
+    runtime = start(PRINT="none")
+    site = runtime.site(0, "k")
+    with runtime.call():
+        with runtime.launch(site):
+            pass
+        set_(runtime, "error", 700)
+    runtime.unload()
+    (fault,) = journal().of("fault")
+    assert (fault.in_launch, fault.domain, fault.code) == (0, 3, 700)
+    assert journal().of("call_end")[0].failed == 0
+
+
+def test_threads_on_one_stream(start: Start, journal: Decode) -> None:
+    runtime = start(LEVEL=2, PRINT="none")
+    sites = [runtime.site(i, f"k{i}", Slot("x")) for i in range(3)]
+
+    def work(index: int) -> None:
+        x = on_device(runtime, torch.full((100 + index,), float(index)))
+        for _ in range(30):
+            with runtime.call(model=index):
+                for _ in range(5):
+                    with runtime.launch(sites[index], x.value):
+                        pass
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    runtime.unload()
+    found = journal()
+    model_of = {r.call: r.model for r in found.of("call_begin")}
+    stats = found.of("tensor_stats")
+    assert len(stats) == 450
+    assert {(r.call, r.launch) for r in stats} == {(call, launch) for call in range(90) for launch in range(5)}
+    for record in stats:
+        assert record.mean == model_of[record.call]
+        assert record.layout["shape"] == (100 + model_of[record.call],)

@@ -37,6 +37,7 @@ def main() -> int:
 def _run(request: dict[str, Any], pipe: TextIO) -> None:
     _tell(pipe, stage=Stage.IMPORT.value)
     import torch
+    import torch._inductor.package
 
     _tell(pipe, torch=str(torch.__version__))
     for module in request["imports"]:

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -229,7 +230,7 @@ class _Case:
             case ExitKind.ABORTED if not self.exit.signal:
                 return self.exit.detail or "the process vanished"
             case _:
-                return self.exit.signal or self.exit.detail or "a fault"
+                return _signal_text(self.exit.signal) or self.exit.detail or "a fault"
 
     def _launch_of(self, fault: Fault | None) -> Launch | None:
         if fault is None or fault.launch is None:
@@ -267,6 +268,11 @@ def _host_waited(launch: Launch) -> bool:
 def _is_later(sequence: int, completed: int) -> bool:
     """Sequence numbers are 32 bits wide and wrap around."""
     return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
+
+
+def _signal_text(name: str) -> str:
+    """ "SIGSEGV (Segmentation fault)"."""
+    return f"{name} ({signal.strsignal(signal.Signals[name])})" if name else ""
 
 
 def _fault_text(fault: Fault) -> str:

@@ -190,15 +190,22 @@ class _Parts:
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before = self.begin.values.decode() if self.begin else {}
         after = before | (self.end.values.decode() if self.end else {})
-        files: dict[int, dict[Phase, SavedTensor]] = defaultdict(dict)
-        stats: dict[int, dict[Phase, RecordedStats]] = defaultdict(dict)
+        # by name: a tensor that is passed twice is recorded once
+        files: dict[str, dict[Phase, SavedTensor]] = defaultdict(dict)
+        stats: dict[str, dict[Phase, RecordedStats]] = defaultdict(dict)
         for f in self.files:
-            files[f.slot][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
+            files[site.args[f.slot].name][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
         for s in self.stats:
-            stats[s.slot][s.phase] = RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason)
+            name = site.args[s.slot].name
+            stats[name][s.phase] = RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason)
         return tuple(
             Argument(
-                slot, spec, before.get(slot, Absent.OPAQUE), after.get(slot, Absent.OPAQUE), files[slot], stats[slot]
+                slot,
+                spec,
+                before.get(slot, Absent.OPAQUE),
+                after.get(slot, Absent.OPAQUE),
+                files[spec.name],
+                stats[spec.name],
             )
             for slot, spec in enumerate(site.args)
         )

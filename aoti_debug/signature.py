@@ -119,11 +119,10 @@ def _describe_dim(size: Any, ranges: Mapping[Any, Any]) -> Dim:
 
 
 def _limit(upper: Any) -> int:
-    """An upper bound as a number; -1 for symbolic infinities."""
-    try:
-        number = int(upper)
-    except (TypeError, ValueError, OverflowError):
+    """An upper bound as a number; -1 for infinity, which sympy writes in more than one way."""
+    if not getattr(upper, "is_Integer", isinstance(upper, int)):
         return -1
+    number = int(upper)
     return -1 if number >= 1 << 62 else number
 
 

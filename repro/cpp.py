@@ -66,11 +66,10 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     slots = [_slot(launch, position) for position in range(count)]
     passed = [_value(launch, slot, arguments) for slot in slots]
     remarks = [f"{slot.arg.ctype} {slot.arg.param}".strip() for slot in slots]
-    numbers = sorted({text.split("(")[0] for text in passed if text.startswith("c_")})
     return Script(
         launch=(call("KERNEL", passed, remarks),),
         source=_source(kernel, manifest.compiler),
-        standard=(f"from ctypes import {', '.join(numbers)}",) if numbers else (),
+        standard=("import ctypes",) if any(isinstance(slot.value, Number) for slot in slots) else (),
         imports=("from replay.cpp_kernel import Compiler, CppKernel",),
         prepare="KERNEL.compile",
     )
@@ -96,7 +95,7 @@ def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> 
         raise UsageError(f"launch {launch.id} cannot be replayed: {slot.arg.name} is passed as {slot.arg.ctype}")
     value = slot.value.value
     number = float(value) if ctype in ("c_float", "c_double") else bool(value) if ctype == "c_bool" else int(value)
-    return f"{ctype}({literals.number(number)})"
+    return f"ctypes.{ctype}({literals.number(number)})"
 
 
 def _source(kernel: Kernel, compiler: Compiler) -> str:

@@ -53,7 +53,7 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL"})
+RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL", "ctypes"})
 
 
 def c_string(expression: str) -> str | None:

@@ -83,8 +83,8 @@ def tuple_of(texts: Iterable[str], indent: int) -> str:
 def _imports(script: Script) -> str:
     return "\n".join(
         [
-            "import sys",
             *script.standard,
+            "import sys",
             "from pathlib import Path",
             "",
             "import torch",

@@ -25,16 +25,16 @@ struct Sight {
     kUnread,         // `text` says why
   };
 
-  State state;
-  Phase phase;
-  uint16_t slot;
-  LaunchId id;
-  uint32_t thread;  // 0 where there is one only
-  const AotiDebugSite* site;
-  TensorMeta meta;
+  State state = State::kHeadline;
+  Phase phase = PHASE_BEFORE;
+  uint16_t slot = 0;
+  LaunchId id{};
+  uint32_t thread = 0;  // 0 where there is one only
+  const AotiDebugSite* site = nullptr;
+  TensorMeta meta{};
   std::vector<int64_t> dims;  // keeps the sizes and strides of `meta` where the tensor may be gone by then
   std::string text;
-  TensorStats stats;
+  TensorStats stats{};
   std::vector<uint8_t> values;
 
   Sight() = default;

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,41 @@ def test_wrong_arguments_are_found_before_the_work_begins(
     assert (type(caught.value), str(caught.value)) == (error, message.format(folder=folder))
     assert caught.value.hint
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    (tmp_path / "hangs.py").write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "aoti_debug",
+        "build",
+        str(folder / "model.pt2"),
+        "--import",
+        "hangs",
+        "-o",
+        "x.pt2",
+    ]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(aoti_debug.__file__).parents[1])]),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    out = tmp_path / "out"
+    out.mkdir()
+    building = subprocess.Popen(command, cwd=out, env=environment, stderr=subprocess.PIPE)
+    pid = tmp_path / "pid"
+    while not (pid.exists() and pid.read_text()):
+        assert building.poll() is None
+        time.sleep(0.1)
+    building.send_signal(number)
+    building.communicate(timeout=60)
+    assert building.returncode == code
+    assert list(out.iterdir()) == []
+    assert list((tmp_path / "cache" / "aoti_debug" / "scratch").iterdir()) == []
+    assert not Path(f"/proc/{pid.read_text()}").exists()
 
 
 def test_filters_that_match_nothing() -> None:

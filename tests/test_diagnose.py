@@ -72,7 +72,7 @@ def test_a_clean_run_has_no_verdict(tmp_path: Path) -> None:
 
 def test_a_crash_within_a_launch(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP, PROXY, ended=1), SEGV)
-    assert found(verdict) == ("SIGSEGV", Proof.CERTAIN, ["0.1"])
+    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.launch is not None
     assert verdict.launch.kernel == "mylib::op.default"
@@ -85,7 +85,7 @@ def test_a_crash_within_a_launch_of_a_later_call(tmp_path: Path) -> None:
     writer.call_end(launches=1)
     writer.call_begin(1)
     writer.launch_begin(0, CPP, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV", Proof.CERTAIN, ["1.0"])
+    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
 
 
 def test_a_crash_while_two_threads_were_within_a_launch(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_crash_while_two_threads_were_within_a_launch(tmp_path: Path) -> None:
     writer.call_begin(1)
     writer.launch_begin(0, PROXY, X, call=1)
     verdict = judge(tmp_path, writer, SEGV)
-    assert found(verdict) == ("SIGSEGV", Proof.RANGE, ["0.0", "1.0"])
+    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.RANGE, ["0.0", "1.0"])
     assert verdict
     assert verdict.launch is None
     assert verdict.why == "2 threads were within a launch; nothing says which of them failed"
@@ -105,19 +105,19 @@ def test_another_threads_finished_launch_is_not_blamed(tmp_path: Path) -> None:
     writer.thread = 2
     writer.call_begin(1)
     writer.launch(0, PROXY, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV", Proof.CERTAIN, ["0.0"])
+    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.0"])
 
 
 def test_the_innermost_launch_of_a_thread_is_blamed(tmp_path: Path) -> None:
     writer = started(PROXY, ended=0)
     writer.call_begin(1)
     writer.launch_begin(0, CPP, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV", Proof.CERTAIN, ["1.0"])
+    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
 
 
 def test_a_crash_between_launches(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP, PROXY), SEGV)
-    assert found(verdict) == ("SIGSEGV", Proof.NONE, [])
+    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.NONE, [])
     assert verdict
     assert verdict.why == "it happened between launches; 0.1 was the last one to return"
 
@@ -185,7 +185,7 @@ def test_a_crash_after_an_error_code_is_the_crashs(tmp_path: Path) -> None:
     writer.launch_end(0, status=1)
     writer.fault(0, FaultDomain.SHIM, 1, "index out of range")
     writer.launch_begin(1, CPP, X)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV", Proof.CERTAIN, ["0.1"])
+    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
 
 
 def test_an_abort_for_an_exception_that_nobody_caught(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_an_abort_for_an_exception_that_nobody_caught(tmp_path: Path) -> None:
 
 
 def test_an_abort_within_a_launch(tmp_path: Path) -> None:
-    assert found(judge(tmp_path, started(CPP, ended=0), ABRT)) == ("SIGABRT", Proof.CERTAIN, ["0.0"])
+    assert found(judge(tmp_path, started(CPP, ended=0), ABRT)) == ("SIGABRT (Aborted)", Proof.CERTAIN, ["0.0"])
 
 
 def test_a_hang_within_a_launch(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_hang_within_a_launch(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_was_within_a_launch(tmp_path: Path) -> None:
-    assert found(judge(tmp_path, started(CPP, CPP, ended=1), KILLED)) == ("SIGKILL", Proof.LIKELY, ["0.1"])
+    assert found(judge(tmp_path, started(CPP, CPP, ended=1), KILLED)) == ("SIGKILL (Killed)", Proof.LIKELY, ["0.1"])
 
 
 def test_a_host_that_vanished(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_hang_of_the_host_while_the_device_is_idle(tmp_path: Path) -> None:
 def test_a_crash_of_the_host_with_launches_queued(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, PROXY, ended=2, crumb_every=1)
     assert found(judge(tmp_path, writer, SEGV, CUDA, crumbs=factories.crumbs(0))) == (
-        "SIGSEGV",
+        "SIGSEGV (Segmentation fault)",
         Proof.CERTAIN,
         ["0.2"],
     )
@@ -400,7 +400,7 @@ def test_a_crash_of_the_host_with_launches_queued(tmp_path: Path) -> None:
 def test_an_abort_with_launches_queued_and_nothing_open(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, crumb_every=1)
     assert found(judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(1))) == (
-        "SIGABRT",
+        "SIGABRT (Aborted)",
         Proof.LIKELY,
         ["0.1"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -104,8 +105,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. A request to end (SIGTERM) ends children and deletes temporary files first."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run())
+
+
+def _terminate(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _complain(message: str, hint: str) -> None:

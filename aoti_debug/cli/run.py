@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import commands, rundir
+from aoti_debug import commands, manifest, rundir
 from aoti_debug.abi import SaveStatus
 from aoti_debug.child import Observer
 from aoti_debug.cli.lines import print_lines, width
@@ -102,8 +102,8 @@ def command(
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
-    What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is
-    named and the exit code is 1.
+    What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch
+    is named and the exit code is 1.
     """
     options = RunOptions(
         package=package,
@@ -119,7 +119,7 @@ def command(
         launch=launch,
         crumb_every=crumb_every,
     )
-    with LiveOutput() as live:
+    with LiveOutput(calls) as live:
         result = run_with(options, live)
     print_lines(warnings(result.run.manifest, filters), err=True)
     print_lines(summary(result, width()))
@@ -131,7 +131,8 @@ def command(
 class LiveOutput(Observer):
     """Passes the process's output through; on a terminal, a line below it tells of the tensors that are being saved."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
         self._console = Console(stderr=True)
         self._progress: Progress | None = None
         self._saved: SavedSoFar | None = None
@@ -145,13 +146,14 @@ class LiveOutput(Observer):
             self._progress.stop()
 
     def started(self, run: Path) -> None:
-        self._saved = SavedSoFar(run / "tensors")
+        package = manifest.from_json((run / rundir.MANIFEST).read_text(encoding="utf-8"))
+        self._saved = SavedSoFar(run / "tensors", launches_of_a_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:
         if stage is Stage.LOAD and self._console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
-            self._progress.add_task("running")
+            self._progress.add_task("running", total=None)
             self._progress.start()
 
     def output(self, stream: str, data: bytes) -> None:
@@ -169,36 +171,55 @@ class LiveOutput(Observer):
             return
         self._next = now + _REFRESH
         self._saved.look()
-        self._progress.update(self._progress.task_ids[0], description=self._saved.text())
+        task = self._progress.task_ids[0]
+        self._progress.update(task, description=self._saved.text(), total=self._saved.total, completed=self._saved.seen)
 
 
 class SavedSoFar:
-    """How much a run has saved, found by looking at its folders; one that another has followed is looked at once."""
+    """How much a run has saved, found by looking at its folders; one that another has followed is looked at once.
 
-    def __init__(self, folder: Path) -> None:
+    Attributes:
+        total: launches of the whole run; None where that is not known beforehand.
+        seen: launches up to the newest one that saved something.
+    """
+
+    def __init__(self, folder: Path, per_call: int | None, calls: int) -> None:
         self._folder = folder
-        self._done: dict[Path, tuple[int, int]] = {}
-        self.launch = ""
+        self._per_call = per_call
+        self._done: dict[tuple[int, int], tuple[int, int]] = {}
+        self.total = None if per_call is None else per_call * calls
+        self.seen = 0
         self.files = 0
         self.bytes = 0
 
     def look(self) -> None:
         if not self._folder.is_dir():
             return
-        launches = sorted(path for call in self._folder.iterdir() for path in call.iterdir())
-        for path in launches:
-            if path not in self._done or path == launches[-1]:
+        calls = [path for path in self._folder.iterdir() if path.name.isdecimal()]
+        launches = {
+            (int(call.name), int(path.name.partition("_")[0])): path for call in calls for path in call.iterdir()
+        }
+        for key, path in launches.items():
+            if key not in self._done or key == max(launches):
                 sizes = [file.stat().st_size for file in path.glob("*.safetensors")]
-                self._done[path] = (len(sizes), sum(sizes))
-        if launches:
-            self.launch = f"{launches[-1].parent.name}.{int(launches[-1].name.partition('_')[0])}"
+                self._done[key] = (len(sizes), sum(sizes))
         self.files = sum(files for files, _ in self._done.values())
         self.bytes = sum(size for _, size in self._done.values())
+        if launches and self._per_call is not None:
+            call, launch = max(launches)
+            self.seen = call * self._per_call + launch + 1
 
     def text(self) -> str:
-        if not self.launch:
+        if not self._done:
             return "running"
-        return f"launch {self.launch}: {text.count(self.files, 'tensor')}, {text.size(self.bytes)}"
+        call, launch = max(self._done)
+        return f"launch {call}.{launch}: {text.count(self.files, 'tensor')}, {text.size(self.bytes)}"
+
+
+def launches_of_a_call(package: Manifest) -> int | None:
+    """None where branches and loops decide."""
+    sites = [site for site in package.sites if site.function == "run_impl"]
+    return None if any(site.subgraph or site.loops for site in sites) else len(sites)
 
 
 def summary(result: RunResult, columns: int) -> list[str]:
@@ -244,9 +265,9 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def warnings(manifest: Manifest, filters: tuple[str, ...]) -> list[str]:
+def warnings(package: Manifest, filters: tuple[str, ...]) -> list[str]:
     """Says which filters match nothing, and what there is to match."""
-    kernels = sorted({site.kernel for site in manifest.sites})
+    kernels = sorted({site.kernel for site in package.sites})
     unmatched = [p for p in filters if not any(fnmatchcase(kernel, p.removeprefix("!")) for kernel in kernels)]
     if not unmatched:
         return []

@@ -65,7 +65,7 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
         LaunchStatus.FAILED: "failed",
     }[launch.status]
     if launch.fault is not None:
-        status += f": {' '.join(launch.fault.text.split())} (code {launch.fault.code})"
+        status += f": {text.first_line(launch.fault.text)} (code {launch.fault.code})"
     if launch.end_ns is not None:
         status += f", {text.seconds((launch.end_ns - launch.begin_ns) / 1e9)} on the host"
     facts = [

@@ -21,8 +21,7 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """What happened, the guilty launch with its model line and arguments, how that is known, what to type next."""
-    what = " ".join(verdict.what.split())
-    lines = text.wrapped(f"FAULT {what}", width)
+    lines = text.wrapped(f"FAULT {text.first_line(verdict.what)}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""

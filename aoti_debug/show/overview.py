@@ -56,7 +56,7 @@ def header(run: RunDir, width: int) -> list[str]:
     info = run.info
     timeline = run.timeline
     seconds = f" in {text.seconds(info.exit.seconds)}" if info.exit.seconds is not None else ""
-    state = run.state.value + (f": {info.exit.detail}" if info.exit.detail else "")
+    state = run.state.value + (f": {text.first_line(info.exit.detail)}" if info.exit.detail else "")
     launched = (
         f"{text.count(len(run.launches), 'launch')} in {text.count(len(timeline.calls), 'call')}{seconds}"
         if run.journal
@@ -67,7 +67,7 @@ def header(run: RunDir, width: int) -> list[str]:
     facts = [f"level {run.level}", info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     if info.filters:
         facts.append(f"filter {' '.join(info.filters)}")
-    lines = text.wrapped(f"run {run.path.name}: {' '.join(state.split())}", width)
+    lines = text.wrapped(f"run {run.path.name}: {state}", width)
     lines += [*text.flowed(facts, width, "  "), f"  {launched}"]
     return lines + [line for note in notes(run) for line in text.wrapped(f"note: {note}", width, "  ")]
 

@@ -110,6 +110,12 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     )
 
 
+def first_line(message: str) -> str:
+    """The first line that says something, of a message that may end in a traceback; at most 300 characters."""
+    said = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return said if len(said) <= 300 else f"{said[:299]}…"
+
+
 def middle_cut(name: str, width: int) -> str:
     """Cut in its middle where it is longer: both ends tell names apart."""
     if len(name) <= width:

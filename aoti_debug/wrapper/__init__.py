@@ -86,7 +86,7 @@ def analyse(
         proxy=parse_proxy(proxy),
         operators=operators or {},
         schemas=schemas or {},
-        variables=Variables({}, {}, frozenset(), frozenset()),
+        variables=Variables({}, {}, frozenset(), frozenset(), frozenset()),
     )
     found = find_sites(wrapper, masked, context)
     return Analysis(

@@ -14,8 +14,8 @@ from aoti_debug.wrapper.slots import Slot
 
 _OUT_PARAM = re.compile(r"out\d*\Z")
 _INPLACE = re.compile(r"aoti_torch_(?:\w+?_)?(?:index_put|scatter)\w*_out\Z|aoti_torch_(?:copy|zero)_\Z")
-_INPLACE_OPERATOR = re.compile(r"(?<=[a-z\d])_(?:_[A-Za-z]\w*)?\Z")  # bernoulli__float, all_reduce_
-_DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|aten)_")
+_INPLACE_OPERATOR = re.compile(r"[a-z\d]_(?:_(?:float|Tensor|Scalar|p))?\Z")  # bernoulli__float, all_reduce_
+_DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu)_")
 _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
 
 
@@ -23,9 +23,11 @@ def read(call: Call, context: Context) -> Reading | None:
     """`aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)` and its kin."""
     callee = call.callee
     prototype = context.shims.get(callee) or context.externs.get(callee)
-    if prototype is None:
-        prototype = _spelled(call) if _DEVICE.match(callee) else None
+    if prototype is None and _DEVICE.match(callee):
+        prototype = _spelled(call, context)
     if prototype is None or len(prototype.params) != len(call.arguments):
+        return None
+    if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
         return None
     op = operator_of(callee, context.operators)
     kind = _kind(callee, prototype, callee in context.externs)
@@ -43,7 +45,7 @@ def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:
         return Kind.ITEM
     if callee in ("aoti_torch_clone", "aoti_torch_clone_preserve_strides"):
         return Kind.CLONE
-    if _INPLACE.match(callee) or _INPLACE_OPERATOR.search(_DEVICE.sub("", callee)):
+    if _INPLACE.match(callee) or _INPLACE_OPERATOR.search(callee):
         return Kind.SHIM_INPLACE
     first = prototype.params[0] if prototype.params else Param("", "")
     return Kind.SHIM_OUT if first.ctype == "AtenTensorHandle" and _OUT_PARAM.match(first.name) else Kind.SHIM_ALLOC
@@ -115,12 +117,14 @@ def _number(text: str, i: int, param: Param, form: Form, context: Context) -> li
     return [slot]
 
 
-def _spelled(call: Call) -> Prototype:
+def _spelled(call: Call, context: Context) -> Prototype | None:
     """A prototype for a function that no header declares, guessed from how its arguments are written."""
-    return Prototype(call.callee, tuple(_guess(argument.text) for argument in call.arguments))
+    params = [_guess(argument.text, context) for argument in call.arguments]
+    known = tuple(param for param in params if param is not None)
+    return Prototype(call.callee, known) if len(known) == len(params) else None
 
 
-def _guess(text: str) -> Param:
+def _guess(text: str, context: Context) -> Param | None:
     if text.startswith("&temporary_reference("):
         return Param("AtenTensorHandle*", "")
     if text.startswith("&") and text.endswith("_handle"):
@@ -133,4 +137,7 @@ def _guess(text: str) -> Param:
         return Param("const AtenTensorHandle*" if "AtenTensorHandle" in text else "const int64_t*", "")
     if re.match(r"-?\d+L*\Z", text):
         return Param("int64_t", "")
-    return Param("double" if re.match(r"-?[\d.]", text) else "AtenTensorHandle", "")
+    if re.match(r"-?[\d.]", text):
+        return Param("double", "")
+    found = expressions.tensor(text)
+    return Param("AtenTensorHandle", "") if found and found.variable in context.variables.tensors else None

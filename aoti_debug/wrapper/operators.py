@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|aten)_(?P<suffix>\w+)\Z")
+_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|aten)_(?P<suffix>\w+)\Z")
 _VERSION = re.compile(r"_v\d+\Z")
 _MUTATED = re.compile(r"Tensor\(\w+!(?:\s*->[^)]*)?\)[\[\]\d?]*\s+(\w+)")
 

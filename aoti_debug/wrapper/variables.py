@@ -20,6 +20,9 @@ _ALIAS = re.compile(
 )
 _CONSTANT = re.compile(r"\bauto& (\w+) = constants_->at\(")
 _INPUT = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
+_TENSOR = re.compile(
+    r"\bRAIIAtenTensorHandle (\w+)\b|\bauto (\w+) = (?:std::move|wrap_with_raii_handle|RAIIAtenTensorH)"
+)
 _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
 _UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
 
@@ -33,12 +36,14 @@ class Variables:
         bases: what a view or a second handle stands for: {"buf19": "buf22"}. A handle that a loop carries on has none.
         given: tensors that hold something before the first launch: inputs, weights, inputs of subgraphs.
         fresh: handles that a proxy call fills.
+        tensors: everything that is known to be a tensor.
     """
 
     types: dict[str, str]
     bases: dict[str, str]
     given: frozenset[str]
     fresh: frozenset[str]
+    tensors: frozenset[str]
 
 
 def variables(masked: str, body: Body) -> Variables:
@@ -53,4 +58,5 @@ def variables(masked: str, body: Body) -> Variables:
         bases={name: base for name, base in (views | aliases).items() if name not in {base} | reassigned},
         given=frozenset(given | set(aliases)),
         fresh=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
+        tensors=frozenset(given | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
     )

@@ -50,9 +50,8 @@ def test_summary() -> None:
 def test_summary_of_what_went_less_well() -> None:
     calls = tuple(Unrecognised("run_impl", line, f"aoti_torch_cpu_new_{line}({'x, ' * 30});") for line in range(15))
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
-    lines = build.describe(
-        summary(manifest, package=Path("a b.pt2"), without_inputs="the program has no example inputs")
-    )
+    why = "the program has no example inputs"
+    lines = build.describe(summary(manifest, package=Path("a b.pt2"), without_inputs=why))
     assert lines[3] == "  not recognised  15"
     assert lines[4].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ class Case:
     module: nn.Module
     args: tuple[Any, ...]
     dynamic_shapes: Any = None
-    inductor_configs: tuple[str, ...] = ()
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
 
     def export(self) -> ExportedProgram:
         with torch.no_grad():
@@ -146,7 +147,7 @@ def case(name: str) -> Case:
         "mixed": lambda: Case(Mixed().cuda().eval(), (x, rows, switch)),
         "dynamic": lambda: Case(Mixed().cuda().eval(), (x, rows, switch), dynamic),
         "multi_kernel": lambda: Case(
-            Mixed().cuda().eval(), (x, rows, switch), inductor_configs=("triton.multi_kernel=2",)
+            Mixed().cuda().eval(), (x, rows, switch), inductor_configs={"triton.multi_kernel": 2}
         ),
         "loop": lambda: Case(Loop(), (x[:8, :8].contiguous(), torch.tensor(3, device="cuda"))),
         "two_specialisations": lambda: Case(TwoSpecialisations(), (x,)),

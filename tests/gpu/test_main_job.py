@@ -18,7 +18,7 @@ import torch
 
 from aoti_debug import builder, rundir, runner, tensors
 from aoti_debug.abi import Phase
-from aoti_debug.diagnose import Proof
+from aoti_debug.diagnose import Proof, diagnose
 from aoti_debug.launches import Launch, LaunchStatus
 from aoti_debug.manifest import Certainty, Kind
 from aoti_debug.rundir import RunDir
@@ -74,7 +74,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
             options = builder.BuildOptions(
                 program=program,
                 output=folder / "instrumented.pt2",
-                inductor_configs=dict(c.split("=") for c in case.inductor_configs),
+                inductor_configs=case.inductor_configs,
                 imports=("cuda_models",),
                 plain=plain,
             )
@@ -165,7 +165,7 @@ def test_saved_values_are_what_the_kernel_computed(saved: Callable[[str], RunDir
     run = saved("mixed")
     launch = triton_launch(run, "scaled_add_kernel")
     x, y, out = (a for a in launch.args if a.tensor is not None)
-    load = lambda a, phase: tensors.load(run.tensor_path(a.files[phase]))  # noqa: E731
+    load = lambda a, phase: tensors.load_file(run.tensor_path(a.files[phase]))  # noqa: E731
     expected = (load(x, Phase.BEFORE) + load(y, Phase.BEFORE) * 0.25) * 2
     torch.testing.assert_close(load(out, Phase.AFTER).cpu(), expected.cpu())
 
@@ -209,7 +209,7 @@ def gather_faults(built: Built, out: Path, inputs: Path, **options: int) -> runn
 
 
 @pytest.mark.parametrize("level", [3, 2, 1])
-def test_the_guilty_launch_is_named_with_launches_queued_behind_it(
+def test_the_guilty_launch_is_named(
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path, level: int
 ) -> None:
     result = gather_faults(build("gather"), tmp_path, bad_inputs, level=level)
@@ -217,8 +217,6 @@ def test_the_guilty_launch_is_named_with_launches_queued_behind_it(
     assert result.verdict.proof is Proof.CERTAIN
     assert result.verdict.launch is not None
     assert result.verdict.launch.kernel.startswith("gather_kernel")
-    if level == 3:
-        assert len(result.run.launches) > result.verdict.launch.key.launch + 20
 
 
 def test_sparse_crumbs_narrow_the_fault_to_a_range(
@@ -231,31 +229,47 @@ def test_sparse_crumbs_narrow_the_fault_to_a_range(
     assert any(kernel.startswith("gather_kernel") for kernel in suspects)
 
 
-def test_a_host_without_our_parent_leaves_the_same_evidence(
+# One good call; then the device is kept busy while all launches of a bad call are queued behind the fault; then abort.
+QUEUED = """
+import os, sys, torch
+good, _ = torch.export.load(sys.argv[1]).example_inputs
+model = torch._inductor.aoti_load_package(sys.argv[2])
+bad = torch.load(sys.argv[3])
+model(*good)
+torch.cuda.synchronize()
+torch.cuda._sleep(2_000_000_000)
+model(*bad)
+try:
+    torch.cuda.synchronize()
+except Exception:
+    os.abort()
+"""
+
+
+def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches(
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
 ) -> None:
     built = build("gather")
-    code = (
-        "import sys, os, torch; m = torch._inductor.aoti_load_package(sys.argv[1]);"
-        "m(*torch.load(sys.argv[2]));\ntry: torch.cuda.synchronize()\nexcept Exception: os.abort()"
-    )
-    env = {**os.environ, "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(tmp_path)}
+    env = {
+        **os.environ,
+        "AOTI_DEBUG_LEVEL": "3",
+        "AOTI_DEBUG_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
     log = tmp_path / "log"
+    command = [sys.executable, "-c", "import cuda_models\n" + QUEUED]
+    command += [str(path) for path in (built.program, built.instrumented, bad_inputs)]
     with log.open("wb") as stream:
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(built.instrumented), str(bad_inputs)],
-            env=env,
-            stdout=stream,
-            stderr=stream,
-        )
-    assert done.returncode < 0
-    assert "gather_kernel" in log.read_text()
-    from aoti_debug.diagnose import diagnose
-
-    verdict = diagnose(rundir.open_run(base=tmp_path))
+        done = subprocess.run(command, env=env, stdout=stream, stderr=stream, check=False)
+    assert done.returncode < 0, log.read_text()
+    assert "1.2 before gather_kernel" in log.read_text()
+    run = rundir.open_run(base=tmp_path)
+    verdict = diagnose(run)
     assert verdict is not None
+    assert verdict.proof is Proof.CERTAIN
     assert verdict.launch is not None
     assert verdict.launch.kernel.startswith("gather_kernel")
+    assert len([launch for launch in run.launches if launch.key.call == 1]) > verdict.launch.key.launch + 38
 
 
 def test_the_command_line_names_the_launch_and_exits_with_1(
@@ -272,10 +286,12 @@ def test_the_command_line_names_the_launch_and_exits_with_1(
 
 # ---- streams, threads, graphs
 
+# Two runners: the Python API of some versions offers one only.
 SIDE_STREAMS = """
 import sys, threading, torch
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[2], "model", False, 2)
+loader = torch._C._aoti.AOTIModelPackageLoader(sys.argv[2], "model", False, 2, -1)
+model = lambda *inputs: loader.boxed_run(list(inputs))
 model(*args)
 def work():
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -316,7 +332,7 @@ def test_two_streams_are_kept_apart(build: Callable[[str], Built], tmp_path: Pat
 GRAPH = """
 import sys, torch
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[2])
+model = torch._inductor.aoti_load_package(sys.argv[2], True)  # plain packages, too, capture only so
 expected = model(*args)
 torch.cuda.synchronize()
 graph = torch.cuda.CUDAGraph()

@@ -144,7 +144,7 @@ def cpp_launch(tmp_path: Path, fault: str = "") -> tuple[LaunchBuilder, Kernel]:
     source, total, out = block[first : first + 5], torch.ones(5), torch.tensor([-1, -2, -3, -4])
     launch = builder(tmp_path, "cpp_fused_test_0", Kind.CPP)
     scale = 0.1
-    launch.tensor("arg0_1", source, param="in_ptr0", ctype="const float*", form=Form.POINTER)
+    launch.tensor("c_float", source, param="in_ptr0", ctype="const float*", form=Form.POINTER)
     kept = torch.ones(5)
     kept[:3] += source[:3] * torch.tensor(scale)
     launch.tensor("buf1", total, Role.INOUT, after=kept, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
@@ -173,9 +173,9 @@ def test_an_edited_call_that_does_not_fit_the_kernel(tmp_path: Path) -> None:
     folder = write(launch.build(), tmp_path / "repro", kernel)
     script = folder / "repro.py"
     text = script.read_text()
-    script.write_text(text.replace("c_int64(3)", "c_float(3)"))
+    script.write_text(text.replace("ctypes.c_int64(3)", "ctypes.c_float(3)"))
     assert "RuntimeError: an argument has another size than the kernel's parameter" in replay(folder).stderr
-    script.write_text(text.replace("        c_int64(3), ", "        "))
+    script.write_text(text.replace("        ctypes.c_int64(3), ", "        "))
     assert "RuntimeError: the kernel takes 6 arguments, not 5" in replay(folder).stderr
 
 

@@ -67,7 +67,7 @@ bool register_crumbs(void* base, size_t) {
 }
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
-  memcpy(g_crumbs + offset, &value, sizeof(value));
+  __atomic_store_n(reinterpret_cast<uint32_t*>(g_crumbs + offset), value, __ATOMIC_RELAXED);
   return true;
 }
 

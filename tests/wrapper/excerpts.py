@@ -14,16 +14,24 @@ import re
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "wrapper"
 
 _BOILERPLATE = re.compile(r"(?<=\.h>\n)// Definition of AOTI runtime.*?^\} // extern \"C\"\n", re.DOTALL | re.MULTILINE)
-_INPUT_CHECKS = re.compile(r"^AOTI_NOINLINE static void check_input_0\(.*?(?=^void AOTInductorModel)", re.DOTALL | re.MULTILINE)
-_CONSTRUCTOR = re.compile(r"^AOTInductorModel::AOTInductorModel\(.*?^\} // namespace torch::aot_inductor\n", re.DOTALL | re.MULTILINE)
+_INPUT_CHECKS = re.compile(
+    r"^AOTI_NOINLINE static void check_input_0\(.*?(?=^void AOTInductorModel)", re.DOTALL | re.MULTILINE
+)
+_CONSTRUCTOR = re.compile(
+    r"^AOTInductorModel::AOTInductorModel\(.*?^\} // namespace torch::aot_inductor\n", re.DOTALL | re.MULTILINE
+)
 _DRIVER = re.compile(r"^#define CUDA_DRIVER_CHECK.*?(?=^CACHE_TORCH_)", re.DOTALL | re.MULTILINE)
 _SIZE_ASSERTION = re.compile(r"^ *if \(_check_aoti_runtime_check_inputs_env\(\)\).*\n", re.MULTILINE)
-_ALLOCATION = re.compile(r"^ *(?:static constexpr|const) int64_t \*?int_array_.*\n|^.*aoti_torch_empty_strided.*\n", re.MULTILINE)
+_ALLOCATION = re.compile(
+    r"^ *(?:static constexpr|const) int64_t \*?int_array_.*\n|^.*aoti_torch_empty_strided.*\n", re.MULTILINE
+)
 _FOLDER = re.compile(r'"/[^"]*/(?=[^/"]+\.cubin")')
 _MODEL_FILE = re.compile(r'File "/[^"]*/(?=(?:models|gpu)\.py")')
 _TORCH_FILE = re.compile(r'File "/[^"]*/(?=torch/)')
@@ -36,28 +44,40 @@ def trim(text: str) -> str:
         text = pattern.sub("", text)
     text = _CONSTRUCTOR.sub("} // namespace torch::aot_inductor\n", text)
     text = _FOLDER.sub('"/tmp/kernels/', text)
-    return anonymous(re.sub(r"\n{3,}", "\n\n", text))
+    return str(anonymous(re.sub(r"\n{3,}", "\n\n", text)))
 
 
-def anonymous(text: str) -> str:
-    """A text in which the places of the model and of torch are not those of one machine."""
-    return _TORCH_FILE.sub('File "/usr/lib/python3/site-packages/', _MODEL_FILE.sub('File "/home/user/', text))
+def anonymous(value: Any) -> Any:
+    """A JSON value in which the places of the model and of torch are not those of one machine."""
+    if isinstance(value, str):
+        return _TORCH_FILE.sub('File "/usr/lib/python3/site-packages/', _MODEL_FILE.sub('File "/home/user/', value))
+    if isinstance(value, list):
+        return [anonymous(item) for item in value]
+    return {key: anonymous(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def store(name: str, archive: Path) -> None:
-    """Stores the excerpts of a `package_cpp_only` archive."""
+def store(name: str, files: Mapping[str, str]) -> None:
+    """Stores the excerpts of the texts of a `package_cpp_only` archive, given by file name."""
+    for file, text in files.items():
+        if file.endswith(".wrapper.cpp"):
+            (GOLDEN / f"{name}.cpp.txt").write_text(trim(text))
+        elif file.endswith(".wrapper.json"):
+            (GOLDEN / f"{name}.proxy.json").write_text(_pretty(json.loads(text)))
+        elif file == "kernel_information.json":
+            (GOLDEN / f"{name}.provenance.json").write_text(_pretty(anonymous(json.loads(text))))
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
+
+
+def _texts(archive: Path) -> dict[str, str]:
     with zipfile.ZipFile(archive) as file:
-        texts = {member.rpartition("/")[2]: member for member in file.namelist()}
-        for suffix, target in ((".wrapper.cpp", "cpp.txt"), (".wrapper.json", "proxy.json")):
-            for found in (member for base, member in texts.items() if base.endswith(suffix)):
-                text = file.read(found).decode()
-                (GOLDEN / f"{name}.{target}").write_text(trim(text) if suffix == ".wrapper.cpp" else _pretty(text))
-        text = anonymous(json.dumps(json.loads(file.read(texts["kernel_information.json"]))).replace('\\"', "\0"))
-        (GOLDEN / f"{name}.provenance.json").write_text(_pretty(text.replace("\0", '\\"')))
-
-
-def _pretty(text: str) -> str:
-    return json.dumps(json.loads(text), indent=1) + "\n"
+        return {
+            member.rpartition("/")[2]: file.read(member).decode()
+            for member in file.namelist()
+            if member.endswith((".cpp", ".json"))
+        }
 
 
 def main(names: list[str]) -> None:
@@ -73,7 +93,7 @@ def main(names: list[str]) -> None:
                 package_path=f"{folder}/{name}.pt2",
                 inductor_configs=settings | models.CASES[name].configs,
             )
-            store(name, Path(path))
+            store(name, _texts(Path(path)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
@@ -186,7 +187,7 @@ def _run_in(path: Path, package: Artifact, manifest: Manifest, options: RunOptio
     except KeyboardInterrupt:
         _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
         raise
-    info = replace(info, torch_version=report.torch_version or manifest.torch_version, exit=_exit(report, options))
+    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report, options))
     ended = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.timed_out:
         raise _never_started(path, report, manifest)
@@ -263,7 +264,7 @@ def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugE
 def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
     return RunInfo(
         tool_version=aoti_debug.__version__,
-        torch_version=None,
+        torch_version=_torch_version(),
         pid=os.getpid(),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         level=_level(manifest) if options.level is None else options.level,
@@ -276,6 +277,14 @@ def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
         imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
         libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
     )
+
+
+def _torch_version() -> str | None:
+    """Of the torch that the process will import, found without importing it."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _level(manifest: Manifest) -> int:

@@ -12,7 +12,9 @@ from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
 from aoti_debug.values import Number
 
-PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>"
+PREFIX = "torch/csrc/inductor/cpp_prefix.h"
+UTILS = "torch/csrc/inductor/aoti_runtime/utils.h"  # where kernels are profiled; only one of a file may include it
+NAMESPACE = "torch::aot_inductor::"
 
 _CTYPES = {
     "bool": "c_bool",
@@ -99,7 +101,12 @@ def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> 
 
 
 def _source(kernel: Kernel, compiler: Compiler) -> str:
-    text = kernel.source if "cpp_prefix.h" in kernel.source else f"{PREFIX}\n{kernel.source}"
+    text = kernel.source
+    if PREFIX not in text:
+        text = f"#include <{PREFIX}>\n{text}"
+    before_use, used, _ = text.partition(NAMESPACE)
+    if used and UTILS not in before_use:
+        text = f"#include <{UTILS}>\n{text}"
     return "\n".join(
         [
             f"SOURCE = {literals.block(text)}",

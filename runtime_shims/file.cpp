@@ -32,7 +32,7 @@ int File::close() {
 }
 
 int create_file(const std::string& path, File* file) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) return errno;
   *file = File(descriptor);
   return 0;

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "background_thread.h"
-#include "file.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -31,25 +30,23 @@ constexpr uint32_t kUsedBeforeAhead = 4;  // a short run needs no preparer
 Journal::~Journal() {
   stop_preparer();
   if (base_ != nullptr) munmap(base_, mapped_bytes_);
-  if (file_ >= 0) close(file_);
 }
 
-int Journal::open(const std::string& path, const JournalSettings& settings) {
+int Journal::open(File file, const JournalSettings& settings) {
   const uint64_t blocks = std::max<uint64_t>(settings.limit_bytes / AOTI_DEBUG_BLOCK_BYTES, kFewestBlocks);
   limit_blocks_ = static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX / 2));
   capacity_ = limit_blocks_ + kSpareBlocks;
   ring_ = settings.ring;
   released_.resize(capacity_);
 
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file_ < 0) return errno;
+  file_ = std::move(file);
   const uint64_t first_bytes = sizeof(JournalHeader) + uint64_t{kFewestBlocks} * AOTI_DEBUG_BLOCK_BYTES;
   if (!file_size_allowed(first_bytes)) return EFBIG;
-  if (const int error = posix_fallocate(file_, 0, static_cast<off_t>(first_bytes))) return error;
+  if (const int error = posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(first_bytes))) return error;
   allocated_ = kFewestBlocks;
 
   mapped_bytes_ = sizeof(JournalHeader) + size_t{capacity_} * AOTI_DEBUG_BLOCK_BYTES;
-  void* base = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+  void* base = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.descriptor(), 0);
   if (base == MAP_FAILED) return errno;
   madvise(base, mapped_bytes_, MADV_DONTFORK);
   base_ = static_cast<uint8_t*>(base);
@@ -86,9 +83,10 @@ bool Journal::grow() {
   const uint64_t start = sizeof(JournalHeader) + uint64_t{allocated_} * AOTI_DEBUG_BLOCK_BYTES;
   const uint64_t end = sizeof(JournalHeader) + uint64_t{wanted} * AOTI_DEBUG_BLOCK_BYTES;
   int error = file_size_allowed(end) ? 0 : EFBIG;
-  if (error == 0) error = posix_fallocate(file_, static_cast<off_t>(start), static_cast<off_t>(end - start));
+  if (error == 0)
+    error = posix_fallocate(file_.descriptor(), static_cast<off_t>(start), static_cast<off_t>(end - start));
   if (error != 0) {
-    stop(std::string("the journal cannot grow: ") + strerror(error));
+    stop(std::string("the journal cannot grow: ") + strerror(error) + (ring_ ? "; it reuses its blocks" : ""));
     return false;
   }
   allocated_ = wanted;
@@ -130,7 +128,8 @@ void Journal::stop_preparer() {
 void Journal::trim() {
   stop_preparer();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (ftruncate(file_, static_cast<off_t>(sizeof(JournalHeader) + uint64_t{taken_} * AOTI_DEBUG_BLOCK_BYTES)) == 0) {
+  if (ftruncate(file_.descriptor(),
+                static_cast<off_t>(sizeof(JournalHeader) + uint64_t{taken_} * AOTI_DEBUG_BLOCK_BYTES)) == 0) {
     allocated_ = prepared_ = taken_;
   }
 }

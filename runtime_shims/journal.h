@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "file.h"
 #include "journal_format.h"
 #include "tensor_meta.h"
 
@@ -32,8 +33,8 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Creates the file, which must not exist. 0, or an errno.
-  int open(const std::string& path, const JournalSettings& settings);
+  // Begins the journal in an empty file. 0, or an errno.
+  int open(File file, const JournalSettings& settings);
 
   bool is_open() const { return base_ != nullptr; }
 
@@ -69,7 +70,7 @@ class Journal {
   Clock clock_;
   uint8_t* base_ = nullptr;
   size_t mapped_bytes_ = 0;
-  int file_ = -1;
+  File file_;
   bool ring_ = false;
   uint32_t limit_blocks_ = 0;
   uint32_t capacity_ = 0;  // blocks that the mapping has room for

@@ -2,12 +2,17 @@
 // are added in the order of the parts, so that they do not depend on the number of threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace aoti_debug {
 
 constexpr int64_t kPartElements = int64_t{1} << 17;
+
+// In the child of a fork, the threads that OpenMP counts on are not there: it would wait for them for ever.
+void use_one_thread();
+bool may_use_threads();
 
 // `work(begin, end)` gives a Result; the results of all parts of [0, count) are `add`ed up.
 template <class Result, class Work>
@@ -16,7 +21,7 @@ Result in_parts(int64_t count, const Work& work) {
   if (n_parts <= 1) return work(0, count);
   std::vector<Result> results(static_cast<size_t>(n_parts));
 #if defined(_OPENMP)
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (may_use_threads())
 #endif
   for (int64_t part = 0; part < n_parts; ++part) {
     const int64_t begin = part * kPartElements;

@@ -41,9 +41,11 @@ void Run::start() {
   if (error != 0) {
     return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.path() + ": " + strerror(error), true);
   }
-  const std::string path = directory.path() + "/journal.bin";
-  const int journal_error = journal.open(path, {config.level, config.level == 3, config.journal_bytes});
+  const int journal_error =
+      journal.open(directory.take_journal(), {config.level, config.level == 3, config.journal_bytes});
   if (journal_error != 0) {
+    const std::string path = directory.path() + "/journal.bin";
+    unlink(path.c_str());
     note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + path + ": " + strerror(journal_error), true);
   } else {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -85,7 +87,7 @@ void Run::note(NoteCode code, const std::string& text, bool tell) {
 void Run::note_stops() {
   if (journal.has_stopped()) {
     if (const std::string reason = journal.take_stop_reason(); !reason.empty()) {
-      note(NOTE_RECORDING_STOPPED, "recording stopped: " + reason, true);
+      note(NOTE_RECORDING_STOPPED, (config.level == 3 ? "" : "recording stopped: ") + reason, true);
     }
   }
   if (store != nullptr && !store->is_saving()) {

@@ -18,6 +18,7 @@ namespace aoti_debug {
 namespace {
 
 constexpr int kMostAttempts = 10000;
+constexpr char kJournal[] = "/journal.bin";
 
 std::string now_as(const char* format) {
   const time_t now = time(nullptr);
@@ -131,40 +132,49 @@ int RunDirectory::create_inside(const std::string& parent_run) {
   return EEXIST;
 }
 
+int RunDirectory::adopt(const std::string& run_directory) {
+  path_ = absolute(run_directory);
+  const int error = create_file(path_ + kJournal, &journal_);
+  parent_ = error == 0;
+  if (error != EEXIST) return error;
+  return create_inside(path_);
+}
+
 int RunDirectory::open(const Config& config, const AotiDebugPackage& package, bool has_device) {
-  int error = 0;
-  if (config.run_directory.empty()) {
-    error = create(config);
-  } else {
-    path_ = absolute(config.run_directory);
-    parent_ = access((path_ + "/journal.bin").c_str(), F_OK) != 0;
-    if (!parent_) error = create_inside(path_);
-  }
+  int error = config.run_directory.empty() ? create(config) : adopt(config.run_directory);
   if (error != 0) return error;
+  if (!journal_.is_open()) {
+    error = create_file(path_ + kJournal, &journal_);
+    if (error != 0) {
+      path_ += kJournal;
+      return error;
+    }
+  }
+  error = describe(config, package, has_device);
+  open_ = error == 0;
+  return error;
+}
+
+int RunDirectory::describe(const Config& config, const AotiDebugPackage& package, bool has_device) {
   const std::string manifest = path_ + "/manifest.json";
   if (access(manifest.c_str(), F_OK) != 0) {
-    error = replace_file(manifest, std::string_view(package.manifest, package.manifest_bytes));
+    const int error = replace_file(manifest, std::string_view(package.manifest, package.manifest_bytes));
     if (error != 0) {
       path_ = manifest;
       return error;
     }
   }
-  if (!parent_) {
-    run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
-    run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
-    run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_at() + "\"";
-    run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + filters(config);
-    run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
-    run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
-    run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
-    error = write_run_json("running");
-    if (error != 0) {
-      path_ += "/run.json";
-      return error;
-    }
-  }
-  open_ = true;
-  return 0;
+  if (parent_) return 0;
+  run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
+  run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
+  run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_at() + "\"";
+  run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + filters(config);
+  run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
+  run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
+  run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
+  const int error = write_run_json("running");
+  if (error != 0) path_ += "/run.json";
+  return error;
 }
 
 int RunDirectory::write_run_json(const char* exit_kind) const {

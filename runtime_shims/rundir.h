@@ -2,21 +2,25 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "aoti_debug.h"
 #include "config.h"
+#include "file.h"
 
 namespace aoti_debug {
 
 class RunDirectory {
  public:
   // Makes a directory under `config.base_directory` (with run.json and the link `latest`), or adopts
-  // `config.run_directory`. A directory whose journal another process or package writes gets a folder for this one.
-  // 0, or an errno; then `path` says what could not be made.
+  // `config.run_directory`; creates the journal. A directory whose journal another process or package writes gets a
+  // folder for this one. 0, or an errno; then `path` says what could not be made.
   int open(const Config& config, const AotiDebugPackage& package, bool has_device);
 
   const std::string& path() const { return path_; }
-  bool is_open() const { return open_; }
+
+  // The new, empty journal.bin.
+  File take_journal() { return std::move(journal_); }
 
   // Whether a parent watches over this run, and tidies up after it.
   bool has_parent() const { return parent_; }
@@ -26,10 +30,13 @@ class RunDirectory {
 
  private:
   int create(const Config& config);
+  int adopt(const std::string& run_directory);
   int create_inside(const std::string& parent_run);
+  int describe(const Config& config, const AotiDebugPackage& package, bool has_device);
   int write_run_json(const char* exit_kind) const;
 
   std::string path_;
+  File journal_;
   std::string run_json_;  // up to the exit kind
   bool open_ = false;
   bool parent_ = false;

@@ -14,6 +14,7 @@
 #include "device.h"
 #include "inspection.h"
 #include "launch_record.h"
+#include "parallel.h"
 #include "run.h"
 #include "thread_state.h"
 
@@ -46,6 +47,7 @@ void on_fork() {
   g_run.store(nullptr);
   t_thread = nullptr;
   new (&g_mutex) std::mutex;
+  use_one_thread();
 }
 
 void finish_run() {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("built_models",)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
@@ -22,3 +24,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert path.read_text() == text
 
     return check
+
+
+@pytest.fixture(scope="session")
+def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The instrumented package of faulty_ops.Model."""
+    import faulty_ops
+    import torch
+
+    import aoti_debug
+
+    folder = tmp_path_factory.mktemp("faulty")
+    program = torch.export.export(faulty_ops.Model().eval(), (torch.linspace(-1, 1, 8).reshape(2, 4),))
+    torch.export.save(program, folder / "model.pt2")
+    return aoti_debug.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))

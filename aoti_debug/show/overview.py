@@ -102,7 +102,7 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
 
 def table(run: RunDir, part: Excerpt, width: int) -> list[str]:
     measurer = Measurer(run, BUDGET)
-    lines = grid.lines(COLUMNS, [_row(launch, measurer) for launch in part.shown], width)
+    lines = grid.lines(COLUMNS, [_row(run, launch, measurer) for launch in part.shown], width)
     if measurer.exhausted:
         lines.append(f"worst values stop after {text.size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others")
     if len(part.shown) < part.total:
@@ -111,7 +111,7 @@ def table(run: RunDir, part: Excerpt, width: int) -> list[str]:
     return lines
 
 
-def _row(launch: Launch, measurer: Measurer) -> list[str]:
+def _row(run: RunDir, launch: Launch, measurer: Measurer) -> list[str]:
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     return [
         launch.id,
@@ -119,15 +119,21 @@ def _row(launch: Launch, measurer: Measurer) -> list[str]:
         launch.site.kind.value,
         arguments(launch),
         text.model_line(launch.site.provenance),
-        _STATUS.get(launch.status) or worst_value(launch, measurer),
+        _status(run, launch) or worst_value(launch, measurer),
     ]
 
 
-_STATUS = {
-    LaunchStatus.OPEN: "never returned",
-    LaunchStatus.FAILED: "failed",
-    LaunchStatus.NOT_STARTED: "empty grid",
-}
+def _status(run: RunDir, launch: Launch) -> str:
+    """What is worth more than a value; "" for a launch that returned."""
+    match launch.status:
+        case LaunchStatus.OPEN:
+            return "running" if run.state is ExitKind.RUNNING else "never returned"
+        case LaunchStatus.FAILED:
+            return "failed"
+        case LaunchStatus.NOT_STARTED:
+            return "empty grid"
+        case LaunchStatus.RETURNED:
+            return ""
 
 
 def arguments(launch: Launch) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Arg, Certainty, Frame, Kind, Provenance, Role, Site
+from aoti_debug.manifest import Arg, Certainty, Form, Frame, Kind, Provenance, Role, Site
+from aoti_debug.wrapper import expressions
 from aoti_debug.wrapper.sites import Found
 
 _FRAME = re.compile(
@@ -127,8 +128,16 @@ def _donors(i: int, sites: Sequence[Site]) -> Iterator[Site]:
     yield from _touching(before, made, lambda arg: arg.role in _WRITES)
     yield from _touching(before, used, lambda arg: arg.role in _WRITES)
     yield from _touching(after, made, lambda arg: arg.role in _READS)
+    yield from _computing_with(after, site)
     yield from before
     yield from after
+
+
+def _computing_with(sites: Sequence[Site], item: Site) -> Iterator[Site]:
+    """The sites that take the number that `item` reads: `&u0_raw` there is `u0` here."""
+    numbers = [expressions.variable(a.text).removesuffix("_raw") for a in item.args if a.form is Form.SCALAR_REF]
+    words = [re.compile(rf"\b{number}\b") for number in numbers if number]
+    return (site for site in sites if any(word.search(arg.text) for word in words for arg in site.args))
 
 
 def _bases(site: Site, roles: tuple[Role, ...]) -> set[str]:

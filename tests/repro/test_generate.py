@@ -1,9 +1,8 @@
-"""What a repro looks like: golden files, one a kind of launch. AOTI_DEBUG_UPDATE_GOLDEN=1 writes them anew."""
+"""What a repro looks like: golden files, one a kind of launch."""
 
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -140,20 +139,13 @@ def texts(tmp_path: Path, case: Callable[[LaunchBuilder], LaunchBuilder], fault:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_golden(name: str, tmp_path: Path) -> None:
+def test_golden(name: str, tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
     text = texts(tmp_path, CASES[name], "SIGSEGV" if name == "kernel" else "")["repro.py"]
-    golden = GOLDEN / f"{name}.py.txt"
-    if os.environ.get("AOTI_DEBUG_UPDATE_GOLDEN"):
-        golden.write_text(text)
-    assert text == golden.read_text()
+    golden(GOLDEN / f"{name}.py.txt", text)
 
 
-def test_the_readme_has_the_command_and_the_exit_codes(tmp_path: Path) -> None:
-    text = texts(tmp_path, addmm)["README"]
-    golden = GOLDEN / "README.txt"
-    if os.environ.get("AOTI_DEBUG_UPDATE_GOLDEN"):
-        golden.write_text(text)
-    assert text == golden.read_text()
+def test_the_readme_has_the_command_and_the_exit_codes(tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
+    golden(GOLDEN / "README.txt", texts(tmp_path, addmm)["README"])
 
 
 def test_recorded_text_cannot_become_code(tmp_path: Path) -> None:

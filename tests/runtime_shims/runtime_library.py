@@ -94,7 +94,7 @@ def objects(folder: Path, device: Path) -> list[Path]:
                 old.unlink()
             scratch = path.with_suffix(f".{os.getpid()}")
             include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
-            subprocess.run(["g++", *FLAGS, *include, "-c", str(source), "-o", str(scratch)], check=True)
+            _run("g++", *FLAGS, *include, "-c", str(source), "-o", str(scratch))
             scratch.rename(path)
         return path
 
@@ -108,8 +108,13 @@ def build(folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
     inputs = [str(path) for path in objects(folder, device)]
     torch_lib = TORCH / "lib"
     link = ["-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{torch_lib}", "-ltorch_cpu", f"-Wl,-rpath,{torch_lib}"]
-    subprocess.run(["g++", *inputs, *link, "-o", str(library)], check=True)
+    _run("g++", *inputs, *link, "-o", str(library))
     return library
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer

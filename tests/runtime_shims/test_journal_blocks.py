@@ -209,6 +209,23 @@ def test_disk_without_room_for_the_journal(load: Load, capfd: pytest.CaptureFixt
     runtime.unload()
 
 
+def test_journal_that_cannot_grow_at_level_3(load: Load, journal: Decode) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    runtime = load(PRINT="none")
+    site = runtime.site(0, "k", Slot("x"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+    try:
+        many(runtime, site, 30_000, Handle(torch.ones(1)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    runtime.unload()
+    (note,) = journal().of("note")
+    assert note.text == "the journal cannot grow: File too large; it reuses its blocks"
+    launches = [r.launch for r in journal().of("launch_begin")]
+    assert launches == list(range(launches[0], 30_000))
+    assert len(launches) > 3000
+
+
 def test_journal_that_cannot_grow(load: Load, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     runtime = load(LEVEL=2, FILTER="!*", PRINT="none")

@@ -202,6 +202,23 @@ def test_fork_within_a_launch(load: Load, run: Path) -> None:
     assert len(found.of("call_end")) == 1
 
 
+def test_statistics_in_the_child_of_a_fork(load: Load, run: Path) -> None:
+    runtime = load(LEVEL=2, PRINT="none")
+    site = runtime.site(0, "k", Slot("x"))
+    handle = Handle(torch.ones(2_000_000))
+
+    def measure() -> None:
+        with runtime.call(), runtime.launch(site, handle.value):
+            pass
+
+    measure()  # OpenMP has its threads now
+    assert in_child(measure) == 0
+    runtime.unload()
+    (inner,) = run.glob("process-*")
+    (stats,) = journal_decoder.decode(inner / "journal.bin").of("tensor_stats")
+    assert stats.mean == 1
+
+
 def test_threads_that_end_before_the_library_goes(load: Load, run: Path) -> None:
     runtime = load(PRINT="none")
     for _ in range(20):

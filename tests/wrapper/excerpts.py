@@ -5,6 +5,10 @@
 lowers the models and stores what analyse() reads: `<name>.cpp.txt` (prototypes and the functions that launch; the
 boilerplate and the kernels are left out), `<name>.proxy.json`, `<name>.provenance.json`. The listings and instrumented
 texts beside them are written by `pytest --update-golden`.
+
+    python tests/wrapper/excerpts.py --archive cuda lowered.pt2 triton_poi_fused_gt_sum_0 add_kernel_0 ...
+
+does the same for a `package_cpp_only` archive from another machine, and keeps only these Triton kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,10 @@ _SIZE_ASSERTION = re.compile(r"^ *if \(_check_aoti_runtime_check_inputs_env\(\)\
 _ALLOCATION = re.compile(
     r"^ *(?:static constexpr|const) int64_t \*?int_array_.*\n|^.*aoti_torch_empty_strided.*\n", re.MULTILINE
 )
+_TRITON_DEFINITION = re.compile(r"^template <[^\n]*>\nstatic [^\n]*void call_(\w+)\(.*?^\}\n", re.DOTALL | re.MULTILINE)
+_TRITON_MENTION = re.compile(
+    r"(?:(?<!void )\bcall_|Provenance debug handles\] (?!aoti)|CUfunction )(\w+)(?=\(|:|\{nullptr\})"
+)
 _FOLDER = re.compile(r'"/[^"]*/(?=[^/"]+\.cubin")')
 _MODEL_FILE = re.compile(r'File "/[^"]*/(?=(?:models|gpu)\.py")')
 _TORCH_FILE = re.compile(r'File "/[^"]*/(?=torch/)')
@@ -45,6 +53,20 @@ def trim(text: str) -> str:
     text = _CONSTRUCTOR.sub("} // namespace torch::aot_inductor\n", text)
     text = _FOLDER.sub('"/tmp/kernels/', text)
     return str(anonymous(re.sub(r"\n{3,}", "\n\n", text)))
+
+
+def only(text: str, kernels: Collection[str]) -> str:
+    """A wrapper without the Triton kernels that are not in `kernels`, and without their launches."""
+
+    def definition(match: re.Match[str]) -> str:
+        return match.group() if match.group(1) in kernels else ""
+
+    def wanted(line: str) -> bool:
+        found = _TRITON_MENTION.search(line)
+        return found is None or found.group(1) in kernels
+
+    text = _TRITON_DEFINITION.sub(definition, text)
+    return "".join(line for line in text.splitlines(keepends=True) if wanted(line))
 
 
 def anonymous(value: Any) -> Any:
@@ -80,7 +102,24 @@ def _texts(archive: Path) -> dict[str, str]:
         }
 
 
-def main(names: list[str]) -> None:
+def store_archive(name: str, archive: Path, kernels: Collection[str]) -> None:
+    """Stores the excerpts of an archive, with these Triton kernels only."""
+    files = _texts(archive)
+    for file, text in files.items():
+        if file.endswith(".wrapper.cpp"):
+            files[file] = only(text, kernels)
+        elif file == "kernel_information.json":
+            records = {key: value for key, value in json.loads(text).items() if _is_about(key, kernels)}
+            files[file] = json.dumps(records)
+    store(name, files)
+
+
+def _is_about(handle: str, kernels: Collection[str]) -> bool:
+    return handle.startswith("aoti_") or handle.rpartition(":")[0] in kernels
+
+
+def lower(names: list[str]) -> None:
+    """Lowers models of tests/models.py and stores their excerpts."""
     sys.path.insert(0, str(GOLDEN.parent.parent))
     import models
     import torch
@@ -97,4 +136,7 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--archive"]:
+        store_archive(sys.argv[2], Path(sys.argv[3]), sys.argv[4:])
+    else:
+        lower(sys.argv[1:])

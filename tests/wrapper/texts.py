@@ -9,15 +9,33 @@ from aoti_debug import wrapper
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "wrapper"
 NAMES = tuple(sorted(path.name.removesuffix(".cpp.txt") for path in GOLDEN.glob("*.cpp.txt")))
 
-# What the operators of the golden wrappers are, as the lowering reports them.
+# Operators that have a C shim, as the lowering reports them.
 OPERATORS = wrapper.shim_operators(
-    f"aten.{name}"
-    for name in """
-        addmm.out mm.out bmm.out convolution.default _embedding_bag.default sort.stable topk.default nonzero.default
-        scatter_reduce.two_out scatter.src_out scatter.value_out randint.low_out mul.Tensor view_as_real.default
-        bernoulli_.float masked_select.default rand.default index.Tensor cat.default avg_pool2d.default abs.default
-        _scaled_dot_product_flash_attention.default _scaled_dot_product_flash_attention_for_cpu.default
-    """.split()
+    (
+        "aten._embedding_bag.default",
+        "aten._scaled_dot_product_flash_attention.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        "aten.abs.default",
+        "aten.addmm.out",
+        "aten.avg_pool2d.default",
+        "aten.bernoulli_.float",
+        "aten.bmm.out",
+        "aten.cat.default",
+        "aten.convolution.default",
+        "aten.index.Tensor",
+        "aten.masked_select.default",
+        "aten.mm.out",
+        "aten.mul.Tensor",
+        "aten.nonzero.default",
+        "aten.rand.default",
+        "aten.randint.low_out",
+        "aten.scatter.src_out",
+        "aten.scatter.value_out",
+        "aten.scatter_reduce.two_out",
+        "aten.sort.stable",
+        "aten.topk.default",
+        "aten.view_as_real.default",
+    )
 )
 SCHEMAS = {
     "aotidebugtest.accumulate_.default": "aotidebugtest::accumulate_(Tensor(a0!) total, Tensor x, SymInt times) -> ()",

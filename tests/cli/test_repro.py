@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+
+from aoti_debug.cli import main
+from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.rundir import RunDir
+
+MANIFEST = make_manifest(
+    site("aoti_torch_cpu_relu_out", arg("buf0", Role.OUT), arg("x"), op="aten.relu.out"),
+    site("aoti_torch_item_bool", arg("buf1"), kind=Kind.ITEM),
+    site("triton_poi_fused_0", arg("in_ptr0", form=Form.TENSOR), kind=Kind.TRITON),
+)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of runs with one run, which saved nothing and whose package is not known."""
+    journal = JournalWriter()
+    journal.launch(0, 0, tensor(4), tensor(4, data_ptr=0x2000))
+    journal.launch(1, 1, tensor(1))
+    journal.launch(2, 2, tensor(1))
+    run_directory(tmp_path / "runs", MANIFEST, journal)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AOTI_DEBUG_DIR", "runs")
+    return tmp_path
+
+
+def test_an_unknown_kernel_lists_the_near_ones(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro", "aoti_torch_cpu_relu"]) == 2
+    assert capsys.readouterr().err == (
+        "error: no kernel aoti_torch_cpu_relu in run 20261120-231501-4711\n"
+        "hint: there is aoti_torch_cpu_relu_out, aoti_torch_item_bool\n"
+    )
+    assert sorted(p.name for p in base.iterdir()) == ["runs"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        ("aoti_torch_item_bool", "(item), cannot be replayed alone: it only reads a number from a tensor"),
+        ("triton_poi_fused_0", "(triton), cannot be replayed alone: Triton kernels have no replay yet"),
+    ],
+)
+def test_other_kinds_say_what_is_missing(base: Path, capsys: pytest.CaptureFixture[str], kernel: str, why: str) -> None:
+    assert main.run(["repro", kernel]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert "hint: aoti-debug show 0." in said
+
+
+def test_a_run_that_cannot_be_repeated(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro", "aoti_torch_cpu_relu_out"]) == 6
+    said = capsys.readouterr().err
+    assert "saved no tensors of launch 0.0, and does not say where its package is" in said
+    assert "AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH=0.0" in said
+
+
+def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro", "aoti_torch_cpu_relu_out", "--launch", "9"]) == 6
+    assert "has no launch 0.9" in capsys.readouterr().err
+    assert main.run(["repro", "aoti_torch_cpu_relu_out", "--launch", "x.y"]) == 2
+    assert "'x.y' is no launch" in capsys.readouterr().err
+
+
+def test_an_existing_folder_is_left_alone(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = base / "repro_aoti_torch_cpu_relu_out_0.0"
+    folder.mkdir()
+    assert main.run(["repro", "aoti_torch_cpu_relu_out"]) == 2
+    assert f"error: {folder.name} is there already\n" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+
+
+def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["repro", "k"]) == 6
+    assert "error: no runs in aoti_debug_runs" in capsys.readouterr().err
+
+
+def test_what_is_printed(
+    saved: Callable[[str], RunDir],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = saved("mixed")
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["repro", "aoti_torch_cpu_addmm_out", "--run", str(run.path), "-o", "here"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.splitlines() == [
+        "here",
+        f"  launch 0.0 of aoti_torch_cpu_addmm_out, 4 tensors, 14.2 KiB, from {run.path.name}",
+        f"next: python {os.path.join('here', 'repro.py')}",
+    ]

@@ -1,0 +1,49 @@
+"""An operator that does what the variable FAULTY_OPS says (`--import faulty_ops`)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+import torch
+
+
+def _raise() -> None:
+    raise ValueError("the answer is not 42\nand there is more to say")
+
+
+ACTIONS = {
+    "": lambda: None,
+    "segv": lambda: ctypes.string_at(0),
+    "abort": os.abort,
+    "raise": _raise,
+    "hang": lambda: time.sleep(600),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exit": lambda: os._exit(7),
+    "write": lambda: os.write(1, b"to stdout\n"),
+}
+
+
+@torch.library.custom_op("faulty::act", mutates_args=())
+def act(x: torch.Tensor) -> torch.Tensor:
+    ACTIONS[os.environ.get("FAULTY_OPS", "")]()
+    return x + 1
+
+
+@act.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Model(torch.nn.Module):
+    """Four launches; the third one is the operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.ops.faulty.act(torch.relu(self.linear(x))), -1)

@@ -1,0 +1,152 @@
+"""Every launch of compiled models, replayed from its repro in a fresh process that cannot import aoti_debug."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from repro_launches import replay
+
+from aoti_debug import runner
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Kind
+from aoti_debug.repro import write_repro
+from aoti_debug.repro.kinds import KINDS
+from aoti_debug.rundir import RunDir, open_run
+
+if TYPE_CHECKING:
+    from conftest import Built
+
+MODELS = (
+    "mixed",
+    "control",
+    "profiled",
+    "fold",
+    "custom",
+    "mutation",
+    "attention",
+    "views",
+    "sizes",
+    "half",
+    "gemm",
+    "planned",
+)
+
+# Runs each script as its own main program, one after the other: torch is imported once.
+SCRIPTS = """
+import contextlib, io, json, runpy, sys
+sys.modules["aoti_debug"] = None
+found = {}
+for script in sys.argv[1:]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == "replay"]:
+        del sys.modules[name]
+    path, sys.argv = list(sys.path), [script]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            found[script] = [end.code, said.getvalue()]
+    sys.path[:] = path
+print(json.dumps(found))
+"""
+
+
+def replay_all(folders: list[Path]) -> dict[str, tuple[object, str]]:
+    """Folder -> the script's exit code and what it printed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
+    scripts = [str(folder / "repro.py") for folder in folders]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", SCRIPTS, *scripts],
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {Path(script).parent.name: (code, said) for script, (code, said) in json.loads(done.stdout).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], RunDir], tmp_path: Path) -> None:
+    run = saved(name)
+    folders, refused = [], []
+    for launch in run.launches:
+        try:
+            written = write_repro(launch.kernel, run=run.path, launch=launch.id, output=tmp_path / launch.id)
+            folders.append(written.folder)
+        except UsageError:
+            refused.append(launch)
+    assert {launch.site.kind for launch in refused} <= {Kind.PROXY, Kind.ITEM}
+    assert {launch.id for launch in run.launches if launch.site.kind in KINDS} == {folder.name for folder in folders}
+    wrong = {
+        id_: said
+        for id_, (code, said) in replay_all(folders).items()
+        if code != 0 or not ("equal bit for bit" in said or said.endswith("draws random numbers: not compared\n"))
+    }
+    assert wrong == {}
+
+
+@pytest.mark.slow
+def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_path: Path) -> None:
+    first = runner.run(built("mixed").package, level=3, out=tmp_path).run
+    heard: list[str] = []
+    written = write_repro("cpp_fused_relu_1", run=first.path, output=tmp_path / "repro", say=heard.append)
+    again = open_run(written.run)
+    assert heard == [
+        f"{first.path.name} (level 3) has no tensors of launch {written.launch}",
+        "running the package again at level 1 for this launch",
+        f"recorded in {again.path}",
+    ]
+    assert again.path != first.path
+    assert {launch.id for launch in again.launches if any(a.files for a in launch.args)} == {written.launch}
+    assert replay(written.folder).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_filter_and_a_phase_do_not_stand_in_the_way(built: Callable[[str], Built], tmp_path: Path) -> None:
+    first = runner.run(built("mixed").package, level=1, filters=["nothing*"], phase="before", out=tmp_path, calls=2).run
+    written = write_repro("aoti_torch_cpu_topk", run=first.path, launch="1.6", output=tmp_path / "repro")
+    assert open_run(written.run).info.calls == 2
+    assert "0.3\n" not in (written.folder / "README").read_text()
+    done = replay(written.folder)
+    assert done.stdout.startswith("1.6 aoti_torch_cpu_topk: as recorded\n"), done
+
+
+@pytest.mark.slow
+def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], tmp_path: Path) -> None:
+    import models
+
+    arguments = list(models.inputs("mixed"))
+    arguments[4] = torch.tensor([1, 99, 2, 3])  # index_put: an index past the end
+    torch.save(tuple(arguments), tmp_path / "bad.pt")
+    result = runner.run(built("mixed").package, level=3, inputs=tmp_path / "bad.pt", out=tmp_path / "runs")
+    assert result.verdict is not None
+    guilty = result.verdict.launch
+    assert guilty is not None
+    written = write_repro(guilty.kernel, run=result.run.path, output=tmp_path / "repro")
+    assert written.fault.startswith("index out of bounds: ")
+    done = replay(written.folder)
+    assert done.returncode == 11, done
+    assert done.stdout.splitlines()[:2] == [
+        f"recorded: {written.fault}",
+        f"here:     RuntimeError: {written.fault}",
+    ]
+
+
+def test_a_launch_that_does_nothing_differs(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
+    run = saved("mixed")
+    script = write_repro("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro").folder / "repro.py"
+    text = script.read_text()
+    assert "\n    KERNEL(" in text
+    script.write_text(text.replace("\n    KERNEL(", "\n    (", 1))
+    assert replay(script.parent).returncode == 10

@@ -1,0 +1,105 @@
+"""What must hold for every model: equal outputs at every level, and every launch and tensor recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import models
+import pytest
+import torch
+from built_models import Built
+
+from aoti_debug import tensors
+from aoti_debug.abi import Phase
+from aoti_debug.launches import LaunchStatus
+from aoti_debug.manifest import Form, Role
+from aoti_debug.rundir import RunDir
+
+pytestmark = pytest.mark.slow
+
+MODELS = (
+    "mixed",
+    "control",
+    "fold",
+    "custom",
+    "mutation",
+    "attention",
+    "views",
+    "sizes",
+    "half",
+    "gemm",
+)
+
+
+def outputs(package: Path, name: str) -> list[bytes]:
+    """The outputs' bytes of two calls; two, since a model may write to its constants."""
+    model = torch._inductor.aoti_load_package(str(package))
+    found: list[torch.Tensor] = []
+    for _ in range(2):
+        args = models.inputs(name)
+        torch.manual_seed(7)
+        result = model(*args)
+        found += [result] if isinstance(result, torch.Tensor) else result
+    return [bytes(t.clone(memory_format=torch.contiguous_format).untyped_storage()) for t in found]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_equal_the_plain_twin_at_every_level(
+    built: Callable[[str], Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plain = outputs(built(name).plain, name)
+    monkeypatch.setenv("AOTI_DEBUG_DIR", str(tmp_path))
+    monkeypatch.setenv("AOTI_DEBUG_PRINT", "none")
+    equal = {}
+    for level in ("0", "1", "2", "3"):
+        monkeypatch.setenv("AOTI_DEBUG_LEVEL", level)  # read when a package is first called; each load is a new copy
+        equal[level] = outputs(built(name).package, name) == plain
+    assert equal == dict.fromkeys(("0", "1", "2", "3"), True)
+    assert len([run for run in tmp_path.iterdir() if not run.is_symlink()]) == 3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_that_looks_like_a_launch_is_passed_over(built: Callable[[str], Built], name: str) -> None:
+    assert built(name).summary.manifest.unrecognised == ()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_launch_and_every_tensor_is_saved(saved: Callable[[str], RunDir], name: str) -> None:
+    run = saved(name)
+    missing = []
+    for launch in run.launches:
+        assert launch.status is LaunchStatus.RETURNED
+        for argument in launch.args:
+            if argument.tensor is None:
+                continue
+            phases = {Phase.AFTER} if argument.spec.form is Form.OUTPUT_SLOT else {Phase.BEFORE, Phase.AFTER}
+            missing += [(launch.id, launch.kernel, argument.name, p.name) for p in phases - argument.files.keys()]
+            for saved_tensor in argument.files.values():
+                if saved_tensor.path:
+                    tensors.load_file(run.tensor_path(saved_tensor))
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sites_that_ran_account_for_every_launch(saved: Callable[[str], RunDir], name: str) -> None:
+    run = saved(name)
+    assert {launch.site.id for launch in run.launches} <= {site.id for site in run.manifest.sites}
+    skipped = {site for site in run.manifest.sites if site.id not in {launch.site.id for launch in run.launches}}
+    assert {site.subgraph != "" for site in skipped} <= {True}  # only what stands in a branch may not have run
+
+
+def test_inputs_of_one_launch_are_outputs_of_an_earlier_one(saved: Callable[[str], RunDir]) -> None:
+    run = saved("mixed")
+    written: dict[str, torch.Tensor] = {}
+    checked = 0
+    for launch in run.launches:
+        for argument in launch.args:
+            if argument.role is Role.IN and argument.name in written and Phase.BEFORE in argument.files:
+                value = tensors.load_file(run.tensor_path(argument.files[Phase.BEFORE]))
+                assert torch.equal(value, written[argument.name]), (launch.id, argument.name)
+                checked += 1
+        for argument in launch.args:
+            if argument.role in (Role.OUT, Role.INOUT) and argument.tensor is not None:
+                written[argument.name] = tensors.load_file(run.tensor_path(argument.files[Phase.AFTER]))
+    assert checked >= 8

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import texts
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.manifest import Certainty, Frame, Site
+from aoti_debug.wrapper import analyse
+from aoti_debug.wrapper.provenance import attach, frames, own_frames
+
+LAYER = (
+    '  File "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 134, in forward\n'
+    "    return F.linear(x)"
+)
+MODEL = 'File "/home/user/model.py", line 11, in forward\n    h = F.gelu(self.l1(x))'
+HELPER = '  File "/venv/lib/python3.12/site-packages/helpers/norm.py", line 7, in norm\n    return x / x.norm()'
+TRACED = '  File "<eval_with_key>.5", line 9, in forward\n    cond = torch.ops.higher_order.cond(a, b)'
+
+
+def site(name: str, callee: str) -> Site:
+    return next(s for s in texts.analysis(name).sites if s.callee == callee)
+
+
+def test_frames_are_read_outermost_first() -> None:
+    assert frames(f"{MODEL}\n{LAYER}") == (
+        Frame("/home/user/model.py", 11, "forward", "h = F.gelu(self.l1(x))"),
+        Frame("/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134, "forward", "return F.linear(x)"),
+    )
+
+
+def test_a_frame_may_lack_its_line() -> None:
+    stack = 'File "/a.py", line 1, in f\nFile "/b.py", line 2, in g'
+    assert frames(stack) == (Frame("/a.py", 1, "f", ""), Frame("/b.py", 2, "g", ""))
+
+
+@pytest.mark.parametrize(
+    ("stack", "file"),
+    [
+        (f"{MODEL}\n{LAYER}", "/home/user/model.py"),
+        (f"{MODEL}\n{HELPER}\n{LAYER}", "/venv/lib/python3.12/site-packages/helpers/norm.py"),
+        (f"{MODEL}\n{TRACED}", "/home/user/model.py"),
+        (f"{MODEL}\n" + LAYER.replace("/venv/lib/python3.12/site-packages", "/src/pytorch"), "/home/user/model.py"),
+        (MODEL.replace("/home/user", "/home/torch/fx_models"), "/home/torch/fx_models/model.py"),
+    ],
+)
+def test_the_innermost_frame_that_is_not_torchs(stack: str, file: str) -> None:
+    assert [frame.file for frame in own_frames([stack])] == [file]
+
+
+def test_each_line_is_named_once() -> None:
+    assert len(own_frames([MODEL, f"{MODEL}\n{LAYER}", LAYER])) == 1
+
+
+def test_a_recorded_launch_is_exact() -> None:
+    found = site("mixed", "aoti_torch_cpu_convolution").provenance
+    assert (found.certainty, found.handle) == (Certainty.EXACT, "aoti_torch_cpu_convolution:3")
+    assert (found.post_grad_nodes, found.pre_grad_nodes) == (("convolution",), ("conv2d",))
+    assert [frame.text for frame in found.source] == ["picture = self.conv(image).relu()"]
+
+
+@pytest.mark.parametrize(
+    ("name", "callee", "line"),
+    [
+        ("mutation", "aoti_torch_cpu_bernoulli__float", "bernoulli_(0.3)"),
+        ("mutation", "aoti_torch_index_put_out", "self.cache[:, rows] = values"),
+        ("mixed", "aoti_torch_cpu_scatter_reduce_two_out", 'scatter_reduce(0, index, src, "mean"'),
+        ("control", "aoti_torch_item_bool", "torch.cond(x.sum() > 0"),
+        ("control", "aoti_torch_item_int64", "return y, z, i, x + k"),
+        ("mutation", "aoti_torch_clone", "self.cache["),
+    ],
+)
+def test_what_inductor_does_not_record_is_inferred(name: str, callee: str, line: str) -> None:
+    found = site(name, callee).provenance
+    assert (found.certainty, found.handle) == (Certainty.INFERRED, "")
+    assert [line in frame.text for frame in found.source] == [True]
+
+
+def test_a_record_without_a_stack_is_completed_from_a_neighbour() -> None:
+    found = site("mixed", "aoti_torch_cpu_randint_low_out").provenance
+    assert (found.certainty, found.handle) == (Certainty.INFERRED, "aoti_torch_cpu_randint_low_out:9")
+    assert found.post_grad_nodes == ("inductor_seeds_default",)
+    assert found.source
+
+
+def test_without_records_the_comments_still_name_the_nodes() -> None:
+    sites = {
+        s.callee: s for s in analyse(texts.text("mixed"), headers=[(texts.GOLDEN / "shim.h.txt").read_text()]).sites
+    }
+    found = sites["aoti_torch_cpu_convolution"].provenance
+    assert (found.certainty, found.pre_grad_nodes, found.source) == (Certainty.EXACT, ("conv2d",), ())
+    assert sites["cpp_fused_relu_1"].provenance.certainty is Certainty.NONE
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3"])
+def test_damaged_records_are_refused(text: str) -> None:
+    with pytest.raises(ArtifactError, match="kernel_information"):
+        attach([], text)

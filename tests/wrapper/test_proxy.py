@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.wrapper.proxy import Flat, parse, targets
+
+
+def node(target: str, inputs: dict[str, Any], *outputs: Any) -> str:
+    entries = [{"name": name, "arg": arg, "kind": 1} for name, arg in inputs.items()]
+    return json.dumps({"nodes": [{"name": "buf0", "node": {"target": target, "inputs": entries, "outputs": outputs}}]})
+
+
+def test_arguments_are_flattened_as_the_call_passes_them() -> None:
+    (found,) = parse(
+        node(
+            "mylib::op",
+            {
+                "x": {"as_tensor": {"name": "buf0"}},
+                "xs": {"as_tensors": [{"name": "buf1"}, {"name": "buf2"}]},
+                "maybe": {"as_optional_tensors": [{"as_none": True}, {"as_tensor": {"name": "buf3"}}]},
+                "bias": {"as_none": True},
+                "n": {"as_int": 3},
+                "sizes": {"as_ints": [4, 5]},
+                "s": {"as_sym_int": {"as_name": "s0"}},
+                "factor": {"as_float": 1.5},
+                "mode": {"as_string": "mul"},
+            },
+            {"as_tensor": {"name": "buf4"}},
+            {"as_tensors": [{"name": "buf5"}]},
+        )
+    )
+    assert found.inputs == (Flat("x", "buf0"), Flat("xs[0]", "buf1"), Flat("xs[1]", "buf2"), Flat("maybe[1]", "buf3"))
+    assert found.outputs == (Flat("ret0", "buf4"), Flat("ret1[0]", "buf5"))
+    assert found.numbers == (Flat("n"), Flat("sizes[0]"), Flat("sizes[1]"), Flat("s"))
+
+
+def test_targets_are_named_once() -> None:
+    text = json.dumps({"nodes": json.loads(node("a::f", {}))["nodes"] * 2})
+    assert targets(text) == ("a::f",)
+    assert targets("") == ()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"nodes": [{}]}', '{"nodes": 3}'])
+def test_damaged_lists_are_refused(text: str) -> None:
+    with pytest.raises(ArtifactError, match="proxy operators"):
+        parse(text)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import texts
+
+from aoti_debug.manifest import CType, KernelParam
+from aoti_debug.wrapper.kernels import functions
+from aoti_debug.wrapper.prototypes import Param
+from aoti_debug.wrapper.triton import Launch, TritonFunction
+
+
+def function(name: str, wrapper: str = "cuda_forms") -> TritonFunction:
+    return functions(texts.text(wrapper))[name]
+
+
+def test_the_signature() -> None:
+    params = function("call_add_kernel_0").params
+    assert [p.name for p in params[:7]] == ["x", "y", "o", "alpha", "FLAG", "n", "s"]
+    assert params[3:6] == (Param("float", "alpha"), Param("bool", "FLAG"), Param("int64_t", "n"))
+    assert params[-1] == Param("const std::optional<std::string>&", "cubin_dir_")
+    assert function("call_triton_tem_fused_mm_1").params[1] == Param("b_desc_type_&", "b_desc")
+
+
+def test_the_source_is_dedented_and_unescaped() -> None:
+    source = function("call_add_kernel_0").source
+    assert source.startswith("import triton\nimport triton.language as tl\n\n@triton.jit\ndef add_kernel(")
+    assert '    tl.device_print("a\\n", alpha)\n' in source
+    compile(source, "add_kernel.py", "exec")
+    assert function("call_triton_tem_fused_mm_1").source == ""
+
+
+def test_binary_and_launch() -> None:
+    found = function("call_add_kernel_0")
+    assert (found.cubin, found.mangled) == ("/tmp/kernels/add_kernel.cubin", "add_kernel")
+    assert found.launch is not None
+    text = texts.text("cuda_forms")
+    assert text[found.launch.statement :].startswith("launchKernel(kernels_.add_kernel_0, ")
+    assert found.launch == Launch(
+        found.launch.statement, "add_kernel_0", ("grid_0", "grid_1", "grid_2"), 4, 0, "kernel_args_"
+    )
+
+
+def test_an_embedded_binary_has_no_path() -> None:
+    found = function("call_triton_tem_fused_mm_1")
+    assert (found.cubin, found.mangled) == ("", "triton_tem_fused_mm_1")
+
+
+def test_kernel_params_have_the_types_behind_their_addresses() -> None:
+    assert function("call_add_kernel_0").kernel_params == (
+        KernelParam("x", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("y", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("o", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("alpha", "double", CType.F64),
+        KernelParam("FLAG", "bool", CType.BOOL),
+        KernelParam("n", "int32_t", CType.I32),
+        KernelParam("s", "float", CType.F32),
+        KernelParam("global_scratch", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("profile_scratch", "CUdeviceptr", CType.ADDRESS),
+    )
+
+
+def test_a_tensor_descriptor_is_taken_apart() -> None:
+    assert function("call_triton_tem_fused_mm_1").kernel_params[1:6] == (
+        KernelParam("b_desc.m", "", CType.NONE),
+        KernelParam("b_desc.block_shape[0]", "", CType.I32),
+        KernelParam("b_desc.block_shape[1]", "", CType.I32),
+        KernelParam("b_desc.strides[0]", "", CType.I64),
+        KernelParam("b_desc.strides[1]", "", CType.I64),
+    )
+
+
+def test_mutated_parameters_are_as_inductor_notes_them() -> None:
+    assert function("call_triton_poi_fused_relu_2").mutated == {"out_ptr0"}
+    assert function("call_add_kernel_0").mutated == frozenset()
+
+
+def test_triton_on_the_cpu_has_no_launch() -> None:
+    found = function("call_add_kernel_0", "cpu_forms")
+    assert (found.launch, found.kernel_params, found.cubin) == (None, (), "")

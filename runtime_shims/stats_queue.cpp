@@ -48,10 +48,10 @@ std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<devi
   if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
   std::vector<std::optional<uint64_t>> hashes;
   size_t n_begun = 0;
-  while (hashes.size() < views.size()) {
+  while (!failed_ && hashes.size() < views.size()) {
     while (n_begun < views.size() && device::begin_stats(stream_, views[n_begun], false)) ++n_begun;
     const int count = device::take_stats(stream_, results_.get(), kCapacity, true);
-    if (count <= 0) break;
+    failed_ = count <= 0;
     for (int i = 0; i < count; ++i) {
       hashes.emplace_back();
       if (!is_skipped(results_[i])) hashes.back() = results_[i].stats.hash;

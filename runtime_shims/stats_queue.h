@@ -84,6 +84,7 @@ class StatsQueue {
   std::mutex mutex_;
   std::deque<Sight> sights_;
   size_t n_waiting_ = 0;
+  bool failed_ = false;  // results that `hash_now` asked for may still come: they would be taken for others
   std::unique_ptr<device::StatsResult[]> results_;
 };
 

@@ -1,13 +1,21 @@
-"""Options and fixtures of all tests. Its presence puts tests/ on the import path: `factories` is found from every folder."""
+"""Options and fixtures of all tests.
+
+The file's presence puts tests/ on the import path: `factories` and `models` are found from every folder.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("built_models",)
+from aoti_debug import builder, runner
+from aoti_debug.rundir import RunDir
+
+TESTS = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,15 +34,68 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     return check
 
 
+@dataclass(frozen=True)
+class Built:
+    """A model of models.py: its exported program, its instrumented package (level 3), its plain twin."""
+
+    program: Path
+    package: Path
+    plain: Path
+    summary: builder.BuildSummary
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
+    """Builds a model of models.py, once a session."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done: dict[str, Built] = {}
+
+    def build(name: str) -> Built:
+        if name not in done:
+            import models
+            import torch
+
+            folder = tmp_path_factory.mktemp(f"built-{name}")
+            program = folder / "model.pt2"
+            torch.export.save(models.program(name), program)
+            options = builder.BuildOptions(
+                program=program,
+                output=folder / "instrumented.pt2",
+                plain=folder / "plain.pt2",
+                inductor_configs=models.CASES[name].configs,
+                imports=("models",),
+            )
+            done[name] = Built(
+                program, folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options)
+            )
+        return done[name]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
+    """A run of a model of models.py at level 1, once a session."""
+    done: dict[str, RunDir] = {}
+
+    def run(name: str) -> RunDir:
+        if name not in done:
+            result = runner.run(built(name).package, level=1, out=tmp_path_factory.mktemp(f"runs-{name}"))
+            assert result.verdict is None
+            done[name] = result.run
+        return done[name]
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of faulty_ops.Model."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     import faulty_ops
     import torch
-
-    import aoti_debug
 
     folder = tmp_path_factory.mktemp("faulty")
     program = torch.export.export(faulty_ops.Model().eval(), (torch.linspace(-1, 1, 8).reshape(2, 4),))
     torch.export.save(program, folder / "model.pt2")
-    return aoti_debug.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))
+    return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))

@@ -22,7 +22,7 @@ from aoti_debug.repro.kinds import KINDS
 from aoti_debug.rundir import RunDir, open_run
 
 if TYPE_CHECKING:
-    from conftest import Built
+    from built_models import Built
 
 MODELS = (
     "mixed",

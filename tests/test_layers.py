@@ -51,7 +51,7 @@ def first_parties(path: Path) -> set[str]:
             )
         else:
             continue
-        found |= {name.split(".")[1] for name in names if name.startswith("aoti_debug.")}
+        found |= {name.split(".")[1] for name in names if name.startswith("aoti_debug.")} - {"__version__"}
     return found
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +36,13 @@ torch.export.save(models.export(sys.argv[2], sys.argv[3]), sys.argv[4])
 MIB = 1 << 20
 
 
+Variants = dict[str, tuple[Path, dict[str, str]]]  # label -> package, environment
+
+
 @dataclass(frozen=True)
 class Timing:
     median_ms: float
     best_ms: float
-    total_s: float
-    peak_growth_mib: float
     checksum: tuple[float, ...]
 
 
@@ -55,13 +57,14 @@ class Bench:
 
     def python(self, *args: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
         cwd = cwd or self.work
-        log = self.work / "stderr.log"
-        with log.open("wb") as stderr:
+        with tempfile.TemporaryFile(dir=self.work) as stderr:
             done = subprocess.run(
                 [sys.executable, *args], env={**self.env, **(env or {})}, cwd=cwd, stdout=subprocess.PIPE, stderr=stderr
             )
-        if done.returncode != 0:
-            raise SystemExit(f"{args} failed with {done.returncode}:\n{log.read_text(errors='replace')[-4000:]}")
+            if done.returncode != 0:
+                stderr.seek(0)
+                said = stderr.read().decode(errors="replace")[-4000:]
+                raise SystemExit(f"{args} failed with {done.returncode}:\n{said}")
         return done.stdout.decode()
 
     def program(self, name: str) -> Path:
@@ -84,28 +87,35 @@ class Bench:
             self.python("-m", "aoti_debug.cli.main", "build", str(self.program(name)), "-o", str(path))
         return path
 
-    def time(self, package: Path, name: str, calls: int, env: dict[str, str]) -> Timing:
-        """Times calls in a new process whose current directory is fresh and removed afterwards."""
+    def prepare(self, sections: list[str], jobs: int) -> None:
+        """Builds the packages of these sections, `jobs` at a time."""
+        names = [n for n, users in (("blocks", {"calls", "saving"}), ("launches", {"launches"})) if users & {*sections}]
+        for name in ["blocks", *names]:
+            self.program(name)
+        printers = {"blocks": (0, 1, 2, 3), "launches": (0, 3)}
+        with ThreadPoolExecutor(jobs) as pool:
+            done = [pool.submit(self.instrumented, name) for name in names]
+            done += [pool.submit(self.plain, name, printer) for name in names for printer in printers[name]]
+            for future in done:
+                future.result()
+
+    def time(self, name: str, variants: Variants, calls: int) -> tuple[dict[str, Timing], float]:
+        """Times the variants in turn, in one new process; also its growth of peak resident memory in MiB.
+
+        The process's current directory is fresh and removed afterwards.
+        """
         directory = Path(tempfile.mkdtemp(dir=self.work))
         try:
-            out = self.python(
-                str(HERE / "timed_calls.py"), str(package), str(self.program(name)), str(calls), env=env, cwd=directory
-            )
-            data = json.loads(out.strip().splitlines()[-1])
-            data["checksum"] = tuple(data["checksum"])
-            return Timing(**data)
+            request = directory / "variants.json"
+            request.write_text(json.dumps({label: [str(p), env] for label, (p, env) in variants.items()}))
+            script = str(HERE / "timed_calls.py")
+            out = self.python(script, str(self.program(name)), str(calls), str(request), cwd=directory)
+            data = json.loads(out)
+            growth = float(data.pop("peak_growth_mib"))
+            timings = {label: Timing(t["median_ms"], t["best_ms"], tuple(t["checksum"])) for label, t in data.items()}
+            return timings, growth
         finally:
             shutil.rmtree(directory)
-
-    def best_of(self, variants: dict[str, tuple[Path, dict[str, str]]], name: str, calls: int) -> dict[str, Timing]:
-        """Three rounds over all variants in turn; each variant's fastest median counts."""
-        best: dict[str, Timing] = {}
-        for _ in range(3):
-            for label, (package, env) in variants.items():
-                timing = self.time(package, name, calls, env)
-                if label not in best or timing.median_ms < best[label].median_ms:
-                    best[label] = timing
-        return best
 
 
 def table(header: list[str], rows: list[list[str]]) -> None:
@@ -118,23 +128,25 @@ def table(header: list[str], rows: list[list[str]]) -> None:
 
 def calls_section(bench: Bench, name: str) -> None:
     """Levels 0, 2 and 3 against plain and the built-in printer."""
-    ours, levels = bench.instrumented(name), {"AOTI_DEBUG_LEVEL": "3"}
-    variants: dict[str, tuple[Path, dict[str, str]]] = {
+    ours = bench.instrumented(name)
+    variants: Variants = {
         "plain": (bench.plain(name), {}),
         "level 0": (ours, {"AOTI_DEBUG_LEVEL": "0"}),
-        "level 3": (ours, levels),
+        "level 3": (ours, {"AOTI_DEBUG_LEVEL": "3"}),
+        "built-in level 3": (bench.plain(name, 3), {}),
     }
     if bench.device == "cuda":
-        variants["level 3, crumb every 16th"] = (ours, {**levels, "AOTI_DEBUG_CRUMB_EVERY": "16"})
-    variants["built-in level 3"] = (bench.plain(name, 3), {})
-    timings = bench.best_of(variants, name, bench.calls)
+        variants["level 3, a crumb every 16th launch"] = (
+            ours,
+            {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_CRUMB_EVERY": "16"},
+        )
     if name == "blocks":
-        few = max(5, bench.calls // 10)
-        printers = {"level 2": (ours, {"AOTI_DEBUG_LEVEL": "2"}), "built-in level 2": (bench.plain(name, 2), {})}
-        timings |= bench.best_of(printers, name, few)
-    plain = timings["plain"]
+        variants["level 2"] = (ours, {"AOTI_DEBUG_LEVEL": "2"})
+        variants["built-in level 2"] = (bench.plain(name, 2), {})
+    timings, _ = bench.time(name, variants, bench.calls)
+    plain = timings["plain"].median_ms
     rows = [
-        [label, f"{t.median_ms:.3f}", f"{t.median_ms / plain.median_ms:.3f}", f"{t.median_ms - plain.median_ms:+.3f}"]
+        [label, f"{t.median_ms:.3f}", f"{t.median_ms / plain:.3f}", f"{t.median_ms - plain:+.3f}"]
         for label, t in timings.items()
     ]
     print(f"### {name}: time of a call\n")
@@ -166,27 +178,24 @@ def disk_bytes(directory: Path) -> int:
 
 def saving_section(bench: Bench) -> None:
     """Level 1 against the built-in printer and against write(2)."""
-    name, calls = "blocks", 2
-    plain = bench.time(bench.plain(name), name, bench.calls, {})
-    rows = []
-    for _ in range(2):
-        runs = Path(tempfile.mkdtemp(dir=bench.work))
-        env = {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(runs)}
-        ours = bench.time(bench.instrumented(name), name, calls, env)
-        total = disk_bytes(runs)
-        shutil.rmtree(runs)
-    per_call = total / (calls + 2)
+    name, calls = "blocks", 3
+    plain, growth = bench.time(name, {"plain": (bench.plain(name), {})}, bench.calls)
+    runs = Path(tempfile.mkdtemp(dir=bench.work))
+    env = {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(runs)}
+    saved, saved_growth = bench.time(name, {"level 1": (bench.instrumented(name), env)}, calls)
+    per_call = disk_bytes(runs) / (calls + 2)
+    shutil.rmtree(runs)
+    builtin, _ = bench.time(name, {"built-in level 1": (bench.plain(name, 1), {})}, calls)
     written = write_speed(bench.work / "write_speed", int(max(per_call, 512 * MIB)))
-    extra = (ours.median_ms - plain.median_ms) / 1e3
-    speed = per_call / extra
-    builtin = bench.time(bench.plain(name, 1), name, calls, {})
+    ours_ms, plain_ms, builtin_ms = (next(iter(t.values())).median_ms for t in (saved, plain, builtin))
+    speed = per_call / (ours_ms - plain_ms) * 1e3
     rows = [
-        ["plain call", f"{plain.median_ms:.2f} ms", ""],
-        ["level 1 call", f"{ours.median_ms:.1f} ms", f"{per_call / MIB:.0f} MiB on disk a call"],
-        ["built-in level 1 call", f"{builtin.median_ms:.1f} ms", f"{builtin.median_ms / ours.median_ms:.1f} x level 1"],
+        ["plain call", f"{plain_ms:.2f} ms", ""],
+        ["level 1 call", f"{ours_ms:.1f} ms", f"{per_call / MIB:.0f} MiB on disk a call"],
+        ["built-in level 1 call", f"{builtin_ms:.1f} ms", f"{builtin_ms / ours_ms:.1f} x level 1"],
         ["level 1, bytes on disk / extra time", f"{speed / 1e9:.2f} GB/s", f"{speed / written:.0%} of write(2)"],
         ["write(2), same disk", f"{written / 1e9:.2f} GB/s", ""],
-        ["peak host memory, level 1 over plain", f"{ours.peak_growth_mib - plain.peak_growth_mib:.0f} MiB", ""],
+        ["peak host memory, level 1 over plain", f"{saved_growth - growth:.0f} MiB", ""],
     ]
     print("### blocks: saving every tensor (level 1)\n")
     table(["what", "measured", ""], rows)
@@ -228,6 +237,7 @@ def main() -> None:
     sections = ["calls", "launches", "saving", "build"]
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
+    parser.add_argument("--jobs", type=int, default=1, help="packages that are built at a time")
     options = parser.parse_args()
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))
     work.mkdir(exist_ok=True)
@@ -238,6 +248,7 @@ def main() -> None:
         machine = bench.python("-c", "import torch; print(torch.cuda.get_device_name())").strip()
     print(f"{machine}, {os.cpu_count()} CPU cores, torch {versions[0]}, Python {versions[1]}\n", flush=True)
     try:
+        bench.prepare(options.only, options.jobs)
         if "calls" in options.only:
             calls_section(bench, "blocks")
         if "launches" in options.only:

@@ -1,19 +1,24 @@
-"""Times calls of one package in a process of its own and prints one JSON object.
+"""Times calls of several packages of one model, in turn, in one process, and prints one JSON object.
 
-usage: python timed_calls.py PACKAGE PROGRAM.pt2 CALLS
+usage: python timed_calls.py PROGRAM.pt2 CALLS VARIANTS.json
 
-PROGRAM is the exported program whose example inputs are used. Levels and directories come from the environment. Prints
-`median_ms` and `best_ms` of a call (the device synchronised around each), `total_s` of all timed calls, and
-`peak_growth_mib`, by how much the process's peak resident memory grew from the first warm-up call on.
+PROGRAM is the exported program whose example inputs are used. VARIANTS maps a label to [PACKAGE, ENVIRONMENT]; the
+environment holds while the package is loaded and called first. Every round calls each variant once, the device
+synchronised around each call, so that drift of the machine meets all alike. What the printers print goes to a file.
+Printed for each label: `median_ms`, `best_ms`, `checksum`; and `peak_growth_mib`, by how much the process's peak
+resident memory grew from the first call on.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import load
@@ -23,36 +28,45 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def checksum(outputs: Any) -> list[float]:
+    found = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    return [float(o.double().sum()) for o in found if isinstance(o, torch.Tensor)]
+
+
 def main() -> None:
-    package, program, calls = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    args, kwargs = load(program).example_inputs
+    args, kwargs = load(sys.argv[1]).example_inputs
+    calls, variants = int(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text())
     cuda = any(a.is_cuda for a in args)
     wait = torch.cuda.synchronize if cuda else (lambda: None)
-    model = torch._inductor.aoti_load_package(package)
+    answer = os.dup(1)
+    printed = os.open("printed.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    models, sums, times = {}, {}, {label: [] for label in variants}
+    before = 0.0
     with torch.no_grad():
-        expected = None
-        before = peak_mib()
-        for _ in range(2 if calls < 10 else 10):
-            expected = model(*args, **kwargs)
-        wait()
-        times = []
-        for _ in range(calls):
-            start = time.perf_counter()
-            model(*args, **kwargs)
+        for label, (package, environment) in variants.items():
+            os.environ.update(environment)
+            models[label] = torch._inductor.aoti_load_package(package)
+            before = before or peak_mib()
+            for _ in range(2 if calls < 10 else 10):
+                sums[label] = checksum(models[label](*args, **kwargs))
             wait()
-            times.append(time.perf_counter() - start)
-    outputs = expected if isinstance(expected, (tuple, list)) else [expected]
-    print(
-        json.dumps(
-            {
-                "median_ms": 1e3 * statistics.median(times),
-                "best_ms": 1e3 * min(times),
-                "total_s": sum(times),
-                "peak_growth_mib": peak_mib() - before,
-                "checksum": [float(o.double().sum()) for o in outputs if isinstance(o, torch.Tensor)],
-            }
-        )
-    )
+            for name in environment:
+                del os.environ[name]
+        for _ in range(calls):
+            for label, model in models.items():
+                wait()
+                start = time.perf_counter()
+                model(*args, **kwargs)
+                wait()
+                times[label].append(1e3 * (time.perf_counter() - start))
+    result: dict[str, Any] = {
+        label: {"median_ms": statistics.median(t), "best_ms": min(t), "checksum": sums[label]}
+        for label, t in times.items()
+    }
+    result["peak_growth_mib"] = peak_mib() - before
+    os.write(answer, json.dumps(result).encode())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -21,15 +22,17 @@ VARIABLES = (
 
 
 @pytest.fixture(scope="session")
-def library(request: pytest.FixtureRequest) -> Path:
-    """The runtime and the harness as a shared library. Objects are kept in pytest's cache."""
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runtime and the harness as a shared library. Objects are kept in pytest's cache, where there is one."""
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
-    return runtime_library.build(request.config.cache.mkdir("runtime_shims"))
+    cache = getattr(request.config, "cache", None)
+    folder = cache.mkdir("runtime_shims") if cache else tmp_path_factory.mktemp("objects")
+    return runtime_library.build(folder)
 
 
 @pytest.fixture(scope="session")
-def device_library(request: pytest.FixtureRequest, library: Path) -> Path:
+def device_library(library: Path) -> Path:
     """The same with a make-believe device."""
     return runtime_library.build(library.parent, runtime_library.HERE / "fake_device.cpp")
 
@@ -54,7 +57,10 @@ def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
                 monkeypatch.setenv(f"AOTI_DEBUG_{name}", str(value))
         return Runtime(library, tmp_path / f"copy{next(numbers)}.so")
 
-    return load_
+    yield load_
+    for link in tmp_path.rglob("crumbs.bin"):
+        if link.is_symlink():
+            Path(os.readlink(link)).unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -95,8 +95,7 @@ EXPORT int h_run_model(AtenTensorHandle input, int fault) {
       aoti_debug::launch(
           g_sites[0],
           [&](auto&&... x) -> decltype(auto) {
-            return [](AtenTensorHandle, const float*, double) {}(
-                aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
+            return [](AtenTensorHandle, const float*, double) {}(aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
           },
           input, static_cast<const float*>(nullptr), 0.5);
     }
@@ -108,7 +107,8 @@ EXPORT int h_run_model(AtenTensorHandle input, int fault) {
             return fault == 2 ? AOTI_TORCH_FAILURE : aoti_torch_clone(tensor, output);
           }(aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
         },
-        input, [] {
+        input,
+        [] {
           static AtenTensorHandle output;
           return &output;
         }());
@@ -121,8 +121,8 @@ namespace {
 
 aoti_debug::device::TensorView view_of(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes,
                                        const int64_t* strides, uint64_t element_bytes) {
-  aoti_debug::device::TensorView view{reinterpret_cast<uintptr_t>(data), dtype, 0, -1, ndim, sizes, strides, 1,
-                                      element_bytes};
+  aoti_debug::device::TensorView view{
+      reinterpret_cast<uintptr_t>(data), dtype, 0, -1, ndim, sizes, strides, 1, element_bytes};
   for (uint32_t d = 0; d < ndim; ++d) view.numel *= sizes[d];
   return view;
 }

@@ -107,7 +107,14 @@ def build(folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
     library = folder / f"{device.stem}.so"
     inputs = [str(path) for path in objects(folder, device)]
     torch_lib = TORCH / "lib"
-    link = ["-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{torch_lib}", "-ltorch_cpu", f"-Wl,-rpath,{torch_lib}"]
+    link = [
+        "-shared",
+        "-fopenmp",
+        "-Wl,-Bsymbolic-functions",
+        f"-L{torch_lib}",
+        "-ltorch_cpu",
+        f"-Wl,-rpath,{torch_lib}",
+    ]
     _run("g++", *inputs, *link, "-o", str(library))
     return library
 

@@ -137,9 +137,7 @@ def test_crumbs_that_cannot_be_set_up(
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_graph_capture(
-    start: Start, journal: Decode, run: Path, capfd: pytest.CaptureFixture[str], level: int
-) -> None:
+def test_graph_capture(start: Start, journal: Decode, run: Path, capfd: pytest.CaptureFixture[str], level: int) -> None:
     runtime = start(LEVEL=level)
     site = runtime.site(0, "k", Slot("x", role=INOUT))
     x = on_device(runtime, torch.ones(3))
@@ -167,7 +165,9 @@ def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.C
     slots = (Slot("a", role=IN), Slot("b", role=OUT, value=1), Slot("c", role=INOUT, value=2))
     sites = [runtime.site(i, f"k{i}", *slots) for i in range(20)]
     tensors = [torch.full((i + 1, 2), float(i)) for i in range(60)]
-    handles = [Handle(x) if i % 3 == 2 else on_device(runtime, x.t() if i % 3 == 0 else x) for i, x in enumerate(tensors)]
+    handles = [
+        Handle(x) if i % 3 == 2 else on_device(runtime, x.t() if i % 3 == 0 else x) for i, x in enumerate(tensors)
+    ]
     with runtime.call():
         for i, site in enumerate(sites):
             _, b, c = tensors[3 * i : 3 * i + 3]
@@ -257,12 +257,17 @@ def test_fault_of_the_device(start: Start, journal: Decode, run: Path, level: in
     runtime = start(LEVEL=level, PRINT="none")
     site = runtime.site(0, "k", Slot("x"))
     x = on_device(runtime, torch.ones(100))
-    with pytest.raises(RuntimeError), runtime.call():
-        with runtime.launch(site, x.value):
-            pass
-        set_(runtime, "error", 700)
-        with runtime.launch(site, x.value):
-            raise RuntimeError("CUDA driver error: an illegal memory access was encountered")
+
+    def model() -> None:
+        with runtime.call():
+            with runtime.launch(site, x.value):
+                pass
+            set_(runtime, "error", 700)
+            with runtime.launch(site, x.value):
+                raise RuntimeError("CUDA driver error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        model()
     runtime.unload()
     found = journal()
     assert [(r.launch, r.in_launch, r.domain, r.code) for r in found.of("fault")] == [(1, 1, 1, -1), (1, 1, 3, 700)]

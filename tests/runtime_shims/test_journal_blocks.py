@@ -142,6 +142,23 @@ def test_time_goes_on_in_every_block(load: Load, run: Path) -> None:
     assert times[-1] < time.time_ns() - started + 10**7
 
 
+def test_layouts_are_complete_in_every_block(load: Load, journal: Decode) -> None:
+    runtime = load(PRINT="none")
+    tensors = [Handle(torch.zeros(2, i + 1)) for i in range(5)]
+    site = runtime.site(0, "k", *(Slot(f"x{i}", value=i) for i in range(5)))
+    with runtime.call():
+        for _ in range(3000):
+            with runtime.launch(site, *(handle.value for handle in tensors)):
+                pass
+    runtime.unload()
+    found = journal()
+    begins = found.of("launch_begin")
+    assert [r.launch for r in begins] == list(range(3000))
+    assert found.blocks > 5
+    for begin in begins:
+        assert [value[3]["shape"] for value in begin.values.values()] == [(2, i + 1) for i in range(5)]
+
+
 KILLED = """
 import sys, os, ctypes
 sys.path[:0] = [{tests!r}]

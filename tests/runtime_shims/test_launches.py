@@ -378,23 +378,6 @@ def test_more_layouts_than_a_block_holds(load: Load, journal: Decode) -> None:
     assert {value[0] for value in begin.values.values()} == {TENSOR_VALUE, OPAQUE_VALUE}
 
 
-def test_layouts_are_complete_in_every_block(load: Load, journal: Decode) -> None:
-    runtime = load(PRINT="none")
-    tensors = [Handle(torch.zeros(2, i + 1)) for i in range(5)]
-    site = runtime.site(0, "k", *(Slot(f"x{i}", value=i) for i in range(5)))
-    with runtime.call():
-        for _ in range(3000):
-            with runtime.launch(site, *(handle.value for handle in tensors)):
-                pass
-    runtime.unload()
-    found = journal()
-    begins = found.of("launch_begin")
-    assert [r.launch for r in begins] == list(range(3000))
-    assert found.blocks > 5
-    for begin in begins:
-        assert [value[3]["shape"] for value in begin.values.values()] == [(2, i + 1) for i in range(5)]
-
-
 def test_struct_sizes_of_the_compiler(library: Path) -> None:
     from aoti_debug import abi
 

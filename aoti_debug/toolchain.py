@@ -30,6 +30,7 @@ RUNTIME_FLAGS = (
     "-fPIC",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
+    "-fopenmp",
     "-ffp-contract=off",
 )
 RUNTIME_SUFFIXES = (".h", ".cpp", ".cu", ".ptx")

@@ -4,7 +4,8 @@ usage: python timed_calls.py PROGRAM.pt2 CALLS VARIANTS.json
 
 PROGRAM is the exported program whose example inputs are used. VARIANTS maps a label to [PACKAGE, ENVIRONMENT]; the
 environment holds while the package is loaded and called first. Every round calls each variant once, the device
-synchronised around each call, so that drift of the machine meets all alike. What the printers print goes to a file.
+synchronised around each call, so that drift of the machine meets all alike; the inputs differ from round to round.
+What the printers print goes to a file.
 Printed for each label: `median_ms`, `best_ms`, `checksum`; and `peak_growth_mib`, by how much the process's peak
 resident memory grew from the first call on.
 """
@@ -54,11 +55,12 @@ def main() -> None:
             wait()
             for name in environment:
                 del os.environ[name]
-        for _ in range(calls):
+        for number in range(calls):
+            varied = [a + 0.001 * number if a.is_floating_point() else a for a in args]
             for label, model in models.items():
                 wait()
                 start = time.perf_counter()
-                model(*args, **kwargs)
+                model(*varied, **kwargs)
                 wait()
                 times[label].append(1e3 * (time.perf_counter() - start))
     result: dict[str, Any] = {

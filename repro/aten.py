@@ -15,13 +15,13 @@ from aoti_debug.repro.schema import Parameter, Signature, signature_of
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
 
-CLONE_PRESERVE_STRIDES = "aoti_torch_clone_preserve_strides"
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Why a launch of this kind cannot be replayed; "" if it can."""
-    return "" if launch.site.op else f"the operator behind {launch.site.callee} is not known"
+    known = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
+    return "" if known else f"the operator behind {launch.site.callee} is not known"
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
@@ -29,13 +29,13 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     Raises:
         UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
     """
+    if launch.site.callee in WRITTEN_BY_HAND:
+        return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
     return script_for(signature_of(launch.site.op, launch.site.callee), launch, arguments)
 
 
 def script_for(signature: Signature, launch: RecordedLaunch, arguments: Arguments) -> Script:
     """As `script`, for a signature that is known."""
-    if launch.site.callee == CLONE_PRESERVE_STRIDES:
-        return _clone_preserve_strides(launch, arguments)
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
     first_result = min([signature.width, *outputs])
     positional: list[str] = []
@@ -84,6 +84,19 @@ def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Scr
     span = f"torch.as_strided({source.name}, ({reach if layout.numel else 0},), (1,)).clone()"
     line = call(f"{made.name} = torch.as_strided", [span, repr(layout.shape), repr(layout.strides)])
     return Script((line,), made=(made.name,))
+
+
+def _mm_plus_mm(launch: RecordedLaunch, arguments: Arguments) -> Script:
+    """out = a @ b + c @ d, as the C function computes it."""
+    out, a, b, c, d = (arguments.names[launch.by_value(i)[0].arg.name] for i in range(5))
+    return Script((f"torch.mm({a}, {b}, out={out})", f"{out}.addmm_({c}, {d})"))
+
+
+# C functions that call no single operator.
+WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, Arguments], Script]] = {
+    "aoti_torch_clone_preserve_strides": _clone_preserve_strides,
+    "aoti_torch__mm_plus_mm_out": _mm_plus_mm,
+}
 
 
 def _random(signature: Signature, values: dict[str, str]) -> str:

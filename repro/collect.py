@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import aoti_debug
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import Form
@@ -14,7 +15,8 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
     Args:
         fault: what this launch ended in; "" if it ended well.
     """
-    where = RecordedRun(run.path, run.info.started, run.info.torch_version or "?", run.manifest.device)
+    torch_version = run.info.torch_version or run.manifest.torch_version
+    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, aoti_debug.__version__)
     slots = tuple(_slot(run, argument) for argument in launch.args)
     return RecordedLaunch(launch.id, launch.site, slots, where, fault)
 

@@ -18,7 +18,7 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     script = kind_of(launch, manifest).script(launch, manifest, arguments)
-    header = list(_header(launch, manifest))
+    header = list(_header(launch))
     title = f"{launch.id} {launch.site.kernel}"
     return {
         "repro.py": render(title, header, script, arguments, launch.fault),
@@ -26,11 +26,11 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -
     }
 
 
-def _header(launch: RecordedLaunch, manifest: Manifest) -> Iterator[str]:
+def _header(launch: RecordedLaunch) -> Iterator[str]:
     site, run = launch.site, launch.run
     yield f"Launch {launch.id} of {site.kernel}, alone, with its recorded arguments."
     yield ""
-    yield f"written by  aoti-debug {manifest.tool_version}"
+    yield f"written by  aoti-debug {run.tool_version}"
     yield f"run         {run.path.name}, started {run.started}, torch {run.torch_version}, {run.device}"
     if site.op:
         yield f"operator    {site.op} (C shim {site.callee})"

@@ -41,12 +41,14 @@ class RecordedRun:
 
     Attributes:
         started: ISO 8601.
+        tool_version: of the aoti-debug that writes the repro.
     """
 
     path: Path
     started: str
     torch_version: str
     device: str
+    tool_version: str
 
 
 @dataclass(frozen=True)

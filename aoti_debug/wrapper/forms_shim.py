@@ -16,6 +16,7 @@ _OUT_PARAM = re.compile(r"out\d*\Z")
 _INPLACE = re.compile(r"aoti_torch_(?:\w+?_)?(?:index_put|scatter)\w*_out\Z|aoti_torch_(?:copy|zero)_\Z")
 _INPLACE_OPERATOR = re.compile(r"[a-z\d]_(?:_(?:float|Tensor|Scalar|p))?\Z")  # bernoulli__float, all_reduce_
 _DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu)_")
+_OUTPUT_HANDLE = re.compile(r"&\w+_handle\Z")
 _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
 
 
@@ -32,6 +33,9 @@ def read(call: Call, context: Context) -> Reading | None:
     op = operator_of(callee, context.operators)
     kind = _kind(callee, prototype, callee in context.externs)
     written = _written(kind, prototype, mutated(schema_of(op, context.schemas)) if op else frozenset())
+    if kind is Kind.CUSTOM_SHIM and not any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments):
+        # It returns nothing, so it writes to something that it is given.
+        written = {param.name: Role.UNKNOWN for param in prototype.params}
     found: list[Slot] = []
     for i, param in enumerate(prototype.params):
         found += _argument(call, i, param, written, context)

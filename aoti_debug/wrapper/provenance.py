@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Arg, Certainty, Form, Frame, Kind, Provenance, Role, Site
-from aoti_debug.wrapper import expressions
+from aoti_debug.manifest import Certainty, Frame, Provenance, Site
+from aoti_debug.wrapper.inference import infer
 from aoti_debug.wrapper.sites import Found
 
 _FRAME = re.compile(
@@ -19,8 +19,6 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|utils|export|_\w+|functional\.py)(?:/|$)")
-_WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
-_READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 
 
 def frames(stack: str) -> tuple[Frame, ...]:
@@ -61,8 +59,7 @@ def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
     """The sites with their provenance.
 
     A site that Inductor has recorded itself is exact. One without a record (index_put, scatter, bernoulli_, item,
-    clone) is inferred from the site that wrote what it works on, else from one that uses what it makes, else from the
-    nearest site of its function.
+    clone), or whose record names no line of the model, is inferred from the sites around it.
 
     Args:
         information: the text of `kernel_information.json`, or "".
@@ -71,11 +68,7 @@ def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
         ArtifactError: `information` is damaged.
     """
     records = kernel_information(information)
-    recorded = [replace(f.site, provenance=_recorded(f, records)) for f in found]
-    return tuple(
-        site if site.provenance.source else replace(site, provenance=_inferred(i, recorded))
-        for i, site in enumerate(recorded)
-    )
+    return infer([replace(f.site, provenance=_recorded(f, records)) for f in found])
 
 
 def _recorded(found: Found, records: Mapping[str, Mapping[str, Any]]) -> Provenance:
@@ -92,57 +85,3 @@ def _recorded(found: Found, records: Mapping[str, Mapping[str, Any]]) -> Provena
         post_grad_nodes=tuple(record.get("post_grad_nodes", ())),
         pre_grad_nodes=tuple(record.get("pre_grad_nodes", ())),
     )
-
-
-def _inferred(i: int, sites: Sequence[Site]) -> Provenance:
-    """What is known of a site without source lines, completed by what is known of another."""
-    own = sites[i].provenance
-    donor = next((site.provenance for site in _donors(i, sites) if site.provenance.source), None)
-    if donor is None:
-        return own
-    source = _mentioning(_word(sites[i]), donor.source)
-    if own.certainty is Certainty.NONE:
-        return replace(donor, certainty=Certainty.INFERRED, handle="", source=source)
-    return replace(own, certainty=Certainty.INFERRED, source=source, stacks=donor.stacks)
-
-
-def _word(site: Site) -> str:
-    """What the model's source calls the operator of a site: "scatter", "bernoulli", "item"."""
-    if site.kind is Kind.ITEM:
-        return "item"
-    operator = re.split(r"::|\.", site.op)[1] if site.op else ""
-    return next((word for word in operator.split("_") if word), "") if operator != "index_put" else operator
-
-
-def _mentioning(word: str, source: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames whose line contains the word; all of them if none does."""
-    return tuple(frame for frame in source if word and word in frame.text) or source
-
-
-def _donors(i: int, sites: Sequence[Site]) -> Iterator[Site]:
-    """The sites that may tell where site `i` comes from, the best first."""
-    site = sites[i]
-    before = [s for s in reversed(sites[:i]) if s.function == site.function]
-    after = [s for s in sites[i + 1 :] if s.function == site.function]
-    made, used = _bases(site, _WRITES), _bases(site, _READS)
-    yield from _touching(before, made, lambda arg: arg.role in _WRITES)
-    yield from _touching(before, used, lambda arg: arg.role in _WRITES)
-    yield from _touching(after, made, lambda arg: arg.role in _READS)
-    yield from _computing_with(after, site)
-    yield from before
-    yield from after
-
-
-def _computing_with(sites: Sequence[Site], item: Site) -> Iterator[Site]:
-    """The sites that take the number that `item` reads: `&u0_raw` there is `u0` here."""
-    numbers = [expressions.variable(a.text).removesuffix("_raw") for a in item.args if a.form is Form.SCALAR_REF]
-    words = [re.compile(rf"\b{number}\b") for number in numbers if number]
-    return (site for site in sites if any(word.search(arg.text) for word in words for arg in site.args))
-
-
-def _bases(site: Site, roles: tuple[Role, ...]) -> set[str]:
-    return {arg.base for arg in site.args if arg.base and arg.role in roles}
-
-
-def _touching(sites: Sequence[Site], bases: set[str], how: Callable[[Arg], bool]) -> Iterator[Site]:
-    return (site for site in sites if any(arg.base in bases and how(arg) for arg in site.args))

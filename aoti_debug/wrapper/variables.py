@@ -15,9 +15,10 @@ _VIEW = re.compile(
     r"(?P<reset> *\w+\.reset\(\);)?"
 )
 _ALIAS = re.compile(
-    r"\b(?:aoti_torch_assign_tensors_out|aoti_torch_new_tensor_handle|aoti_torch_as_strided|aoti_torch_\w+_view_dtype)"
+    r"\b(aoti_torch_assign_tensors_out|aoti_torch_new_tensor_handle|aoti_torch_\w+_view_dtype)"
     r"\((?:wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\()?(\w+),[^;]*&(\w+)\)\)?;"
 )
+_ASSIGN = "aoti_torch_assign_tensors_out"
 _CONSTANT = re.compile(r"\bauto& (\w+) = constants_->at\(")
 _INPUT = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
 _TENSOR = re.compile(
@@ -34,7 +35,7 @@ class Variables:
     Attributes:
         types: C type of numbers: {"var_0": "int32_t"}.
         bases: what a view or a second handle stands for: {"buf19": "buf22"}. A handle that a loop carries on has none.
-        given: tensors that hold something before the first launch: inputs, weights, inputs of subgraphs.
+        given: tensors that hold something though no launch writes it: inputs, weights, a subgraph's inputs and outputs.
         fresh: handles that a proxy call fills.
         tensors: everything that is known to be a tensor.
     """
@@ -50,13 +51,14 @@ def variables(masked: str, body: Body) -> Variables:
     """Reads the declarations in a function of the masked wrapper text."""
     text = masked[body.opening : body.closing]
     views = {m.group(1): m.group(2) for m in _VIEW.finditer(text) if not m["reset"]}
-    aliases = {m.group(2).removesuffix("_handle"): m.group(1) for m in _ALIAS.finditer(text)}
+    aliases = {m.group(3).removesuffix("_handle"): m.group(2) for m in _ALIAS.finditer(text)}
     reassigned = {m.group(1) for m in _REASSIGNED.finditer(text)}
-    given = {m.group(1) for pattern in (_CONSTANT, _INPUT) for m in pattern.finditer(text)}
+    given = {m.group(1) for pattern in (_CONSTANT, _INPUT) for m in pattern.finditer(text)} | reassigned
+    given |= {m.group(3).removesuffix("_handle") for m in _ALIAS.finditer(text) if m.group(1) == _ASSIGN}
     return Variables(
         types={m.group(2): m.group(1) for m in _TYPED.finditer(text)},
         bases={name: base for name, base in (views | aliases).items() if name not in {base} | reassigned},
-        given=frozenset(given | set(aliases)),
+        given=frozenset(given),
         fresh=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
         tensors=frozenset(given | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
     )

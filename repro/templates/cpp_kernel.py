@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -72,7 +73,11 @@ extern "C" const char* replay_call(void* kernel, void* const* arguments, const s
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler's command line. "{torch}" and "{python}" stand for what is installed where the replay runs."""
+    """A compiler's command line. "{torch}" and "{python}" stand for what is installed where the replay runs.
+
+    Attributes:
+        command: the recorded compiler; where it is not there, one of the same name is taken.
+    """
 
     command: str
     flags: tuple[str, ...]
@@ -81,7 +86,7 @@ class Compiler:
 
     def arguments(self, source: Path, library: Path) -> list[str]:
         command_line = [
-            self.command,
+            self.command if shutil.which(self.command) else Path(self.command).name,
             str(source),
             *self.flags,
             *(f"-I{directory}" for directory in self.include_dirs),

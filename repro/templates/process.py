@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -121,14 +123,11 @@ def _in_child(title: str, fault: str) -> int:
     command = [sys.executable, *isolated, os.path.abspath(sys.argv[0]), "--report", str(writer)]
     with subprocess.Popen(command, pass_fds=[writer]) as child:
         os.close(writer)
-        try:
-            child.wait(HANG_SECONDS)
-            end = _ending(child.returncode)
-        except subprocess.TimeoutExpired:
+        said, hangs = _listen(reader)
+        if hangs:
             child.kill()
-            end = f"no end within {HANG_SECONDS} s"
-    with open(reader, encoding="utf-8", errors="replace") as stream:
-        said = stream.read().split("\0")
+    os.close(reader)
+    end = f"no end within {HANG_SECONDS} s" if hangs else _ending(child.returncode)
     print(f"recorded: {fault}")
     if said[0] != "begin":
         print(f"{title}: the replay failed before the launch ({end})")
@@ -139,6 +138,22 @@ def _in_child(title: str, fault: str) -> int:
     print(f"here:     {said[1] or end}")
     print(f"{title}: fault reproduced")
     return FAULT
+
+
+def _listen(reader: int) -> tuple[list[str], bool]:
+    """What the child reports until it ends, and whether it hangs: HANG_SECONDS have passed since the launch began."""
+    heard = b""
+    deadline: float | None = None
+    while True:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        if not select.select([reader], [], [], left)[0]:
+            return heard.decode(errors="replace").split("\0"), True
+        data = os.read(reader, 4096)
+        if not data:
+            return heard.decode(errors="replace").split("\0"), False
+        heard += data
+        if deadline is None and b"\0" in heard:
+            deadline = time.monotonic() + HANG_SECONDS
 
 
 def _ending(code: int) -> str:

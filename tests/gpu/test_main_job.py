@@ -266,7 +266,7 @@ def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches
     run = rundir.open_run(base=tmp_path)
     verdict = diagnose(run)
     assert verdict is not None
-    assert verdict.proof is Proof.CERTAIN
+    assert verdict.proof in (Proof.CERTAIN, Proof.LIKELY)  # nobody was left to record the driver's error
     assert verdict.launch is not None
     assert verdict.launch.kernel.startswith("gather_kernel")
     assert len([launch for launch in run.launches if launch.key.call == 1]) > verdict.launch.key.launch + 38

@@ -17,9 +17,9 @@ using AOTIProxyExecutorHandle = void*;
 using CUfunction = const char*;
 using CUdeviceptr = unsigned long long;
 #define AOTI_TORCH_SUCCESS 0
-#define AOTI_TORCH_ERROR_CODE_CHECK(call)                \
-  if ((call) != AOTI_TORCH_SUCCESS) {                    \
-    throw std::runtime_error(#call " API call failed");  \
+#define AOTI_TORCH_ERROR_CODE_CHECK(call)               \
+  if ((call) != AOTI_TORCH_SUCCESS) {                   \
+    throw std::runtime_error(#call " API call failed"); \
   }
 
 struct RAIIAtenTensorHandle {
@@ -87,6 +87,7 @@ static void launchKernel(CUfunction, uint32_t x, uint32_t, uint32_t, uint32_t wa
   std::printf("launchKernel %u %u %d\n", x, warps, *static_cast<int32_t*>(args[1]));
 }
 
+// clang-format off: below is text as the code generator writes it
 template <typename x_type_, typename kernels_type_>
 static inline void call_add_kernel_0(
     const x_type_& x,

@@ -56,7 +56,8 @@ void aoti_debug_call_begin(AotiDebugCall*, uint32_t kind, const void* model, voi
   std::printf("call %u model %d stream %d\n", kind, model != nullptr, stream != nullptr);
 }
 void aoti_debug_call_end(AotiDebugCall*, uint32_t failed) { std::printf("call end, failed %u\n", failed); }
-void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values, uint32_t n) {
+void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                             uint32_t n) {
   launch->opaque[0] = reinterpret_cast<uintptr_t>(site);
   std::printf("begin %u %s grid %u, %u values, %d loops:", site->id, site->kernel, site->grid, n, loops);
   print(*site, values, false);
@@ -66,9 +67,10 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
   std::printf("end %d %s:", status, message == nullptr ? "-" : message);
   print(site, values, status == 0);
 }
-void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t warps, uint32_t, void* const* args) {
-  std::printf("grid %s %u warps %u types %u %u n %d\n", kernel->name, grid[0], warps, kernel->types[0], kernel->types[1],
-              *static_cast<int32_t*>(args[1]));
+void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t warps, uint32_t,
+                     void* const* args) {
+  std::printf("grid %s %u warps %u types %u %u n %d\n", kernel->name, grid[0], warps, kernel->types[0],
+              kernel->types[1], *static_cast<int32_t*>(args[1]));
 }
 void aoti_debug_loop_enter(void) { std::printf("loop %d\n", ++loops); }
 void aoti_debug_loop_next(void) { std::printf("next\n"); }
@@ -87,7 +89,8 @@ int main(int, char** arguments) {
     std::printf("abi %u level %u sites %u kernels %u filter %s\n", package.abi, package.level, package.n_sites,
                 package.n_kernels, package.filter);
     std::printf("manifest %.*s\n", 12, package.manifest);
-    if (package.manifest[package.manifest_bytes] != '\0' || package.manifest[package.manifest_bytes - 1] != '}') return 1;
+    if (package.manifest[package.manifest_bytes] != '\0' || package.manifest[package.manifest_bytes - 1] != '}')
+      return 1;
   }
   AtenTensorOpaque x{"x"}, y{"y"};
   AtenTensorOpaque* inputs[] = {&x, &y};

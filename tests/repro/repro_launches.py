@@ -31,7 +31,7 @@ from aoti_debug.repro.generate import generate
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
-RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu")
+RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")
 PROVENANCE = Provenance(
     Certainty.EXACT,
     source=(Frame("/models/mixed.py", 22, "forward", "    h = F.gelu(self.l1(x))"),),

@@ -7,7 +7,7 @@ from aoti_debug.repro.arguments import StorageBlock, arguments_of
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.values import Absent, Layout, Tensor
 
-RUN = RecordedRun(Path("runs/1"), "", "", "cpu")
+RUN = RecordedRun(Path("runs/1"), "", "", "cpu", "")
 
 
 def slot(

@@ -108,6 +108,6 @@ def test_what_a_launch_ended_in(tmp_path: Path) -> None:
         "",
         "error code 1",
         "index out of bounds",
-        "SIGSEGV",
+        verdict.what,
     ]
     assert fault_of(found.launches[3], None) == "it never returned"

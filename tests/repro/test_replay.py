@@ -11,6 +11,7 @@ from repro_launches import LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Role
+from aoti_debug.repro.templates.cpp_kernel import Compiler
 
 FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}
 
@@ -102,6 +103,15 @@ def test_several_results_of_a_launch(tmp_path: Path) -> None:
     assert done.stdout.endswith("  buf1  int32 (2, 4)  equal bit for bit\n  buf2  int64 (2, 4)  equal bit for bit\n"), (
         done
     )
+
+
+def test_a_c_function_that_calls_two_operators(tmp_path: Path) -> None:
+    a, b, c, d = (torch.arange(4.0).view(2, 2) + i for i in range(4))
+    launch = builder(tmp_path, "aoti_torch__mm_plus_mm_out", Kind.SHIM_OUT)
+    launch.tensor("buf0", torch.zeros(2, 2), Role.OUT, after=a @ b + c @ d)
+    launch.tensor("a", a).tensor("b", b).tensor("c", c).tensor("d", d)
+    done = replay(write(launch.build(), tmp_path / "repro"))
+    assert "buf0  float32 (2, 2)  equal bit for bit" in done.stdout, done
 
 
 def test_random_operators_are_not_compared(tmp_path: Path) -> None:
@@ -201,6 +211,20 @@ def test_a_fault_is_reproduced_in_a_child_process(tmp_path: Path, body: str, cod
     assert done.returncode == code
 
 
+def test_a_launch_that_hangs(tmp_path: Path) -> None:
+    launch = builder(tmp_path, "cpp_fused_bad_0", Kind.CPP)
+    launch.tensor("buf1", torch.ones(3), Role.INOUT, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
+    source = 'extern "C" void cpp_fused_bad_0(float* p) { for (;;) *(volatile float*)p = 1; }\n'
+    folder = write(launch.build("no end in time"), tmp_path / "repro", Kernel("cpp_fused_bad_0", "cpp", source, ""))
+    process = folder / "replay" / "process.py"
+    text = process.read_text()
+    assert "HANG_SECONDS = 120" in text
+    process.write_text(text.replace("HANG_SECONDS = 120", "HANG_SECONDS = 1"))
+    done = replay(folder)
+    assert "here:     no end within 1 s\n" in done.stdout, done
+    assert done.returncode == 11
+
+
 def test_an_exception_is_a_fault(tmp_path: Path) -> None:
     launch = builder(tmp_path, "aoti_torch_cpu_mm_out", Kind.SHIM_OUT, "aten.mm.out")
     launch.tensor("buf0", torch.zeros(2, 2), Role.OUT).tensor("a", torch.ones(2, 3)).tensor("b", torch.ones(2, 2))
@@ -217,6 +241,14 @@ def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the replay failed before the launch" in done.stdout
     assert "‘nonsense’ was not declared" in done.stderr or "nonsense" in done.stderr
+
+
+def test_a_compiler_that_is_not_here_is_sought_by_its_name() -> None:
+    compiler = Compiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
+    words = compiler.arguments(Path("a.cpp"), Path("a.so"))
+    assert words[:3] == ["c++", "a.cpp", "-O1"]
+    directory = Path(torch.__file__).parent
+    assert (words[3], words[-1]) == (f"-I{directory}/include", f"-L{directory}/lib")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

@@ -56,10 +56,10 @@ def test_every_call_that_looks_like_a_launch_is_read_in_real_wrappers() -> None:
 
 def test_what_fits_no_form_is_reported() -> None:
     assert [(u.line, u.text.partition("(")[0]) for u in texts.analysis("cpu_forms").unrecognised] == [
-        (88, "AOTI_TORCH_ERROR_CODE_CHECK"),  # an argument too few
-        (89, "AOTI_TORCH_ERROR_CODE_CHECK"),  # the dispatcher
-        (90, "aoti_torch_mps_run_command_block"),
-        (91, "op.callBoxed"),
+        (92, "AOTI_TORCH_ERROR_CODE_CHECK"),  # an argument too few
+        (93, "AOTI_TORCH_ERROR_CODE_CHECK"),  # the dispatcher
+        (94, "aoti_torch_mps_run_command_block"),
+        (95, "op.callBoxed"),
     ]
 
 
@@ -124,6 +124,11 @@ def test_an_operator_that_mutates_says_so_in_its_schema() -> None:
         ("buf2", "x", Role.IN),
         ("times", "times", Role.NONE),
     ]
+
+
+def test_a_custom_shim_that_returns_nothing_writes_to_something() -> None:
+    assert site("cpu_forms", "aoti_torch_cpu_accumulate").args[0].role is Role.UNKNOWN
+    assert site("shimmed", "aoti_torch_cpu_shimmed").args[0].role is Role.IN
 
 
 def test_lists_of_a_proxy_call_are_flattened() -> None:

@@ -59,3 +59,13 @@ def test_what_holds_something_from_the_start() -> None:
     )
     assert (found.given, found.fresh) == ({"arg0_1", "weight"}, {"buf2"})
     assert found.tensors == {"arg0_1", "weight", "buf2", "scalar_to_tensor_0"}
+
+
+def test_what_a_branch_hands_over_holds_something() -> None:
+    found = read("RAIIAtenTensorHandle buf4;", "if (c) {", "buf4 = std::move(true_graph_0_buf1);", "}")
+    assert found.given == {"buf4"}
+
+
+def test_a_second_handle_of_a_buffer_does_not_fill_it() -> None:
+    found = read("aoti_torch_new_tensor_handle(buf1, &tmp_buf1_0);")
+    assert (found.given, found.bases) == (set(), {"tmp_buf1_0": "buf1"})

@@ -99,7 +99,7 @@ class Bench:
             for future in done:
                 future.result()
 
-    def time(self, name: str, variants: Variants, calls: int) -> tuple[dict[str, Timing], float]:
+    def time(self, name: str, variants: Variants, rounds: int, repeats: int = 1) -> tuple[dict[str, Timing], float]:
         """Times the variants in turn, in one new process; also its growth of peak resident memory in MiB.
 
         The process's current directory is fresh and removed afterwards.
@@ -109,7 +109,7 @@ class Bench:
             request = directory / "variants.json"
             request.write_text(json.dumps({label: [str(p), env] for label, (p, env) in variants.items()}))
             script = str(HERE / "timed_calls.py")
-            out = self.python(script, str(self.program(name)), str(calls), str(request), cwd=directory)
+            out = self.python(script, str(self.program(name)), str(rounds), str(repeats), str(request), cwd=directory)
             data = json.loads(out)
             growth = float(data.pop("peak_growth_mib"))
             timings = {label: Timing(t["median_ms"], t["best_ms"], tuple(t["checksum"])) for label, t in data.items()}
@@ -143,7 +143,7 @@ def calls_section(bench: Bench, name: str) -> None:
     if name == "blocks":
         variants["level 2"] = (ours, {"AOTI_DEBUG_LEVEL": "2"})
         variants["built-in level 2"] = (bench.plain(name, 2), {})
-    timings, _ = bench.time(name, variants, bench.calls)
+    timings, _ = bench.time(name, variants, bench.calls, repeats=5)
     plain = timings["plain"].median_ms
     rows = [
         [label, f"{t.median_ms:.3f}", f"{t.median_ms / plain:.3f}", f"{t.median_ms - plain:+.3f}"]
@@ -171,9 +171,14 @@ def write_speed(directory: Path, total: int) -> float:
     return speed
 
 
-def disk_bytes(directory: Path) -> int:
-    inodes = {(s.st_dev, s.st_ino): s.st_size for s in (p.stat() for p in directory.rglob("*.safetensors"))}
-    return sum(inodes.values())
+def new_bytes(runs: Path, first: int) -> int:
+    """Bytes of the tensor files that model calls from number `first` on added to the disk."""
+    early, late = {}, {}
+    for path in runs.glob("*/tensors/*/*/*.safetensors"):
+        if not path.parents[3].is_symlink():  # not through `latest`
+            stat = path.stat()
+            (late if int(path.parts[-3]) >= first else early)[stat.st_ino] = stat.st_size
+    return sum(size for inode, size in late.items() if inode not in early)
 
 
 def saving_section(bench: Bench) -> None:
@@ -183,7 +188,7 @@ def saving_section(bench: Bench) -> None:
     runs = Path(tempfile.mkdtemp(dir=bench.work))
     env = {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(runs)}
     saved, saved_growth = bench.time(name, {"level 1": (bench.instrumented(name), env)}, calls)
-    per_call = disk_bytes(runs) / (calls + 2)
+    per_call = new_bytes(runs, first=2) / calls  # after two calls to warm up
     shutil.rmtree(runs)
     builtin, _ = bench.time(name, {"built-in level 1": (bench.plain(name, 1), {})}, calls)
     written = write_speed(bench.work / "write_speed", int(max(per_call, 512 * MIB)))
@@ -233,7 +238,7 @@ def build_section(bench: Bench) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--calls", type=int, default=50)
+    parser.add_argument("--calls", type=int, default=20, help="rounds of timed calls")
     sections = ["calls", "launches", "saving", "build"]
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")

@@ -1,9 +1,9 @@
 """Times calls of several packages of one model, in turn, in one process, and prints one JSON object.
 
-usage: python timed_calls.py PROGRAM.pt2 CALLS VARIANTS.json
+usage: python timed_calls.py PROGRAM.pt2 ROUNDS REPEATS VARIANTS.json
 
 PROGRAM is the exported program whose example inputs are used. VARIANTS maps a label to [PACKAGE, ENVIRONMENT]; the
-environment holds while the package is loaded and called first. Every round calls each variant once, the device
+environment holds while the package is loaded and called first. Every round calls each variant REPEATS times, the device
 synchronised around each call, so that drift of the machine meets all alike; the inputs differ from round to round.
 What the printers print goes to a file.
 Printed for each label: `median_ms`, `best_ms`, `checksum`; and `peak_growth_mib`, by how much the process's peak
@@ -36,7 +36,7 @@ def checksum(outputs: Any) -> list[float]:
 
 def main() -> None:
     args, kwargs = load(sys.argv[1]).example_inputs
-    calls, variants = int(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text())
+    rounds, repeats, variants = int(sys.argv[2]), int(sys.argv[3]), json.loads(Path(sys.argv[4]).read_text())
     cuda = any(a.is_cuda for a in args)
     wait = torch.cuda.synchronize if cuda else (lambda: None)
     answer = os.dup(1)
@@ -50,19 +50,20 @@ def main() -> None:
             os.environ.update(environment)
             models[label] = torch._inductor.aoti_load_package(package)
             before = before or peak_mib()
-            for _ in range(2 if calls < 10 else 10):
+            for _ in range(2 if rounds < 10 else 10):
                 sums[label] = checksum(models[label](*args, **kwargs))
             wait()
             for name in environment:
                 del os.environ[name]
-        for number in range(calls):
-            varied = [a + 0.001 * number if a.is_floating_point() else a for a in args]
+        for number in range(rounds):
+            varied = [a + 0.001 * (number + 1) if a.is_floating_point() else a for a in args]
             for label, model in models.items():
-                wait()
-                start = time.perf_counter()
-                model(*varied, **kwargs)
-                wait()
-                times[label].append(1e3 * (time.perf_counter() - start))
+                for _ in range(repeats):
+                    wait()
+                    start = time.perf_counter()
+                    model(*varied, **kwargs)
+                    wait()
+                    times[label].append(1e3 * (time.perf_counter() - start))
     result: dict[str, Any] = {
         label: {"median_ms": statistics.median(t), "best_ms": min(t), "checksum": sums[label]}
         for label, t in times.items()

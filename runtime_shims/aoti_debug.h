@@ -80,12 +80,12 @@ typedef struct AotiDebugSlot {
 } AotiDebugSlot;
 
 typedef struct AotiDebugSite {
-  const char* kernel;          // "triton_poi_fused_0", "aoti_torch_cpu_addmm_out", "mylib::op.default"
+  const char* kernel;  // "triton_poi_fused_0", "aoti_torch_cpu_addmm_out", "mylib::op.default"
   const AotiDebugSlot* slots;
   uint32_t n_slots;
-  uint32_t id;                 // its index in AotiDebugPackage::sites and in the manifest
-  uint8_t synchronous;         // 1: the host has waited for the device when the call returns
-  uint8_t grid;                // 1: it counts as launched only once aoti_debug_grid was called (Triton)
+  uint32_t id;          // its index in AotiDebugPackage::sites and in the manifest
+  uint8_t synchronous;  // 1: the host has waited for the device when the call returns
+  uint8_t grid;         // 1: it counts as launched only once aoti_debug_grid was called (Triton)
   uint8_t reserved[6];
 } AotiDebugSite;
 
@@ -94,7 +94,7 @@ typedef struct AotiDebugKernel {
   const char* name;
   const uint8_t* types;  // AotiDebugType of each argument
   uint32_t n_types;
-  uint32_t id;           // its index in AotiDebugPackage::kernels and in the manifest
+  uint32_t id;  // its index in AotiDebugPackage::kernels and in the manifest
 } AotiDebugKernel;
 
 typedef struct AotiDebugPackage {
@@ -104,8 +104,8 @@ typedef struct AotiDebugPackage {
   const AotiDebugKernel* kernels;
   uint32_t n_sites;
   uint32_t n_kernels;
-  const char* filter;           // baked filter patterns, comma-separated; "" for all
-  const char* manifest;         // the manifest's JSON text
+  const char* filter;    // baked filter patterns, comma-separated; "" for all
+  const char* manifest;  // the manifest's JSON text
   uint64_t manifest_bytes;
 } AotiDebugPackage;
 
@@ -182,7 +182,7 @@ template <class Handle, class Pointer>
 struct IsTensorPointer<TensorPointer<Handle, Pointer>> : std::true_type {};
 
 template <class T>
-inline decltype(auto) unwrap(T&& argument) {
+inline __attribute__((always_inline)) decltype(auto) unwrap(T&& argument) {
   if constexpr (IsTensorPointer<std::decay_t<T>>::value) {
     return (argument.data);
   } else {
@@ -201,13 +201,19 @@ constexpr uint32_t number_type() {
   if (std::is_same_v<T, float>) return AOTI_DEBUG_F32;
   if (std::is_floating_point_v<T>) return AOTI_DEBUG_F64;
   if (std::is_signed_v<T>) {
-    return sizeof(T) == 1 ? AOTI_DEBUG_I8 : sizeof(T) == 2 ? AOTI_DEBUG_I16 : sizeof(T) == 4 ? AOTI_DEBUG_I32 : AOTI_DEBUG_I64;
+    return sizeof(T) == 1   ? AOTI_DEBUG_I8
+           : sizeof(T) == 2 ? AOTI_DEBUG_I16
+           : sizeof(T) == 4 ? AOTI_DEBUG_I32
+                            : AOTI_DEBUG_I64;
   }
-  return sizeof(T) == 1 ? AOTI_DEBUG_U8 : sizeof(T) == 2 ? AOTI_DEBUG_U16 : sizeof(T) == 4 ? AOTI_DEBUG_U32 : AOTI_DEBUG_U64;
+  return sizeof(T) == 1   ? AOTI_DEBUG_U8
+         : sizeof(T) == 2 ? AOTI_DEBUG_U16
+         : sizeof(T) == 4 ? AOTI_DEBUG_U32
+                          : AOTI_DEBUG_U64;
 }
 
 template <class T>
-inline AotiDebugValue describe(const T& argument) {
+inline __attribute__((always_inline)) AotiDebugValue describe(const T& argument) {
   AotiDebugValue value{0, AOTI_DEBUG_NONE, 0};
   if constexpr (IsTensorPointer<T>::value) {
     value.bits = reinterpret_cast<uintptr_t>(argument.tensor);
@@ -240,7 +246,8 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
                                                             Arguments&&... arguments) {
   using Result = decltype(call(std::forward<Arguments>(arguments)...));
   if (aoti_debug_level() == 0) return call(std::forward<Arguments>(arguments)...);
-  const AotiDebugValue values[sizeof...(Arguments) + 1] = {describe<std::remove_cv_t<std::remove_reference_t<Arguments>>>(arguments)...};
+  const AotiDebugValue values[sizeof...(Arguments) + 1] = {
+      describe<std::remove_cv_t<std::remove_reference_t<Arguments>>>(arguments)...};
   AotiDebugLaunch launch;
   aoti_debug_launch_begin(&launch, &site, values, sizeof...(Arguments));
   try {
@@ -263,7 +270,8 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
 
 class Call {
  public:
-  Call(uint32_t kind, const void* model, void* stream) : active_(aoti_debug_level() != 0), exceptions_(std::uncaught_exceptions()) {
+  Call(uint32_t kind, const void* model, void* stream)
+      : active_(aoti_debug_level() != 0), exceptions_(std::uncaught_exceptions()) {
     if (active_) aoti_debug_call_begin(&call_, kind, model, stream);
   }
   ~Call() {

@@ -245,8 +245,14 @@ void print_headline(const LaunchState& launch, Phase phase) {
   CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   if (!call.run->config.print) return;
+  if (call.level == 3) {
+    const LoopCounts loops = call.loop_counts();
+    Headline line{call.id(launch.launch), phase, launch.site->kernel, loops.n, {}};
+    for (uint32_t i = 0; i < loops.n; ++i) line.loops[i] = loops.counts[i];
+    return thread.headlines.push_back(line);
+  }
   const LinePrefix prefix(call.id(launch.launch), thread.shown_id());
-  if (call.queue == nullptr || call.level == 3) {
+  if (call.queue == nullptr) {
     return print_launch(thread.text, prefix, phase, launch.site->kernel, call.loop_counts());
   }
   Sight sight;
@@ -268,6 +274,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   ThreadState& thread = *call.thread;
   constexpr uint64_t kFlushNs = 1000000;
   constexpr size_t kFlushBytes = 32768;
+  constexpr size_t kFlushLines = 512;
   const bool after = phase == PHASE_AFTER;
   if (call.level >= 2) print_headline(launch, phase);
   if (!after || succeeded) {
@@ -275,7 +282,10 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
     if (call.level == 1) save_all(launch, values, phase, after);
   }
   if (!call.run->has_device) return thread.flush_text(now_ns);
-  if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes) return;
+  if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&
+      thread.headlines.size() < kFlushLines) {
+    return;
+  }
   show_measured(call, call.queue != nullptr && call.queue->is_long());
   thread.flush_text(now_ns);
 }

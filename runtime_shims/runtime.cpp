@@ -212,6 +212,7 @@ void report_fault(const LaunchState& launch, int32_t status, const char* message
   const int32_t error = call.run->has_device ? device::pending_error(call.stream, text, sizeof(text)) : 0;
   if (error != 0) record_fault(call, &launch, FAULT_CUDA, error, text);
   if (!call.run->config.print) return;
+  call.thread->format_headlines();
   const LinePrefix prefix(call.id(launch.launch), call.thread->shown_id());
   print_fault(call.thread->text, prefix, launch.site->kernel, what);
 }

@@ -60,6 +60,15 @@ struct CallState {
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
 };
 
+// A line that names a launch and is yet to be formatted: that is done for many at a time, away from the launches.
+struct Headline {
+  LaunchId id;
+  Phase phase;
+  const char* kernel;
+  uint32_t n_loops;
+  uint32_t loops[CallState::kLoops];
+};
+
 struct ThreadState {
   ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
 
@@ -68,7 +77,8 @@ struct ThreadState {
   JournalWriter journal;
   CallState* call = nullptr;  // innermost
   CallState outermost{};
-  std::string text;  // lines that are yet to be written
+  std::string text;                 // lines that are yet to be written
+  std::vector<Headline> headlines;  // lines that come after them
   uint64_t flushed_ns = 0;
   std::vector<SlotValue> values;                                    // scratch, an entry a slot
   std::vector<TensorMeta> tensors;                                  // scratch, an entry a slot
@@ -83,8 +93,16 @@ struct ThreadState {
   // 0 while one thread runs the package: lines then carry no thread.
   uint32_t shown_id() const { return run->has_several_threads() ? id : 0; }
 
+  void format_headlines() {
+    for (const Headline& line : headlines) {
+      print_launch(text, LinePrefix(line.id, shown_id()), line.phase, line.kernel, {line.loops, line.n_loops});
+    }
+    headlines.clear();
+  }
+
   void flush_text(uint64_t now_ns) {
     flushed_ns = now_ns;
+    format_headlines();
     if (text.empty()) return;
     run->live.write(text);
     text.clear();

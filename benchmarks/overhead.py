@@ -151,8 +151,9 @@ def calls_section(bench: Bench, name: str) -> None:
     ]
     print(f"### {name}: time of a call\n")
     table(["variant", "ms (median)", "x plain", "ms more than plain"], rows)
-    if len({t.checksum for t in timings.values()}) != 1:
-        raise SystemExit(f"outputs differ between variants of {name}: {[t.checksum for t in timings.values()]}")
+    sums = {label: t.checksum for label, t in timings.items() if label.startswith("level")}
+    if len(set(sums.values())) != 1:  # builds of their own may differ: Inductor tunes each anew
+        raise SystemExit(f"outputs differ between the levels of {name}: {sums}")
 
 
 def write_speed(directory: Path, total: int) -> float:

@@ -151,9 +151,7 @@ def _new_directory(base: Path) -> Path:
         path = base / (stem if attempt == 1 else f"{stem}-{attempt}")
         try:
             path.mkdir(parents=True)
-        except FileExistsError as error:
-            if not base.is_dir():
-                raise UsageError(f"{base} is not a directory", hint="--out DIR names another one") from error
+        except FileExistsError:
             attempt += 1
         except OSError as error:
             raise UsageError(

@@ -59,7 +59,7 @@ void free_staging(void* memory);
 bool begin_stats(void* stream, const TensorView& view, bool with_statistics);
 
 struct StatsResult {
-  TensorStats stats;      // call, launch, slot, kind, phase and layout are the caller's to fill
+  TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill
   uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
 };
 

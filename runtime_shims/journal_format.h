@@ -1,7 +1,7 @@
 // The journal's binary format: what the runtime appends while a model runs and tools decode afterwards.
 //
-// journal.bin = JournalHeader, then blocks of `block_bytes`. A block belongs to one thread; it is a BlockHeader and then
-// records, 8-byte aligned, each a RecordHeader and a payload. Fields are little-endian and fixed-width.
+// journal.bin = JournalHeader, then blocks of `block_bytes`. A block belongs to one thread; it is a BlockHeader and
+// then records, 8-byte aligned, each a RecordHeader and a payload. Fields are little-endian and fixed-width.
 //
 // A record is complete when its `size` is not 0: the size is stored last. A reader stops in a block at the first record
 // of size 0. So a process may die at any instruction and every record before that instruction is readable.
@@ -81,7 +81,7 @@ typedef struct CallEnd {
 } CallEnd;  // 16 bytes
 
 typedef struct Layout {
-  uint32_t id;  // per block, from 0
+  uint32_t id;          // per block, from 0
   int32_t dtype;        // c10::ScalarType
   int16_t device_type;  // c10::DeviceType
   int16_t device_index;
@@ -92,13 +92,13 @@ typedef struct Layout {
 } Layout;  // 32 bytes, then sizes and strides
 
 typedef enum ValueTag {
-  VALUE_UNSET = 0,     // an output slot before its launch
-  VALUE_NULL = 1,      // None
-  VALUE_TENSOR = 2,    // bits: data pointer; layout: Layout::id of this block
-  VALUE_NUMBER = 3,    // bits and type as in AotiDebugValue
-  VALUE_TEXT = 4,      // the literal is in the manifest
+  VALUE_UNSET = 0,   // an output slot before its launch
+  VALUE_NULL = 1,    // None
+  VALUE_TENSOR = 2,  // bits: data pointer; layout: Layout::id of this block
+  VALUE_NUMBER = 3,  // bits and type as in AotiDebugValue
+  VALUE_TEXT = 4,    // the literal is in the manifest
   VALUE_OPAQUE = 5,
-  VALUE_UNDEFINED = 6, // a handle to an undefined tensor
+  VALUE_UNDEFINED = 6,  // a handle to an undefined tensor
 } ValueTag;
 
 typedef struct SlotValue {
@@ -172,8 +172,8 @@ typedef enum StatsFlag {
 } StatsFlag;                // in RecordHeader::flags of TENSOR_STATS
 
 // Statistics of one tensor. A complex tensor counts each element once (its magnitude gives min, max, mean and std).
-// min and max of the finite elements; `*_bits` is a double's pattern, or the integer itself where `integer` is 1 (int64)
-// or 2 (uint64). mean and std (population) are over the finite elements, in double; NaN where there is none.
+// min and max of the finite elements; `*_bits` is a double's pattern, or the integer itself where `integer` is 1
+// (int64) or 2 (uint64). mean and std (population) are over the finite elements, in double; NaN where there is none.
 typedef struct TensorStats {
   uint32_t call;
   uint32_t launch;
@@ -199,9 +199,9 @@ typedef struct TensorStats {
 } TensorStats;      // 120 bytes
 
 typedef enum FaultDomain {
-  FAULT_EXCEPTION = 1,   // a C++ exception left the callee; code is -1
-  FAULT_SHIM = 2,        // the callee returned an AOTITorchError
-  FAULT_CUDA = 3,        // code is a CUresult of the driver
+  FAULT_EXCEPTION = 1,  // a C++ exception left the callee; code is -1
+  FAULT_SHIM = 2,       // the callee returned an AOTITorchError
+  FAULT_CUDA = 3,       // code is a CUresult of the driver
 } FaultDomain;
 
 typedef struct Fault {

@@ -24,7 +24,6 @@ from aoti_debug.rundir import open_run
 from aoti_debug.runinfo import ExitKind, Stage
 from aoti_debug.runner import RunResult
 
-KERNELS = ["cpp_fused_0", "aoti_torch_cpu_addmm_out", "cpp_fused_relu_1", "faulty::act.default"]
 ACT = "faulty::act.default"
 
 
@@ -72,7 +71,7 @@ def test_a_clean_run(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.M
 
 def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     torch.save((torch.ones(2, 4),), tmp_path / "ones.pt")
-    options = {"level": 2, "filters": ["faulty*", "!x"], "phase": "both", "launch": "0.3", "timeout": 300}
+    options = {"level": 2, "filters": ["faulty*", "!x"], "phase": "both", "launch": "0.2", "timeout": 300}
     path = run(faulty_package, tmp_path, inputs=tmp_path / "ones.pt", **options).run.path
     data = json.loads((path / "run.json").read_text())
     assert next(iter(data)) == "format"
@@ -80,7 +79,7 @@ def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     assert data.items() >= wanted.items()
     assert data["command"] == (
         f"aoti-debug run {faulty_package} --inputs {tmp_path / 'ones.pt'} --level 2 --phase both"
-        f" --out {tmp_path / 'runs'} --timeout 300 --launch 0.3 --filter faulty* --filter !x"
+        f" --out {tmp_path / 'runs'} --timeout 300 --launch 0.2 --filter faulty* --filter !x"
     ).split(" ")
     assert (data["host"], data["torch_version"]) == ("aoti-debug run", torch.__version__)
     assert data["exit"].items() >= {"kind": "clean", "stage": "unload", "signal": ""}.items()
@@ -88,9 +87,8 @@ def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     assert os.readlink(path / "package.pt2") == str(faulty_package)
     assert os.readlink(path / "inputs.pt") == str(tmp_path / "ones.pt")
     assert open_run(path).inputs == tmp_path / "ones.pt"
-    launch = open_run(path).launch("0.3")
-    assert [bool(a.stats) for a in launch.args] == [True, True]
-    assert not open_run(path).launch("0.2").args[0].stats
+    measured = {launch.id for launch in open_run(path).launches for a in launch.args if a.stats}
+    assert measured == {"0.2"}
 
 
 def test_saved_tensors_are_the_models(faulty_package: Path, tmp_path: Path) -> None:
@@ -314,7 +312,7 @@ def test_a_directory_that_cannot_be_written(faulty_package: Path, tmp_path: Path
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(UsageError) as caught:
         run(faulty_package, tmp_path)
-    assert str(caught.value) == f"{tmp_path / 'runs'} is not a directory"
+    assert str(caught.value) == f"cannot make a directory in {tmp_path / 'runs'}: Not a directory"
     assert "--out DIR" in caught.value.hint
     with pytest.raises(UsageError, match="cannot make a directory in /proc/nothing"):
         runner.run(faulty_package, out="/proc/nothing")

@@ -61,7 +61,10 @@ class Report:
     @property
     def signal(self) -> str:
         """ "SIGSEGV"; "" where no signal ended the process."""
-        return signal.Signals(-self.returncode).name if self.returncode < 0 else ""
+        if self.returncode >= 0:
+            return ""
+        names = {number.value: number.name for number in signal.Signals}
+        return names.get(-self.returncode, f"signal {-self.returncode}")
 
 
 class Child:

@@ -272,7 +272,8 @@ def _is_later(sequence: int, completed: int) -> bool:
 
 def _signal_text(name: str) -> str:
     """ "SIGSEGV (Segmentation fault)"."""
-    return f"{name} ({signal.strsignal(signal.Signals[name])})" if name else ""
+    known = signal.Signals.__members__.get(name)
+    return name if known is None else f"{name} ({signal.strsignal(known)})"
 
 
 def _fault_text(fault: Fault) -> str:

@@ -1,0 +1,113 @@
+"""Runs that the tests of the views share."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import factories
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
+
+from aoti_debug.abi import FaultDomain, NoteCode, Phase, StatsFlag
+from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Provenance, Role
+from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.runinfo import Exit, ExitKind, Stage
+from aoti_debug.statistics import Statistics
+from aoti_debug.values import Absent, Number
+
+X = tensor(8, 32, data_ptr=0x1000)
+W = tensor(64, 32, data_ptr=0x2000, strides=(1, 64), storage_offset=16, storage_bytes=16384)
+Y = tensor(8, 64, data_ptr=0x3000)
+SMALL = tensor(2, 2, data_ptr=0x4000)
+
+INFERRED = Provenance(Certainty.INFERRED, source=(Frame("/home/u/model.py", 20, "forward", "t[i] = y"),))
+CPU = make_manifest(
+    site(
+        "aoti_torch_cpu_addmm_out",
+        arg("buf0", Role.OUT),
+        arg("x"),
+        arg("l_weight_view", base="l_weight"),
+        arg("beta", Role.NONE, Form.SCALAR, ctype="double"),
+        op="aten.addmm.out",
+    ),
+    site("cpp_fused_relu_sum_1", arg("buf0", Role.INOUT, Form.POINTER), arg("buf1", Role.OUT), kind=Kind.CPP, line=14),
+    site("aoti_torch_index_put_out", arg("buf1", Role.INOUT), arg("buf0"), kind=Kind.SHIM_INPLACE, provenance=INFERRED),
+    site("mylib::op.default", arg("buf1"), arg("buf2", Role.OUT, Form.LIST), kind=Kind.PROXY, line=None),
+    kernels=[Kernel("cpp_fused_relu_sum_1", "cpp", "void k(float* p) {\n  *p = 0;\n}\n", "ab" * 32)],
+)
+CUDA = make_manifest(
+    site("triton_poi_fused_0", arg("x"), arg("buf0", Role.OUT), kind=Kind.TRITON, launches=("triton_poi_fused_0",)),
+    kernels=[triton_kernel("triton_poi_fused_0")],
+    device="cuda",
+)
+CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD, seconds=0.0123)
+SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
+
+
+def statistics(**fields: Any) -> Statistics:
+    known: dict[str, Any] = {
+        "numel": 512,
+        "n_nan": 0,
+        "n_pos_inf": 0,
+        "n_neg_inf": 0,
+        "n_zero": 0,
+        "min": -1.5,
+        "max": 2.25,
+        "min_index": 3,
+        "max_index": 7,
+        "mean": 0.125,
+        "std": 0.5,
+    }
+    return Statistics(**(known | fields))
+
+
+def level_2(base: Path) -> RunDir:
+    """Three launches that return, with statistics."""
+    writer = JournalWriter(level=2)
+    writer.call_begin()
+    writer.launch_begin(0, 0, Y, X, W, Number(1.0, CType.F64))
+    writer.tensor_stats(0, 1, Phase.BEFORE, statistics(n_zero=4), layout=X.layout)
+    writer.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
+    writer.launch_end(0)
+    writer.tensor_stats(0, 0, Phase.AFTER, statistics(max=41.5, n_nan=3, n_pos_inf=1), layout=Y.layout)
+    writer.launch_begin(1, 1, Y, SMALL)
+    writer.tensor_stats(1, 0, Phase.BEFORE, statistics(), layout=Y.layout)
+    writer.launch_end(1)
+    writer.tensor_stats(1, 0, Phase.AFTER, statistics(n_neg_inf=2), layout=Y.layout)
+    values = struct.pack("<4f", 1, -2.5, 0.1, float("nan"))
+    writer.tensor_stats(1, 1, Phase.AFTER, statistics(numel=4, n_nan=1), layout=SMALL.layout, values=values)
+    writer.launch_begin(2, 2, SMALL, Y, loops=(3,))
+    writer.tensor_stats(2, 1, Phase.BEFORE, None, flags=StatsFlag.SKIPPED, values=b"not read: too large")
+    writer.launch_end(2)
+    writer.tensor_stats(2, 0, Phase.AFTER, statistics(min=-7.0), layout=SMALL.layout)
+    writer.call_end(launches=3)
+    return open_run(run_directory(base, CPU, writer, exit=CLEAN))
+
+
+def crashed(base: Path) -> RunDir:
+    """The third launch never returned."""
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch(0, 0, Y, X, W, Number(1.0, CType.F64))
+    writer.launch(1, 1, Y, SMALL)
+    writer.launch_begin(2, 3, SMALL, Absent.UNDEFINED)
+    writer.note(NoteCode.RECORDING_STOPPED, "tensors are no longer saved: the disk is full")
+    return open_run(run_directory(base, CPU, writer, exit=SEGV))
+
+
+def device_fault(base: Path, every: int = 1) -> RunDir:
+    """Launch 0.1 of six failed on the device; 0.5 noticed."""
+    writer = JournalWriter(crumb_every=every)
+    writer.call_begin()
+    on_device = [tensor(8, 32, device="cuda:0", data_ptr=n) for n in (0x7F00, 0x7F80)]
+    for launch in range(5):
+        writer.launch_begin(launch, 0, *on_device)
+        writer.grid(launch, 0, (4, 1, 1), 0x7F00, 0x7F80, 256)
+        writer.launch_end(launch)
+    writer.launch_begin(5, 0, *on_device)
+    writer.launch_end(5, status=-1)
+    writer.fault(5, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    raised = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
+    crumbs = factories.crumbs(1 if every == 1 else 0, every=every)
+    return open_run(run_directory(base, CUDA, writer, exit=raised, crumbs=crumbs))

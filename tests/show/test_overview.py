@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from recorded import CPU, crashed, level_2
+
+from aoti_debug.abi import LaunchFlag
+from aoti_debug.diagnose import diagnose
+from aoti_debug.manifest import Role
+from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.runinfo import Exit, ExitKind
+from aoti_debug.show.overview import arguments, excerpt, overview
+
+
+def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
+    verdict = diagnose(run)
+    around = verdict.suspects[0] if verdict and verdict.suspects else None
+    return overview(run, verdict, excerpt(run.launches, limit, around), width)
+
+
+def test_a_clean_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(level_2(tmp_path)) == [
+        "run 20261120-231501-4711: clean",
+        "  level 2  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
+        "  3 launches in 1 call in 12.3 ms",
+        "",
+        "launch  kernel                        kind          arguments         model line    worst value",
+        "------  ----------------------------  ------------  ----------------  ------------  -------------",
+        "0.0     aoti_torch_cpu_addmm_out      shim_out      x, l_weight_view  model.py:12   3 NaN in buf0",
+        "                                                    → buf0",
+        "0.1     cpp_fused_relu_sum_1          cpp           buf0 → buf0,      model.py:14   1 NaN in buf1",
+        "                                                    buf1",
+        "0.2     aoti_torch_index_put_out [3]  shim_inplace  buf1, buf0 →      ~model.py:20  -7 in buf1",
+        "                                                    buf1",
+    ]
+
+
+def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTI_DEBUG_DIR", str(tmp_path))
+    assert lines(crashed(tmp_path)) == [
+        "run 20261120-231501-4711: fault: killed by SIGSEGV",
+        "  level 3  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
+        "  3 launches in 1 call",
+        "  note: tensors are no longer saved: the disk is full",
+        "",
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  in launch 0.2  mylib::op.default",
+        "  model    line unknown",
+        "  args     in      buf1  float32[2,2] cpu",
+        "  because  launch 0.2 began and never returned",
+        "  next     aoti-debug run m.pt2 --level 1",
+        "  next     aoti-debug show 0.2",
+        "",
+        "launch  kernel                    kind      arguments         model line   worst value",
+        "------  ------------------------  --------  ----------------  -----------  --------------",
+        "0.0     aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view  model.py:12  -",
+        "                                            → buf0",
+        "0.1     cpp_fused_relu_sum_1      cpp       buf0 → buf0,      model.py:14  -",
+        "                                            buf1",
+        "0.2     mylib::op.default         proxy     buf1 → buf2       -            never returned",
+    ]
+
+
+def many(base: Path, count: int, ended: int, exit_: Exit) -> RunDir:
+    writer = JournalWriter()
+    writer.call_begin()
+    package = make_manifest(site("k", arg("x")))
+    for launch in range(count):
+        if launch < ended:
+            writer.launch(launch, 0, tensor(2))
+        else:
+            writer.launch_begin(launch, 0, tensor(2))
+    return open_run(run_directory(base, package, writer, exit=exit_))
+
+
+def shown(found: list[str]) -> list[str]:
+    return [line.split()[0] for line in found if line.startswith("0.")]
+
+
+def test_a_long_run_shows_its_beginning(tmp_path: Path) -> None:
+    found = lines(many(tmp_path, 50, 50, Exit(ExitKind.CLEAN)), limit=10)
+    assert shown(found) == [f"0.{n}" for n in range(10)]
+    assert found[-1] == "launches 1 to 10 of 50; --all shows them all"
+
+
+def test_a_long_run_with_a_fault_shows_what_was_around_it(tmp_path: Path) -> None:
+    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV")
+    found = lines(many(tmp_path, 40, 39, exit_), limit=8)
+    assert shown(found) == [f"0.{n}" for n in range(32, 40)]
+
+
+@pytest.mark.parametrize(
+    ("around", "start"), [(None, 0), (0, 0), (5, 0), (20, 14), (39, 32)], ids=["none", "first", "near", "middle", "last"]
+)
+def test_excerpts(tmp_path: Path, around: int | None, start: int) -> None:
+    launches = many(tmp_path, 40, 40, Exit(ExitKind.CLEAN)).launches
+    part = excerpt(launches, 8, None if around is None else launches[around])
+    assert (part.start, len(part.shown), part.total) == (start, 8, 40)
+    assert excerpt(launches, None, None).shown == launches
+
+
+def test_what_is_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aoti_debug.rundir._is_alive", lambda info: True)
+    found = lines(many(tmp_path, 2, 1, Exit(ExitKind.RUNNING)))
+    assert found[0] == "run 20261120-231501-4711: running"
+    assert [line.split()[-1] for line in found[-2:]] == ["-", "running"]
+    nothing = open_run(run_directory(tmp_path, CPU, name="new", level=3, exit=Exit(ExitKind.RUNNING)))
+    assert lines(nothing)[-1] == "nothing was launched yet"
+
+
+def test_an_empty_grid_and_an_error(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, tensor(2))
+    writer.launch_end(0, flags=LaunchFlag.NOT_STARTED)
+    writer.launch_begin(1, 0, tensor(2))
+    writer.launch_end(1, status=1)
+    found = lines(open_run(run_directory(tmp_path, make_manifest(site("k", arg("x"))), writer)))
+    assert [line.rpartition("  ")[2] for line in found[-2:]] == ["empty grid", "failed"]
+
+
+def test_level_0(tmp_path: Path) -> None:
+    found = lines(open_run(run_directory(tmp_path, CPU)))
+    assert found[-1] == "  no journal: level 0 records nothing"
+
+
+def test_a_journal_that_was_written_over(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.blocks_reused = 3
+    writer.launch(0, 1, tensor(2), tensor(2))
+    found = lines(open_run(run_directory(tmp_path, CPU, writer)))
+    assert "  note: the journal was full and went on over its oldest launches: they are gone" in found
+
+
+def test_names_that_are_too_long_go_on_in_the_next_line(tmp_path: Path) -> None:
+    kernel = "triton_per_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_view_12"
+    names = [f"a_rather_long_buffer_name_{n}" for n in range(6)]
+    writer = JournalWriter()
+    writer.launch(0, 0, *(tensor(2) for _ in names))
+    package = make_manifest(site(kernel, *(arg(name) for name in names)))
+    found = lines(open_run(run_directory(tmp_path, package, writer)))
+    assert max(map(len, found)) <= 100
+    rows = found[found.index(next(line for line in found if line.startswith("---"))) + 1 :] if 0 else found[6:]
+    assert "".join(row[8 : 8 + 32].strip() for row in rows).startswith("triton_per_fused")
+    assert all(name in "".join(row.split()[-1] for row in []) or name in " ".join(rows) for name in names)
+
+
+def test_arguments_of_a_launch(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch(0, 0, *(tensor(2) for _ in range(4)))
+    package = make_manifest(
+        site("k", arg("u", Role.UNKNOWN), arg("a"), arg("a"), arg("o", Role.OUT)),
+    )
+    run = open_run(run_directory(tmp_path, package, writer))
+    assert arguments(run.launch("0")) == "u?, a → o"

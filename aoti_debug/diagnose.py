@@ -161,7 +161,7 @@ class _Case:
             why = f"{streams} streams had launches that the device had not completed"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
         if len(suspects) > 1:
-            why = f"a breadcrumb every {every} launches: the device had completed those before {first.id}"
+            why = f"a breadcrumb every {every} launches: the device had completed every launch before {first.id}"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
         why = f"the device had completed every launch before {first.id}, and not {first.id}"
         return _Finding(what, proof, suspects, why, surfaced)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from built_model import Built
 
 from aoti_debug import builder, runner
 from aoti_debug.rundir import RunDir
@@ -32,16 +32,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert path.read_text() == text
 
     return check
-
-
-@dataclass(frozen=True)
-class Built:
-    """A model of models.py: its exported program, its instrumented package (level 3), its plain twin."""
-
-    program: Path
-    package: Path
-    plain: Path
-    summary: builder.BuildSummary
 
 
 @pytest.fixture(scope="session")

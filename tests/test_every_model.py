@@ -8,7 +8,7 @@ from pathlib import Path
 import models
 import pytest
 import torch
-from conftest import Built
+from built_model import Built
 
 from aoti_debug import tensors
 from aoti_debug.abi import Phase

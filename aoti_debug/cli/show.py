@@ -111,7 +111,9 @@ def _print_launches(selection: Selection, phases: Sequence[Phase] | None, source
     if selection.in_full and len(launches) <= IN_FULL:
         shown = launches
     else:
-        print_lines([*header(run, columns), "", *table(run, excerpt(launches, limit, None), columns), ""])
+        print_lines(
+            [*header(run, columns), "", *table(run, diagnose(run), excerpt(launches, limit, None), columns), ""]
+        )
         shown = launches[:1] if selection.in_full else ()
     for launch in shown:
         print_lines([*detail(run, launch, columns, phases, source), ""])

@@ -65,12 +65,13 @@ def _source(launch: Launch, width: int) -> list[str]:
 def _arguments(launch: Launch, width: int) -> list[str]:
     recorded = [a for a in launch.args if a.tensor is not None or isinstance(a.before, Number)]
     lines: list[str] = []
+    names = min(max((len(a.name) for a in recorded[:_MOST_ARGUMENTS]), default=0), 32)
     for argument in recorded[:_MOST_ARGUMENTS]:
         value = argument.tensor or argument.before
         label = "args" if not lines else ""
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
-        words = (f"  {label:<9}{role or kind:<8}{argument.name}", text.value(value))
+        words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
         lines += text.flowed(words, width)
     if len(recorded) > _MOST_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MOST_ARGUMENTS} more: aoti-debug show {launch.id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aoti_debug.diagnose import Verdict
+from aoti_debug.diagnose import Proof, Verdict
 from aoti_debug.launches import Argument, Launch, LaunchStatus
 from aoti_debug.manifest import Role
 from aoti_debug.rundir import RunDir
@@ -94,15 +94,24 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     if verdict is not None:
         lines += ["", *verdict_lines(verdict, width)]
     if part.shown:
-        lines += ["", *table(run, part, width)]
+        lines += ["", *table(run, verdict, part, width)]
     elif run.state is ExitKind.RUNNING:
         lines += ["", "nothing was launched yet"]
     return lines
 
 
-def table(run: RunDir, part: Excerpt, width: int) -> list[str]:
+def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
+    """The launches of an excerpt; the one that is to blame, or those that may be, are marked in the last column.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
     measurer = Measurer(run, BUDGET)
-    lines = grid.lines(COLUMNS, [_row(run, launch, measurer) for launch in part.shown], width)
+    rows = [
+        [*_row(launch), _mark(launch, verdict) or _status(run, launch) or worst_value(launch, measurer)]
+        for launch in part.shown
+    ]
+    lines = grid.lines(COLUMNS, rows, width)
     if measurer.exhausted:
         lines.append(f"worst values stop after {text.size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others")
     if len(part.shown) < part.total:
@@ -111,7 +120,7 @@ def table(run: RunDir, part: Excerpt, width: int) -> list[str]:
     return lines
 
 
-def _row(run: RunDir, launch: Launch, measurer: Measurer) -> list[str]:
+def _row(launch: Launch) -> list[str]:
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     return [
         launch.id,
@@ -119,8 +128,14 @@ def _row(run: RunDir, launch: Launch, measurer: Measurer) -> list[str]:
         launch.site.kind.value,
         arguments(launch),
         text.model_line(launch.site.provenance),
-        _status(run, launch) or worst_value(launch, measurer),
     ]
+
+
+def _mark(launch: Launch, verdict: Verdict | None) -> str:
+    """ "GUILTY" or "suspect"; "" for a launch that nothing speaks against."""
+    if verdict is None or launch not in verdict.suspects:
+        return ""
+    return "GUILTY" if verdict.proof is Proof.CERTAIN else "suspect"
 
 
 def _status(run: RunDir, launch: Launch) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import models
 import pytest
 import torch
@@ -17,6 +21,7 @@ from aoti_debug.manifest import Form, Role
 from aoti_debug.rundir import RunDir
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parent.parent
 
 MODELS = (
     "mixed",
@@ -87,6 +92,14 @@ def test_sites_that_ran_account_for_every_launch(saved: Callable[[str], RunDir],
     assert {launch.site.id for launch in run.launches} <= {site.id for site in run.manifest.sites}
     skipped = {site for site in run.manifest.sites if site.id not in {launch.site.id for launch in run.launches}}
     assert {site.subgraph != "" for site in skipped} <= {True}  # only what stands in a branch may not have run
+
+
+@pytest.mark.parametrize("name", ["control", "custom"])
+def test_show_prints_json_that_follows_its_schema(saved: Callable[[str], RunDir], name: str) -> None:
+    command = [sys.executable, "-m", "aoti_debug.cli.main", "show", str(saved(name).path), "--json"]
+    shown = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT).stdout)
+    jsonschema.validate(shown, json.loads((ROOT / "docs" / "show.schema.json").read_text()))
+    assert [launch["id"] for launch in shown["launches"]] == [launch.id for launch in saved(name).launches]
 
 
 def test_inputs_of_one_launch_are_outputs_of_an_earlier_one(saved: Callable[[str], RunDir]) -> None:

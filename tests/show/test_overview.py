@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import CPU, crashed, level_2
+from recorded import CPU, crashed, device_fault, level_2
 
 from aoti_debug.abi import LaunchFlag
 from aoti_debug.diagnose import diagnose
@@ -20,20 +20,18 @@ def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
     return overview(run, verdict, excerpt(run.launches, limit, around), width)
 
 
-def test_a_clean_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_run(tmp_path: Path) -> None:
     assert lines(level_2(tmp_path)) == [
         "run 20261120-231501-4711: clean",
         "  level 2  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
         "  3 launches in 1 call in 12.3 ms",
         "",
-        "launch  kernel                        kind          arguments         model line    worst value",
-        "------  ----------------------------  ------------  ----------------  ------------  -------------",
-        "0.0     aoti_torch_cpu_addmm_out      shim_out      x, l_weight_view  model.py:12   3 NaN in buf0",
-        "                                                    → buf0",
-        "0.1     cpp_fused_relu_sum_1          cpp           buf0 → buf0,      model.py:14   1 NaN in buf1",
-        "                                                    buf1",
-        "0.2     aoti_torch_index_put_out [3]  shim_inplace  buf1, buf0 →      ~model.py:20  -7 in buf1",
-        "                                                    buf1",
+        "launch  kernel                        kind          arguments            model line    worst value",
+        "------  ----------------------------  ------------  -------------------  ------------  -------------",
+        "0.0     aoti_torch_cpu_addmm_out      shim_out      x, l_weight_view →   model.py:12   3 NaN in buf0",
+        "                                                    buf0",
+        "0.1     cpp_fused_relu_sum_1          cpp           buf0 → buf0, buf1    model.py:14   1 NaN in buf1",
+        "0.2     aoti_torch_index_put_out [3]  shim_inplace  buf1, buf0 → buf1    ~model.py:20  -7 in buf1",
     ]
 
 
@@ -53,13 +51,11 @@ def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "  next     aoti-debug run m.pt2 --level 1",
         "  next     aoti-debug show 0.2",
         "",
-        "launch  kernel                    kind      arguments         model line   worst value",
-        "------  ------------------------  --------  ----------------  -----------  --------------",
-        "0.0     aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view  model.py:12  -",
-        "                                            → buf0",
-        "0.1     cpp_fused_relu_sum_1      cpp       buf0 → buf0,      model.py:14  -",
-        "                                            buf1",
-        "0.2     mylib::op.default         proxy     buf1 → buf2       -            never returned",
+        "launch  kernel                    kind      arguments                model line   worst value",
+        "------  ------------------------  --------  -----------------------  -----------  -----------",
+        "0.0     aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view → buf0  model.py:12  -",
+        "0.1     cpp_fused_relu_sum_1      cpp       buf0 → buf0, buf1        model.py:14  -",
+        "0.2     mylib::op.default         proxy     buf1 → buf2              -            GUILTY",
     ]
 
 
@@ -92,7 +88,9 @@ def test_a_long_run_with_a_fault_shows_what_was_around_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("around", "start"), [(None, 0), (0, 0), (5, 0), (20, 14), (39, 32)], ids=["none", "first", "near", "middle", "last"]
+    ("around", "start"),
+    [(None, 0), (0, 0), (5, 0), (20, 14), (39, 32)],
+    ids=["none", "first", "near", "middle", "last"],
 )
 def test_excerpts(tmp_path: Path, around: int | None, start: int) -> None:
     launches = many(tmp_path, 40, 40, Exit(ExitKind.CLEAN)).launches
@@ -133,17 +131,29 @@ def test_a_journal_that_was_written_over(tmp_path: Path) -> None:
     assert "  note: the journal was full and went on over its oldest launches: they are gone" in found
 
 
+def test_suspects_and_where_a_fault_was_noticed(tmp_path: Path) -> None:
+    one = lines(device_fault(tmp_path / "one"))
+    assert [line.split()[-1] for line in one[-6:]] == ["-", "GUILTY", "-", "-", "-", "failed"]
+    four = lines(device_fault(tmp_path / "four", every=4))
+    assert [line.split()[-1] for line in four[-6:]] == [*["suspect"] * 4, "-", "failed"]
+
+
 def test_names_that_are_too_long_go_on_in_the_next_line(tmp_path: Path) -> None:
     kernel = "triton_per_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_view_12"
-    names = [f"a_rather_long_buffer_name_{n}" for n in range(6)]
+    names = [f"a_long_buffer_{n}" for n in range(6)]
     writer = JournalWriter()
     writer.launch(0, 0, *(tensor(2) for _ in names))
     package = make_manifest(site(kernel, *(arg(name) for name in names)))
     found = lines(open_run(run_directory(tmp_path, package, writer)))
     assert max(map(len, found)) <= 100
-    rows = found[found.index(next(line for line in found if line.startswith("---"))) + 1 :] if 0 else found[6:]
-    assert "".join(row[8 : 8 + 32].strip() for row in rows).startswith("triton_per_fused")
-    assert all(name in "".join(row.split()[-1] for row in []) or name in " ".join(rows) for name in names)
+    *_, titles, rule = found[:6]
+    starts = [titles.index(title) for title in ("launch", "kernel", "kind", "arguments", "model line", "worst")]
+    columns = [
+        "".join(row[start:end].strip() for row in found[6:])
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
+    assert columns == ["0.0", kernel, "shim_out", ",".join(names), "model.py:12", "-"]
+    assert len(rule) <= 100
 
 
 def test_arguments_of_a_launch(tmp_path: Path) -> None:

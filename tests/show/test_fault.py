@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from recorded import INFERRED, SEGV, device_fault
+
+from aoti_debug.diagnose import diagnose
+from aoti_debug.manifest import CType, Form, Kind, Role
+from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.runinfo import Exit, ExitKind, Stage
+from aoti_debug.show.fault import verdict_lines
+from aoti_debug.values import Number
+
+
+def lines(run: RunDir, width: int = 100) -> list[str]:
+    verdict = diagnose(run)
+    assert verdict
+    return verdict_lines(verdict, width)
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTI_DEBUG_DIR", str(tmp_path))
+
+
+def test_a_fault_on_the_device(tmp_path: Path) -> None:
+    assert lines(device_fault(tmp_path)) == [
+        "FAULT CUDA error 700: an illegal memory access was encountered",
+        "  in launch 0.1  triton_poi_fused_0",
+        "  model    /home/u/model.py:12 in forward",
+        "             y = torch.relu(x)",
+        "  args     in      x     float32[8,32] cuda:0",
+        "           out     buf0  float32[8,32] cuda:0",
+        "  because  the device had completed every launch before 0.1, and not 0.1",
+        "  noticed  in 0.5  triton_poi_fused_0",
+        "  next     aoti-debug run m.pt2 --level 1",
+        "  next     aoti-debug show 0.1",
+    ]
+
+
+def test_a_range(tmp_path: Path) -> None:
+    assert lines(device_fault(tmp_path, every=4)) == [
+        "FAULT CUDA error 700: an illegal memory access was encountered",
+        "  in one of 4 launches:",
+        "    0.0  triton_poi_fused_0  model.py:12",
+        "    0.1  triton_poi_fused_0  model.py:12",
+        "    0.2  triton_poi_fused_0  model.py:12",
+        "    0.3  triton_poi_fused_0  model.py:12",
+        "  because  a breadcrumb every 4 launches: the device had completed every launch before 0.0",
+        "  noticed  in 0.5  triton_poi_fused_0",
+        "  next     AOTI_DEBUG_CRUMB_EVERY=1 aoti-debug run m.pt2",
+    ]
+
+
+def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV) -> RunDir:
+    fields = {} if provenance is None else {"provenance": provenance}
+    package = make_manifest(
+        site(
+            "cpp_fused_0",
+            *(arg(name) for name in names),
+            arg("ks0", Role.NONE, Form.SCALAR, ctype="int64_t"),
+            kind=Kind.CPP,
+            **fields,
+        )
+    )
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, *(tensor(2, dtype="bfloat16") for _ in names), Number(-8, CType.I64))
+    return open_run(run_directory(base, package, writer, exit=exit_))
+
+
+def test_a_crash_with_an_inferred_line_and_a_number(tmp_path: Path) -> None:
+    assert lines(crash(tmp_path, "x", provenance=INFERRED)) == [
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  in launch 0.0  cpp_fused_0",
+        "  model    /home/u/model.py:20 in forward (inferred)",
+        "             t[i] = y",
+        "  args     in      x    bfloat16[2] cpu",
+        "           int64_t ks0  -8",
+        "  because  launch 0.0 began and never returned",
+        "  next     aoti-debug repro cpp_fused_0 --launch 0.0",
+    ]
+
+
+def test_a_killed_process(tmp_path: Path) -> None:
+    exit_ = Exit(ExitKind.ABORTED, "killed by SIGKILL", Stage.CALL, "SIGKILL")
+    assert lines(crash(tmp_path, exit_=exit_))[:2] == [
+        "FAULT SIGKILL (Killed)",
+        "  while launch 0.0  cpp_fused_0 was running",
+    ]
+
+
+def test_many_arguments_are_cut_short(tmp_path: Path) -> None:
+    found = lines(crash(tmp_path, *(f"buf{n}" for n in range(20))))
+    assert sum("bfloat16[2]" in line for line in found) == 12
+    assert "           and 9 more: aoti-debug show 0.0" in found
+
+
+def test_nothing_to_name(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin()
+    run = open_run(run_directory(tmp_path, make_manifest(), writer, exit=SEGV))
+    assert lines(run) == [
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  in no launch that can be named",
+        "  because  it happened before the first launch",
+        "  next     aoti-debug run m.pt2 --level 1",
+    ]
+
+
+def test_a_message_of_many_lines_shows_its_first(tmp_path: Path) -> None:
+    exit_ = Exit(ExitKind.FAULT, "\n ValueError: no\nAt:\n  x.py(3)", Stage.CALL, exception="ValueError")
+    run = open_run(run_directory(tmp_path, make_manifest(), JournalWriter(), exit=exit_))
+    assert lines(run)[0] == "FAULT ValueError: no"
+
+
+def test_long_lines_are_wrapped(tmp_path: Path) -> None:
+    assert max(map(len, lines(crash(tmp_path, "a_name_of_some_length" * 2), width=60)[:-1])) <= 60

@@ -19,10 +19,6 @@ std::string because(const std::string& what, int error) { return what + ": " + s
 
 }  // namespace
 
-Crumbs::~Crumbs() {
-  if (base_ != nullptr) munmap(base_, kBytes);
-}
-
 std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
   link_path_ = run_directory + "/crumbs.bin";
   shared_path_ = "/dev/shm/aoti_debug-" + std::to_string(getpid()) + "-" + std::to_string(Clock::monotonic_ns());

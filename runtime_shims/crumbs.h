@@ -14,7 +14,8 @@ class Crumbs {
   static constexpr uint16_t kNoSlot = UINT16_MAX;
 
   Crumbs() = default;
-  ~Crumbs();
+  // The mapping stays for the life of the process: the driver knows it, and a stream may still store into it.
+  ~Crumbs() = default;
   Crumbs(const Crumbs&) = delete;
   Crumbs& operator=(const Crumbs&) = delete;
 

@@ -133,7 +133,7 @@ def _argument(argument: Argument, measurer: Measurer, shown: Sequence[Phase], wi
         words += _placement(argument, layout)
     if argument.spec.base and argument.spec.base != argument.name:
         words.append(f"of {argument.spec.base}")
-    lines = _hanging(words, width)
+    lines = text.flowed(words, width, hang=" " * 12)
     for phase in shown:
         lines += _phase(argument, phase, measurer, width)
     return lines
@@ -159,8 +159,7 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> 
         words.append(f"#{recorded.hash:016x}"[:9])
     lines: list[str] = []
     if words:
-        first, *rest = text.flowed(words, width, " " * len(label))
-        lines += [label + first[len(label) :], *rest]
+        lines += text.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
         spelled = [elements.spell(number, dtype) for number in elements.decode(recorded.values, dtype)]
@@ -172,11 +171,6 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> 
 
 def _list(words: Sequence[str]) -> list[str]:
     return [f"[{words[0]},", *(f"{word}," for word in words[1:-1]), f"{words[-1]}]"]
-
-
-def _hanging(words: Sequence[str], width: int) -> list[str]:
-    first, *rest = text.flowed(words, width)
-    return [first, *(f"{'':12}{line}" for line in rest)]
 
 
 def _kernel_source(run: RunDir, launch: Launch) -> list[str]:

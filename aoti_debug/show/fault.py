@@ -72,7 +72,7 @@ def _arguments(launch: Launch, width: int) -> list[str]:
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
         words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
-        lines += text.flowed(words, width)
+        lines += text.flowed(words, width, hang=" " * 19)
     if len(recorded) > _MOST_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MOST_ARGUMENTS} more: aoti-debug show {launch.id}")
     return lines

@@ -85,17 +85,21 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ") -> list[str]:
-    """Lines of at most `width` columns. A word that is longer has a line of its own."""
+def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
+    """Lines of at most `width` columns. A word that is longer has a line of its own.
+
+    Args:
+        hang: what every line but the first is indented by on top.
+    """
     lines: list[str] = []
     line = ""
     for word in words:
-        if line and len(indent) + len(line) + len(gap) + len(word) > width:
-            lines.append(indent + line)
-            line = word
+        if line and len(line) + len(gap) + len(word) > width:
+            lines.append(line.rstrip())
+            line = indent + hang + word
         else:
-            line = f"{line}{gap}{word}" if line else word
-    return [*lines, indent + line] if line else lines
+            line = f"{line}{gap}{word}" if line else indent + word
+    return [*lines, line.rstrip()] if line else lines
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:

@@ -20,9 +20,9 @@ def test_a_table_is_as_wide_as_it_has_to_be() -> None:
 
 def test_cells_fold_after_their_breaks_and_others_lose_their_middle() -> None:
     assert lines(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == [
-        "id  name         where",
-        "--  -----------  ---------",
-        "1   alpha_beta_  dire…py:1",
+        "id  name          where",
+        "--  ------------  --------",
+        "1   alpha_beta_   dire…y:1",
         "    gamma_delta",
     ]
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from aoti_debug import rundir
+from aoti_debug import crumbs, rundir
 from aoti_debug.abi import Phase
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnose import diagnose
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.launches import Launch
 from aoti_debug.rundir import RunDir, near
+from aoti_debug.runinfo import ExitKind
 from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
@@ -58,6 +60,7 @@ def command(what: str | None, run: str | None, phase: str | None, source: bool, 
     full: arguments, values, files, grid, the model's lines. A run that was killed shows up to its last record.
     """
     selection = select(what, run)
+    _keep_crumbs(selection.run)
     if as_json:
         _print_document(selection)
     elif selection.launches is None:
@@ -89,6 +92,12 @@ def select(what: str | None, run: str | None) -> Selection:
         f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
         hint=near(what, dict.fromkeys((*known, *rundir.runs(opened.path.parent)))),
     )
+
+
+def _keep_crumbs(run: RunDir) -> None:
+    """Moves the breadcrumbs of a host that died without a parent out of the shared memory."""
+    if run.state is not ExitKind.RUNNING and os.access(run.path, os.W_OK):
+        crumbs.preserve(run.path)
 
 
 def _names_a_run(what: str) -> bool:

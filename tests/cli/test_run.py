@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from factories import make_manifest, site
+
+from aoti_debug.cli import main
+from aoti_debug.cli.run import SavedSoFar, launches_of_a_call, warnings
+from aoti_debug.rundir import open_run
+
+KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
+    return tmp_path
+
+
+def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main.run(["run", str(faulty_package), "--level", "1", "--filter", "faulty*", "--filter", "nosuch*"]) == 0
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    name = open_run().path.name
+    first, *rest = out.splitlines()
+    saved = "3 tensors saved, 1 of them unchanged, 256 B on disk"
+    assert re.fullmatch(rf"\d launches in 1 call, {saved}, .* in the model, .* s in all", first)
+    assert rest == [f"run: aoti_debug_runs/{name}", "next: aoti-debug show"]
+    assert err.splitlines()[0] == "warning: no kernel matches nosuch*; there are:"
+    assert "  faulty::act.default" in err.splitlines()
+    folders = [path.name for path in Path("aoti_debug_runs/latest/tensors/0").iterdir()]
+    assert folders == ["0002_faulty::act.default"]
+
+
+def test_level_2_prints_while_the_model_runs(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "write")
+    torch.save((torch.ones(2, 4),), "ones.pt")
+    arguments = ["--level", "2", "--inputs", "ones.pt", "--calls", "2", "--filter", "faulty*"]
+    assert main.run(["run", str(faulty_package), *arguments]) == 0
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    assert out.startswith("to stdout\nto stdout\n")
+    assert [line.split()[0] for line in err.splitlines() if "before faulty::act.default" in line] == ["0.2", "1.2"]
+    assert max(map(len, (out + err).splitlines())) <= 100
+
+
+def test_a_fault(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    assert main.run(["run", str(faulty_package), "--out", "elsewhere"]) == 1
+    out = capfdbinary.readouterr().out.decode()
+    run = open_run("elsewhere")
+    assert out.splitlines()[1:] == [
+        f"run: elsewhere/{run.path.name}",
+        "",
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  in launch 0.2  faulty::act.default",
+        f"  model    {Path(__file__).parents[1] / 'faulty_ops.py'}:{act_line()} in forward",
+        "             return torch.softmax(torch.ops.faulty.act(torch.relu(self.linear(x))), -1)",
+        f"  args     in      {run.launch('0.2').args[0].name}  float32[2,16] cpu",
+        "  because  launch 0.2 began and never returned",
+        f"  next     aoti-debug run {faulty_package} --out elsewhere --level 1",
+        "  next     aoti-debug show 0.2",
+    ]
+
+
+def act_line() -> int:
+    """Where the model calls the operator."""
+    lines = (Path(__file__).parents[1] / "faulty_ops.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if "torch.softmax" in line)
+
+
+def test_the_printers_own_stderr_is_kept_in_order(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main.run(["run", str(faulty_package)]) == 0
+    err = capfdbinary.readouterr().err
+    assert err == Path("aoti_debug_runs/latest/stderr.log").read_bytes()
+    numbers = [line.split()[0] for line in err.decode().splitlines()]
+    assert numbers == [f"0.{n}" for n in range(len(numbers) // 2) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing.pt2"], 3, "error: nothing.pt2 does not exist"),
+        (["nothing.pt2", "--level", "5"], 2, "error: Invalid value for '--level': 5 is not in the range 0<=x<=3."),
+        (["nothing.pt2", "--timeout", "-1"], 2, "error: --timeout -1 leaves no time"),
+        (["nothing.pt2", "--inputs", "no.pt"], 3, "error: no.pt does not exist"),
+        (["nothing.pt2", "--filter", "a,b"], 2, "error: the filter 'a,b' has a comma in it"),
+        ([], 2, "error: Missing argument 'PACKAGE.pt2'."),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str) -> None:
+    assert main.run(["run", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == message
+    assert err.splitlines()[1].startswith("hint: ")
+    assert list(Path().iterdir()) == []
+
+
+def test_filters_that_match_nothing() -> None:
+    assert warnings(KERNELS, ("cpp_*", "!triton_*")) == []
+    assert warnings(KERNELS, ("cpp_*", "!cuda_*", "x?")) == [
+        "warning: no kernel matches !cuda_*, x?; there are:",
+        "  cpp_fused_relu_0",
+        "  triton_poi_fused_1",
+    ]
+    many = make_manifest(*(site(f"k{n:02}") for n in range(30)))
+    assert warnings(many, ("x",))[-1] == "  and 10 more"
+
+
+def test_how_much_was_saved_so_far(tmp_path: Path) -> None:
+    saved = SavedSoFar(tmp_path / "tensors", 4, 2)
+    saved.look()
+    assert (saved.text(), saved.seen, saved.total) == ("running", 0, 8)
+    for folder, size in (("0/0003_a", 1000), ("0/0000_b", 24), ("c0/0009_c", 5000)):
+        path = tmp_path / "tensors" / folder
+        path.mkdir(parents=True)
+        (path / "x.safetensors").write_bytes(bytes(size))
+        (path / ".x.tmp").write_bytes(bytes(7))
+    saved.look()
+    assert (saved.text(), saved.seen) == ("launch 0.3: 2 tensors, 1.0 KiB", 4)
+    newest = tmp_path / "tensors" / "1/0010_d"
+    newest.mkdir(parents=True)
+    (newest / "y.safetensors").write_bytes(bytes(1024))
+    saved.look()
+    assert saved.text() == "launch 1.10: 3 tensors, 2.0 KiB"
+
+
+def test_launches_that_a_call_has() -> None:
+    assert launches_of_a_call(KERNELS) == 2
+    assert launches_of_a_call(make_manifest(site("k"), site("c", function="_const_run_impl"))) == 1
+    assert launches_of_a_call(make_manifest(site("k"), site("b", subgraph="true_graph_0"))) is None
+    assert launches_of_a_call(make_manifest(site("k", loops=1))) is None

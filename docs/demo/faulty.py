@@ -1,4 +1,4 @@
-"""Exports a model that faults: a table lookup with one index far past the end, and forty launches queued behind it.
+"""Exports a model that faults: a table lookup with one index far past the end, and forty launches after it.
 
 On the CPU a generated C++ kernel reads the table (build with --inductor-config assert_indirect_indexing=false), on CUDA
 the Triton kernel of lookup_op.py does (build and run with --import lookup_op).

@@ -14,11 +14,12 @@ import sys
 import time
 import traceback
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aoti_debug import lowering, signature
+from aoti_debug._triton_configs import triton_configs
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import Inputs, check, read, write
 from aoti_debug.lowering import Answer, Failure, Request
@@ -79,14 +80,21 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         without_inputs = _keep_inputs(program, request.inputs, folder)
     if program.example_inputs is None:
         raise _StepError("load", request.program, _EXAMPLES) from ValueError("it was saved without example inputs")
+    configs = dict(request.configs)
+    if lowering.OPERATOR_KEYS in configs:
+        with _step("config", times, lowering.OPERATOR_KEYS, lambda: _REGISTER):
+            configs[lowering.OPERATOR_KEYS] = _by_operator(configs[lowering.OPERATOR_KEYS])
     with _step("lower", times):
-        wrapper_opt = _lower(program, request)
+        wrapper_opt = _lower(program, request, configs)
     with _step("operators", times):
-        shims, schemas = _operators(folder / (lowering.HASHED_ARCHIVE if request.hashed_kernels else lowering.ARCHIVE))
-    return Answer(torch.__version__, shims, schemas, wrapper_opt, without_inputs, times)
+        own = request.configs.get(lowering.OPERATOR_KEYS, {})
+        archive = folder / (lowering.HASHED_ARCHIVE if request.hashed_kernels else lowering.ARCHIVE)
+        shims, schemas = _operators(archive, own)
+    return Answer(torch.__version__, shims, schemas, wrapper_opt, without_inputs, times, triton_configs(), own)
 
 
 _EXAMPLES = "export it again and leave the example inputs in, or pass --inputs FILE"
+_REGISTER = "pass --import MODULE or --load-library PATH"
 
 
 @contextlib.contextmanager
@@ -128,7 +136,7 @@ def _load_hint(path: str) -> str:
         if not hasattr(getattr(torch.ops, namespace), name):
             missing.append(f"{namespace}::{name}")
     if missing:
-        return f"nobody has registered {', '.join(missing)}: pass --import MODULE or --load-library PATH"
+        return f"nobody has registered {', '.join(missing)}: {_REGISTER}"
     writers = {str(graph.get("torch_version", "")) for graph in graphs} - {"", torch.__version__}
     if writers:
         return f"torch {' and '.join(writers)} wrote it; this is torch {torch.__version__}"
@@ -170,10 +178,22 @@ def _keep_inputs(program: Any, path: str, folder: Path) -> str:
     return ""
 
 
-def _lower(program: Any, request: Request) -> str:
+def _by_operator(named: Mapping[str, Any]) -> dict[Any, Any]:
+    """A setting with operators in the place of their names.
+
+    Raises:
+        LookupError: one of them is not registered.
+    """
+    found = {name: _overload(name) for name in named}
+    if missing := [name for name, operator in found.items() if operator is None]:
+        raise LookupError(f"nobody has registered {', '.join(missing)}")
+    return {found[name]: value for name, value in named.items()}
+
+
+def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     import torch
 
-    configs = {**request.configs, **FORCED}
+    configs = {**settings, **FORCED}
     if request.hashed_kernels:
         name = lowering.HASHED_ARCHIVE
         configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is thrown away
@@ -187,12 +207,12 @@ def _lower(program: Any, request: Request) -> str:
     return str(request.configs.get("aot_inductor.compile_wrapper_opt_level", level))
 
 
-def _operators(archive: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The operators that have a C shim; the schemas of these and of all that the proxy executor calls."""
+def _operators(archive: Path, own: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The operators that have a C shim; the schemas of these, of `own` and of all that the proxy executor calls."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
     shims = tuple(inductor_fallback_ops)
-    called = []
+    called = [_dotted(name) for name in own]
     with zipfile.ZipFile(archive) as file:
         for member in file.namelist():
             if member.endswith(".wrapper.json"):
@@ -209,12 +229,18 @@ def _dotted(target: str) -> str:
 
 
 def _schema(name: str) -> str:
+    found = _overload(name)
+    return "" if found is None else str(found._schema)
+
+
+def _overload(name: str) -> Any:
+    """The operator of this name, or None."""
     import torch
 
     namespace, op, overload = _dotted(name).split(".")
     packet = getattr(getattr(torch.ops, namespace), op, None)
     found = getattr(packet, overload, None)
-    return str(found._schema) if isinstance(found, torch._ops.OpOverload) else ""
+    return found if isinstance(found, torch._ops.OpOverload) else None
 
 
 def main() -> None:

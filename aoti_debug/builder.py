@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aoti_debug import __version__, artifact, cache, instrument, lower, manifest, package, toolchain, wrapper
+from aoti_debug import (
+    __version__,
+    artifact,
+    cache,
+    instrument,
+    kernel_details,
+    lower,
+    manifest,
+    package,
+    toolchain,
+    wrapper,
+)
 from aoti_debug.artifact import ArtifactKind
 from aoti_debug.compiler import Torch, find_compiler, find_torch
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.lower import Lowered
-from aoti_debug.lowering import Request
+from aoti_debug.lowering import Request, name_operators
 from aoti_debug.manifest import Compiler, Manifest
 from aoti_debug.toolchain import Compilation, Toolchain
 
@@ -44,6 +55,8 @@ class BuildOptions:
         filters: fnmatch patterns on kernel names, "!" excludes; narrow what levels 1-3 print and save.
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.
+        inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
+            name: "mylib::op" or "mylib::op.default".
         imports: modules to import before the program is loaded; kept in the manifest.
         libraries: libraries of operators to load before it; kept in the manifest as absolute paths.
         keep_sources: a directory for the generated C++, original and instrumented.
@@ -222,7 +235,7 @@ def _lower(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     request = Request(
         program=str(Path(program).resolve()) if isinstance(program, (str, Path)) else "",
         folder=str(work / "lowering"),
-        configs=options.inductor_configs,
+        configs=name_operators(options.inductor_configs),
         imports=options.imports,
         libraries=tuple(str(Path(path).resolve()) for path in options.libraries),
         inputs=str(options.inputs.resolve()) if options.inputs else "",
@@ -242,13 +255,14 @@ def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
         proxy=sources.extern_nodes,
         provenance=sources.provenance,
         headers=[path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()],
-        operators=wrapper.shim_operators(answer.shim_operators),
+        operators=wrapper.shim_operators(answer.shim_operators) | wrapper.declared_shims(answer.custom_shims),
         schemas=answer.schemas,
     )
 
 
 def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysis: wrapper.Analysis) -> Manifest:
     sources = lowered.sources
+    kernels = kernel_details.with_configs(analysis.kernels, lowered.answer.triton_configs, sources.directory)
     return Manifest(
         format=manifest.FORMAT,
         tool_version=__version__,
@@ -257,7 +271,7 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         level=options.level,
         filters=_patterns(options),
         sites=analysis.sites,
-        kernels=analysis.kernels,
+        kernels=kernels,
         unrecognised=analysis.unrecognised,
         compiler=Compiler(
             command=tools.compiler.path,
@@ -268,6 +282,7 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         imports=options.imports,
         libraries=tuple(str(Path(path).resolve()) for path in options.libraries),
         source_sha256=hashlib.sha256(sources.wrapper.encode()).hexdigest(),
+        triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
     )
 
 

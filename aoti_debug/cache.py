@@ -26,8 +26,13 @@ KEPT_LOGS = 20
 
 
 def directory() -> Path:
-    """The cache's root, created; a folder under the temporary directory where the user has no writable one."""
+    """The cache's root, created; a folder under the temporary directory where the user has no writable one.
+
+    Inductor compiles nothing below a directory with a space in its name.
+    """
     root = Path(platformdirs.user_cache_dir("aoti_debug"))
+    if " " in str(root):
+        return _fallback()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:

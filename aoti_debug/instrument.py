@@ -55,6 +55,11 @@ __asm__(
 _NAMESPACE = re.compile(r"^namespace torch::aot_inductor\b", re.MULTILINE)
 _LOWEST_INT64 = re.compile(r"-9223372036854775808LL?\Z")
 _CALL_KINDS = {"run_impl": "AOTI_DEBUG_CALL_MODEL", "_const_run_impl": "AOTI_DEBUG_CALL_CONSTANT"}
+# The model's own guard is too late: misaligned inputs are cloned before it. It also ends before the call does.
+_CUDA_GUARD = (
+    " std::optional<AOTICudaGuard> aoti_debug_guard;"
+    " if (aoti_debug_level() != 0) aoti_debug_guard.emplace(this->device_idx_);"
+)
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,9 @@ def _prologue(wrapper: str, masked: str) -> Edit:
 def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
     if masked[body.opening + 1 : body.closing].strip():
         stream = "nullptr" if device == "cpu" else "stream"
+        guard = _CUDA_GUARD if device == "cuda" else ""
         start = body.opening + 1
-        yield Edit(start, start, f" aoti_debug::Call aoti_debug_call({_CALL_KINDS[body.name]}, this, {stream});")
+        yield Edit(start, start, f"{guard} aoti_debug::Call aoti_debug_call({_CALL_KINDS[body.name]}, this, {stream});")
     for loop in scan.loops:
         yield Edit(*loop.span, "for (aoti_debug::Loop aoti_debug_loop;; aoti_debug_loop.next()) {")
 

@@ -72,8 +72,8 @@ def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
     lowered = _collect(request, _in_child(request, torch, timeout))
     if not wrapper.shared_cubins(lowered.sources.wrapper):
         return lowered
-    _in_child(replace(request, hashed_kernels=True), torch, timeout)
-    return _with_hashed_kernels(lowered, request)
+    answer = _in_child(replace(request, hashed_kernels=True), torch, timeout)
+    return _with_hashed_kernels(lowered, request, answer)
 
 
 def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> Lowered:
@@ -111,8 +111,8 @@ def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -
     with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.applied(changes):
         lowered = _collect(request, _checked(run(request, program), _no_log))
         if wrapper.shared_cubins(lowered.sources.wrapper):
-            _checked(run(replace(request, hashed_kernels=True), program), _no_log)
-            return _with_hashed_kernels(lowered, request)
+            answer = _checked(run(replace(request, hashed_kernels=True), program), _no_log)
+            return _with_hashed_kernels(lowered, request, answer)
     return lowered
 
 
@@ -208,9 +208,17 @@ def _unpack(archive: Path, directory: Path, folder: Path) -> None:
             path.rename(directory / name)
 
 
-def _with_hashed_kernels(lowered: Lowered, request: Request) -> Lowered:
+def _with_hashed_kernels(lowered: Lowered, request: Request, answer: Answer) -> Lowered:
+    """
+    Args:
+        answer: of the second lowering, which the kernels come from.
+    """
     archive = Path(request.folder) / lowering.HASHED_ARCHIVE
-    return replace(lowered, sources=hashed_kernels.adopt(lowered.sources, archive))
+    return replace(
+        lowered,
+        sources=hashed_kernels.adopt(lowered.sources, archive),
+        answer=replace(lowered.answer, triton_configs=answer.triton_configs),
+    )
 
 
 def _how(status: int) -> str:

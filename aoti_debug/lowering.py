@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Request:
     Attributes:
         program: the exported program's file; "" where the program is in memory.
         folder: an empty directory for all results.
-        configs: the user's Inductor settings.
+        configs: the user's Inductor settings, with operators by name (`name_operators`).
         inputs: a file to embed instead of the program's example inputs; "" for those.
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
     """
@@ -41,15 +42,31 @@ class Request:
 
 
 @dataclass(frozen=True)
+class TritonConfig:
+    """What Inductor compiled a Triton kernel with.
+
+    Attributes:
+        values: names and values as Python source: ("XBLOCK", "128"), ("num_stages", "1").
+        global_scratch, profile_scratch: bytes that a launch is given besides its arguments.
+    """
+
+    values: tuple[tuple[str, str], ...]
+    global_scratch: int = 0
+    profile_scratch: int = 0
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a lowering found out.
 
     Attributes:
         shim_operators: names of the operators that have a C shim ("aten.addmm.default").
-        schemas: schema of each of them and of the operators that the proxy executor calls, by name.
+        schemas: schema of each of them, of custom_shims and of the operators that the proxy executor calls, by name.
         wrapper_opt: how a default package optimizes the wrapper, "O1".
         without_inputs: why no inputs are embedded; "" where they are.
         times: seconds of each step.
+        triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.
+        custom_shims: custom operators that have a C shim of their own: its declarations, by operator.
     """
 
     torch_version: str
@@ -58,6 +75,8 @@ class Answer:
     wrapper_opt: str
     without_inputs: str
     times: Mapping[str, float]
+    triton_configs: Mapping[str, TritonConfig] = field(default_factory=dict)
+    custom_shims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,30 @@ class Failure:
     error: str
     message: str
     hint: str = ""
+
+
+OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
+_OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
+
+
+def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with names in the place of operators: "mylib::op", "mylib.op.default".
+
+    Raises:
+        UsageError: what stands there is neither an operator nor a name of one.
+    """
+    named = dict(configs)
+    if OPERATOR_KEYS in named:
+        shims = named[OPERATOR_KEYS]
+        names = [str(operator) for operator in shims] if isinstance(shims, Mapping) else [str(shims)]
+        wrong = [name for name in names if not _OPERATOR_NAME.fullmatch(name)]
+        if wrong or not isinstance(shims, Mapping):
+            raise UsageError(
+                f"--inductor-config {OPERATOR_KEYS}: {(wrong or names)[0]} is no operator",
+                hint='{"mylib::op": ["AOTITorchError aoti_torch_cpu_op(AtenTensorHandle x, AtenTensorHandle* ret0)"]}',
+            )
+        named[OPERATOR_KEYS] = dict(zip(names, (list(declared) for declared in shims.values()), strict=True))
+    return named
 
 
 def write_request(request: Request) -> Path:
@@ -105,7 +148,11 @@ def read_answer(folder: Path) -> Answer | Failure | None:
     data = json.loads(path.read_text())
     if "step" in data:
         return Failure(**data)
-    return Answer(**{**data, "shim_operators": tuple(data["shim_operators"])})
+    configs = {
+        name: TritonConfig(**{**config, "values": tuple((key, value) for key, value in config["values"])})
+        for name, config in data["triton_configs"].items()
+    }
+    return Answer(**{**data, "shim_operators": tuple(data["shim_operators"]), "triton_configs": configs})
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,13 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
 
 
 def split_kernels(text: str) -> tuple[str, str]:
-    """Splits wrapper text that has the kernels appended: ("… } // namespace torch::aot_inductor", "#include …")."""
+    """Splits wrapper text that has the kernels appended: ("… } // namespace torch::aot_inductor", "#include …").
+
+    The compiler commands that Inductor notes behind them belong to neither.
+
+    Raises:
+        ToolchainError: the wrapper has no end that is known.
+    """
     text = COMMANDS.sub("", text)
     ends = [match.end() for match in END_OF_WRAPPER.finditer(text)]
     if not ends:

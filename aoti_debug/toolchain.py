@@ -34,9 +34,12 @@ RUNTIME_FLAGS = (
     "-ffp-contract=off",
 )
 RUNTIME_SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
+COLD_APART = "freorder-blocks-and-partition"  # what a level does lies apart from the code that runs at level 0
 TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
 LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
 INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
+# The weights' object does not say that it needs no executable stack, and a stack that is executable may not be loaded.
+STACK = "-Wl,-z,noexecstack"
 ERROR_LINES = 20
 LINE_WIDTH = 300
 
@@ -79,6 +82,7 @@ class Compilation:
     def add_wrapper(self, text: str) -> None:
         """The wrapper: as it was generated, or instrumented."""
         flags = _optimize(self._sources.compile_flags, self._sources.wrapper_opt)
+        flags = replace(flags, cflags=(*flags.cflags, COLD_APART))
         self._add(_compile_generated, text, "wrapper", flags)
 
     def add_tables(self, text: str, manifest_json: str) -> None:
@@ -103,7 +107,7 @@ class Compilation:
         objects = [path for future in self._objects for path in future.result()]
         flags = self._sources.link_flags
         inputs = [str(path) for path in (*objects, *self._sources.objects)]
-        command = [self._toolchain.compiler.path, *inputs, *_compile_words(flags), "-o", str(library)]
+        command = [self._toolchain.compiler.path, *inputs, *_compile_words(flags), STACK, "-o", str(library)]
         _run([*command, *link_flags(self._sources)], f"{library.name} cannot be linked")
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)

@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import recorded
+
 HERE = Path(__file__).resolve().parent
 COMPILE_PLAIN = """
 import sys, torch
@@ -89,15 +91,21 @@ class Bench:
 
     def prepare(self, sections: list[str], jobs: int) -> None:
         """Builds the packages of these sections, `jobs` at a time."""
-        names = [n for n, users in (("blocks", {"calls", "saving"}), ("launches", {"launches"})) if users & {*sections}]
+        users = {"blocks": {"calls", "saving"}, "launches": {"launches"}, "mixed": {"coverage"}}
+        names = [name for name, of in users.items() if of & {*sections}]
         for name in ["blocks", *names]:
             self.program(name)
-        printers = {"blocks": (0, 1, 2, 3), "launches": (0, 3)}
+        printers = {"blocks": (0, 1, 2, 3), "launches": (0, 3), "mixed": (1, 3)}
         with ThreadPoolExecutor(jobs) as pool:
             done = [pool.submit(self.instrumented, name) for name in names]
             done += [pool.submit(self.plain, name, printer) for name in names for printer in printers[name]]
             for future in done:
                 future.result()
+
+    def call(self, name: str, package: Path, directory: Path, env: dict[str, str] | None = None) -> str:
+        """Calls a package once in a new directory and a process of its own; what it printed on stdout."""
+        directory.mkdir()
+        return self.python(str(HERE / "recorded.py"), str(self.program(name)), str(package), env=env, cwd=directory)
 
     def time(self, name: str, variants: Variants, rounds: int, repeats: int = 1) -> tuple[dict[str, Timing], float]:
         """Times the variants in turn, in one new process; also its growth of peak resident memory in MiB.
@@ -207,6 +215,29 @@ def saving_section(bench: Bench) -> None:
     table(["what", "measured", ""], rows)
 
 
+def coverage_section(bench: Bench) -> None:
+    """What one call leaves behind at level 1, and the launches that level 3 of the built-in printer names."""
+    name, work = "mixed", Path(tempfile.mkdtemp(dir=bench.work))
+    package = bench.instrumented(name)
+    bench.call(name, package, work / "ours", {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(work / "runs")})
+    naming = bench.call(name, bench.plain(name, 3), work / "naming")
+    saving = bench.call(name, bench.plain(name, 1), work / "saving")
+    ours = recorded.ours(work / "runs")
+    builtin = recorded.built_in(bench.plain(name, 1), saving, naming, work / "saving")
+    shutil.rmtree(work)
+    sites, arguments = recorded.in_code(package)
+    counts = [
+        ("launches named", str(sites), ours.launches, builtin.launches),
+        ("launches with a saved tensor", "", ours.with_tensors, builtin.with_tensors),
+        ("tensor arguments saved", str(arguments), ours.arguments, builtin.arguments),
+        ("tensors saved, before and after", "", ours.states, builtin.states),
+        ("files on disk", "", ours.files, builtin.files),
+    ]
+    rows = [[what, code, str(a), f"{b} ({b / a:.0%})"] for what, code, a, b in counts]
+    print("### mixed: what is recorded of one call\n")
+    table(["what", "generated code", "aoti-debug", "built-in printer"], rows)
+
+
 def build_section(bench: Bench) -> None:
     """A whole `aoti-debug build` process against a process that calls aoti_compile_and_package."""
     name = "blocks"
@@ -218,10 +249,11 @@ def build_section(bench: Bench) -> None:
     }
     caches = bench.work / "caches"
     for label, command in commands.items():
+        own = caches / label.replace(" ", "-")  # Inductor cannot compile below a directory with a space in its name
         env = {
-            "XDG_CACHE_HOME": str(caches / label / "xdg"),
-            "TORCHINDUCTOR_CACHE_DIR": str(caches / label / "inductor"),
-            "TRITON_CACHE_DIR": str(caches / label / "triton"),
+            "XDG_CACHE_HOME": str(own / "xdg"),
+            "TORCHINDUCTOR_CACHE_DIR": str(own / "inductor"),
+            "TRITON_CACHE_DIR": str(own / "triton"),
         }
         seconds = []
         for _ in range(4):
@@ -240,7 +272,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--calls", type=int, default=20, help="rounds of timed calls")
-    sections = ["calls", "launches", "saving", "build"]
+    sections = ["calls", "launches", "saving", "coverage", "build"]
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="packages that are built at a time")
@@ -261,6 +293,8 @@ def main() -> None:
             calls_section(bench, "launches")
         if "saving" in options.only:
             saving_section(bench)
+        if "coverage" in options.only:
+            coverage_section(bench)
         if "build" in options.only:
             build_section(bench)
     finally:

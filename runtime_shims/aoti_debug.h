@@ -240,30 +240,48 @@ inline __attribute__((always_inline)) AotiDebugValue describe(const T& argument)
   return value;
 }
 
+// Out of line and apart from the generated code, which at level 0 then stays as dense as it was; shared by calls of
+// like arguments.
+template <class... Arguments>
+__attribute__((noinline, cold)) void begin(AotiDebugLaunch* launch, const AotiDebugSite& site, AotiDebugValue* values,
+                                           const Arguments&... arguments) {
+  AotiDebugValue* value = values;
+  static_cast<void>(value);
+  ((*value++ = describe<Arguments>(arguments)), ...);
+  aoti_debug_launch_begin(launch, &site, values, sizeof...(Arguments));
+}
+
+// Ends a launch with the exception that is being handled.
+__attribute__((noinline, cold)) inline void end_with_exception(AotiDebugLaunch* launch, const AotiDebugValue* values) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    aoti_debug_launch_end(launch, values, -1, error.what());
+  } catch (...) {
+    aoti_debug_launch_end(launch, values, -1, "an exception that is no std::exception");
+  }
+}
+
 // Runs `call(arguments...)` between the two records of a launch. Arguments are evaluated once, by the caller.
 template <class Call, class... Arguments>
 inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite& site, Call&& call,
                                                             Arguments&&... arguments) {
   using Result = decltype(call(std::forward<Arguments>(arguments)...));
-  if (aoti_debug_level() == 0) return call(std::forward<Arguments>(arguments)...);
-  const AotiDebugValue values[sizeof...(Arguments) + 1] = {
-      describe<std::remove_cv_t<std::remove_reference_t<Arguments>>>(arguments)...};
+  AotiDebugValue values[sizeof...(Arguments) + 1];
   AotiDebugLaunch launch;
-  aoti_debug_launch_begin(&launch, &site, values, sizeof...(Arguments));
+  const bool active = aoti_debug_level() != 0;
+  if (__builtin_expect(active, 0)) begin(&launch, site, values, arguments...);
   try {
     if constexpr (std::is_void_v<Result>) {
       call(std::forward<Arguments>(arguments)...);
-      aoti_debug_launch_end(&launch, values, 0, nullptr);
+      if (__builtin_expect(active, 0)) aoti_debug_launch_end(&launch, values, 0, nullptr);
     } else {
       Result result = call(std::forward<Arguments>(arguments)...);
-      aoti_debug_launch_end(&launch, values, static_cast<int32_t>(result), nullptr);
+      if (__builtin_expect(active, 0)) aoti_debug_launch_end(&launch, values, static_cast<int32_t>(result), nullptr);
       return static_cast<Result>(result);
     }
-  } catch (const std::exception& error) {
-    aoti_debug_launch_end(&launch, values, -1, error.what());
-    throw;
   } catch (...) {
-    aoti_debug_launch_end(&launch, values, -1, "an exception that is no std::exception");
+    if (active) end_with_exception(&launch, values);
     throw;
   }
 }

@@ -11,7 +11,6 @@
 #include "dtype.h"
 #include "hashing.h"
 #include "launch_record.h"
-#include "statistics.h"
 #include "strided.h"
 
 namespace aoti_debug {
@@ -82,7 +81,7 @@ std::string unreadable(const TensorMeta& meta) {
 }
 
 uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
-  JournalWriter::LayoutMemo memo;
+  uint32_t memo = 0;
   const uint32_t id = journal.layout(meta, payload, now_ns, &memo);
   if (id != JournalWriter::kNoLayout || !journal.next_block()) return id;
   return journal.layout(meta, payload, now_ns, &memo);
@@ -132,11 +131,15 @@ void show(ThreadState& thread, const Sight& sight) {
   if (thread.run->config.print) print_sight(thread, sight);
 }
 
-void measure_on_host(Sight& sight) {
+void measure_on_host(StatisticsMemo& memo, Sight& sight) {
   const device::TensorView view = view_of(sight.meta);
   sight.state = Sight::State::kMeasured;
   sight.stats = TensorStats{};
-  host_statistics(view, &sight.stats);
+  if (sight.phase == PHASE_AFTER) {
+    memo.measure_written(view, &sight.stats);
+  } else {
+    memo.measure(view, &sight.stats);
+  }
   sight.stats.value_bytes = 0;
   if (view.numel > kShownElements) return;
   uint8_t buffer[kShownElements * 16];
@@ -159,7 +162,7 @@ void measure(CallState& call, Sight sight) {
     sight.state = Sight::State::kUnread;
     sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
   } else if (sight.meta.device_type == kDeviceCpu) {
-    measure_on_host(sight);
+    measure_on_host(thread.statistics, sight);
   } else {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);
@@ -245,10 +248,9 @@ void print_headline(const LaunchState& launch, Phase phase) {
   CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   if (!call.run->config.print) return;
-  if (call.level == 3) {
-    const LoopCounts loops = call.loop_counts();
-    Headline line{call.id(launch.launch), phase, launch.site->kernel, loops.n, {}};
-    for (uint32_t i = 0; i < loops.n; ++i) line.loops[i] = loops.counts[i];
+  if (call.level == 3 && call.run->has_device) {
+    Headline line{call.id(launch.launch), phase, thread.shown_id(), launch.site->kernel, call.loop_counts().n, {}};
+    memcpy(line.loops, call.loops, sizeof(line.loops));
     return thread.headlines.push_back(line);
   }
   const LinePrefix prefix(call.id(launch.launch), thread.shown_id());

@@ -179,7 +179,7 @@ void Journal::release_block(uint32_t block) {
 }
 
 JournalWriter::JournalWriter(Journal* journal, uint32_t thread)
-    : journal_(journal), thread_(thread), table_(new Interned[kTableSize]()) {}
+    : journal_(journal), thread_(thread), table_(new uint32_t[kTableSize]()) {}
 
 JournalWriter::~JournalWriter() {
   if (block_ != Journal::kNoBlock) journal_->release_block(block_);
@@ -195,7 +195,6 @@ bool JournalWriter::next_block(uint32_t record_bytes_needed) {
   }
   if (block_ != Journal::kNoBlock) journal_->release_block(block_);
   block_ = block;
-  block_start_ = journal_->block_data(block);
   cursor_ = journal_->block_data(block) + sizeof(BlockHeader);
   room_ = AOTI_DEBUG_BLOCK_BYTES - sizeof(BlockHeader);
   ++generation_;
@@ -203,7 +202,7 @@ bool JournalWriter::next_block(uint32_t record_bytes_needed) {
   return true;
 }
 
-uint32_t JournalWriter::find_layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo) {
+uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
   uint64_t mixed = static_cast<uint64_t>(meta.dtype) * kOdd + meta.ndim;
   mixed +=
@@ -212,31 +211,37 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta, uint32_t keep, uint6
     mixed += static_cast<uint64_t>(meta.sizes[d]) * ((4u * d + 7u) * kOdd);
     mixed += static_cast<uint64_t>(meta.strides[d]) * ((4u * d + 9u) * kOdd);
   }
-  const uint32_t hash = static_cast<uint32_t>(mixed >> 32);
-  uint32_t index = hash % kTableSize;
-  for (; generation_ != 0 && table_[index].generation == generation_; index = (index + 1) % kTableSize) {
-    const Interned& entry = table_[index];
-    if (entry.hash != hash || !is_layout(entry.offset, meta)) continue;
-    *memo = LayoutMemo{generation_, entry.offset, entry.id};
-    return entry.id;
+  uint32_t place = static_cast<uint32_t>(mixed >> 32) % kTableSize;
+  for (; table_[place] != 0; place = (place + 1) % kTableSize) {
+    if (is_layout(known_[table_[place] - 1], meta)) return table_[place] - 1;
   }
-
-  const size_t dims_bytes = size_t{meta.ndim} * sizeof(int64_t);
-  const uint32_t payload = static_cast<uint32_t>(sizeof(Layout) + 2 * dims_bytes);
-  if (room_ < record_bytes(payload) + record_bytes(keep)) return kNoLayout;
-  uint8_t* to = start(payload);
-  const Layout layout{n_layouts_,  meta.dtype, meta.device_type,    meta.device_index,
+  if (known_.size() == kMostKnown) {
+    known_.clear();
+    dims_.clear();
+    memset(table_.get(), 0, kTableSize * sizeof(table_[0]));
+    place = static_cast<uint32_t>(mixed >> 32) % kTableSize;
+  }
+  const Layout layout{0,           meta.dtype, meta.device_type,    meta.device_index,
                       meta.layout, meta.ndim,  meta.storage_offset, meta.storage_bytes};
-  memcpy(to, &layout, sizeof(layout));
-  if (dims_bytes != 0) {
-    memcpy(to + sizeof(layout), meta.sizes, dims_bytes);
-    memcpy(to + sizeof(layout) + dims_bytes, meta.strides, dims_bytes);
-  }
+  known_.push_back(KnownLayout{layout, static_cast<uint32_t>(dims_.size()), 0});
+  dims_.insert(dims_.end(), meta.sizes, meta.sizes + meta.ndim);
+  dims_.insert(dims_.end(), meta.strides, meta.strides + meta.ndim);
+  table_[place] = static_cast<uint32_t>(known_.size());
+  return table_[place] - 1;
+}
+
+uint32_t JournalWriter::record_layout(uint32_t index, uint32_t keep, uint64_t time_ns) {
+  KnownLayout& known = known_[index];
+  const size_t dims_bytes = size_t{known.layout.ndim} * 2 * sizeof(int64_t);
+  const uint32_t payload = static_cast<uint32_t>(sizeof(Layout) + dims_bytes);
+  if (room_ < record_bytes(payload) + record_bytes(keep)) return kNoLayout;
+  known.layout.id = n_layouts_++;
+  known.generation = generation_;
+  uint8_t* to = start(payload);
+  memcpy(to, &known.layout, sizeof(Layout));
+  if (dims_bytes != 0) memcpy(to + sizeof(Layout), dims_.data() + known.dims, dims_bytes);
   finish(RECORD_LAYOUT, 0, time_ns);
-  const uint32_t offset = static_cast<uint32_t>(to - block_start_);
-  table_[index] = Interned{generation_, hash, offset, n_layouts_};
-  *memo = LayoutMemo{generation_, offset, n_layouts_};
-  return n_layouts_++;
+  return known.layout.id;
 }
 
 }  // namespace aoti_debug

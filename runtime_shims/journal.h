@@ -120,19 +120,14 @@ class JournalWriter {
     room_ -= pending_;
   }
 
-  // Where a layout was found last: a slot of a launch mostly has the same one the next time.
-  struct LayoutMemo {
-    uint32_t generation = 0;
-    uint32_t offset = 0;
-    uint32_t id = 0;
-  };
-
   // The id of a layout in the current block, which is recorded there first if need be. kNoLayout: the block has no room
-  // for it and a record of `keep` bytes of payload after it.
-  uint32_t layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo) {
+  // for it and a record of `keep` bytes of payload after it. `memo` is where this layout was found last, in whatever
+  // state: a slot of a launch mostly has the same one the next time.
+  uint32_t layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, uint32_t* memo) {
     if (room_ < record_bytes(keep)) return kNoLayout;
-    if (memo->generation == generation_ && generation_ != 0 && is_layout(memo->offset, meta)) return memo->id;
-    return find_layout(meta, keep, time_ns, memo);
+    if (*memo >= known_.size() || !is_layout(known_[*memo], meta)) *memo = find_layout(meta);
+    const KnownLayout& known = known_[*memo];
+    return known.generation == generation_ ? known.layout.id : record_layout(*memo, keep, time_ns);
   }
 
   // Leaves the rest of the block empty. False once recording has stopped.
@@ -145,31 +140,31 @@ class JournalWriter {
   }
 
  private:
-  struct Interned {
-    uint32_t generation;  // of the block that it belongs to
-    uint32_t hash;
-    uint32_t offset;  // of the Layout in the block
-    uint32_t id;
+  struct KnownLayout {
+    Layout layout;        // its id is that in the block of `generation`
+    uint32_t dims;        // of its sizes in dims_; the strides follow
+    uint32_t generation;  // of the block that it was recorded in last
   };
-  static constexpr uint32_t kTableSize = 2048;
+  static constexpr uint32_t kTableSize = 4096;
+  static constexpr uint32_t kMostKnown = kTableSize / 2;
 
-  bool is_layout(uint32_t offset, const TensorMeta& meta) const {
-    const Layout& found = *reinterpret_cast<const Layout*>(block_start_ + offset);
+  bool is_layout(const KnownLayout& known, const TensorMeta& meta) const {
+    const Layout& found = known.layout;
     if (found.dtype != meta.dtype || found.device_type != meta.device_type || found.device_index != meta.device_index ||
         found.layout != meta.layout || found.ndim != meta.ndim || found.storage_offset != meta.storage_offset ||
         found.storage_bytes != meta.storage_bytes) {
       return false;
     }
-    const int64_t* dims = reinterpret_cast<const int64_t*>(&found + 1);
+    const int64_t* dims = dims_.data() + known.dims;
     for (uint16_t d = 0; d < meta.ndim; ++d) {
       if (dims[d] != meta.sizes[d] || dims[meta.ndim + d] != meta.strides[d]) return false;
     }
     return true;
   }
-  uint32_t find_layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, LayoutMemo* memo);
+  uint32_t find_layout(const TensorMeta& meta);
+  uint32_t record_layout(uint32_t index, uint32_t keep, uint64_t time_ns);
 
   Journal* journal_;
-  const uint8_t* block_start_ = nullptr;
   uint8_t* cursor_ = nullptr;
   uint32_t room_ = 0;
   uint32_t pending_ = 0;
@@ -178,7 +173,9 @@ class JournalWriter {
   uint32_t n_layouts_ = 0;
   uint32_t thread_;
   bool stopped_ = false;
-  std::unique_ptr<Interned[]> table_;
+  std::vector<KnownLayout> known_;
+  std::vector<int64_t> dims_;
+  std::unique_ptr<uint32_t[]> table_;  // hash -> index in known_, plus 1; 0: none
 };
 
 }  // namespace aoti_debug

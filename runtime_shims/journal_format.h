@@ -45,7 +45,7 @@ typedef enum RecordType {
   RECORD_LAYOUT = 3,        // Layout, then int64_t sizes[ndim], int64_t strides[ndim]
   RECORD_LAUNCH_BEGIN = 4,  // LaunchBegin, then SlotValue[n_values]: every slot (an OUTPUT_SLOT has tag VALUE_UNSET)
   RECORD_GRID = 5,          // Grid, then uint64_t arguments[n_arguments]
-  RECORD_LAUNCH_END = 6,    // LaunchEnd, then SlotValue[n_values]: OUTPUT_SLOTs only, in slot order
+  RECORD_LAUNCH_END = 6,    // LaunchEnd, then SlotValue[n_values]: what the call makes, in slot order
   RECORD_TENSOR_FILE = 7,   // TensorFile, then char path[path_bytes] (relative to the run), char reason[reason_bytes]
   RECORD_TENSOR_STATS = 8,  // TensorStats, then the elements' bytes (row-major), value_bytes of them
   RECORD_FAULT = 9,         // Fault, then char text[text_bytes]

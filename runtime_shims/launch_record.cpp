@@ -101,24 +101,26 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
   constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
   const uint32_t most =
       static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
-  JournalWriter::LayoutMemo* memos = thread.memos_of(site);
+  uint32_t* const memos = thread.memos_of(site);
+  SlotValue* const values = thread.values.data();
+  TensorMeta* const tensors = thread.tensors.data();
   uint32_t count = 0;
   for (uint32_t i = 0; i < site.n_slots && count < most; ++i) {
     if (!takes(site.slots[i])) continue;
-    const Seen seen = sees(site.slots[i], &thread.tensors[count]);
-    thread.values[count++] = slot_value(seen, static_cast<uint16_t>(i), 0);
+    const Seen seen = sees(site.slots[i], &tensors[count]);
+    values[count++] = slot_value(seen, static_cast<uint16_t>(i), 0);
   }
   const uint32_t payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
   for (int attempt = 0; attempt < 2; ++attempt) {
     bool complete = true;
     for (uint32_t i = 0; i < count && complete; ++i) {
-      SlotValue& value = thread.values[i];
+      SlotValue& value = values[i];
       if (value.tag != VALUE_TENSOR) continue;
-      value.layout = thread.journal.layout(thread.tensors[i], payload, now_ns, &memos[value.slot]);
+      value.layout = thread.journal.layout(tensors[i], payload, now_ns, &memos[value.slot]);
       complete = value.layout != JournalWriter::kNoLayout;
       if (!complete && attempt == 1) {
         for (; i < count; ++i) {
-          if (thread.values[i].tag == VALUE_TENSOR) thread.values[i].tag = VALUE_OPAQUE;
+          if (values[i].tag == VALUE_TENSOR) values[i].tag = VALUE_OPAQUE;
         }
       }
     }
@@ -141,7 +143,8 @@ void write(ThreadState& thread, RecordType type, uint16_t flags, uint64_t now_ns
 
 bool is_result(const AotiDebugSlot& slot) {
   return slot.form == AOTI_DEBUG_OUTPUT_SLOT ||
-         (slot.form == AOTI_DEBUG_SCALAR_REF && slot.role >= AOTI_DEBUG_ROLE_OUT);
+         (slot.form == AOTI_DEBUG_SCALAR_REF && slot.role >= AOTI_DEBUG_ROLE_OUT) ||
+         (slot.form == AOTI_DEBUG_LIST && slot.role == AOTI_DEBUG_ROLE_OUT);
 }
 
 Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta) {
@@ -200,13 +203,13 @@ void record_call_end(const CallState& call, bool failed, uint64_t now_ns) {
   write(*call.thread, RECORD_CALL_END, 0, now_ns, record);
 }
 
-void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values, uint64_t now_ns) {
+void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
   const CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   const auto takes = [n_values](const AotiDebugSlot& slot) { return slot.value < n_values; };
   const auto sees = [values](const AotiDebugSlot& slot, TensorMeta* meta) { return look(slot, values, false, meta); };
   LaunchBegin record;
-  record.n_values = collect(thread, *launch.site, sizeof(record), now_ns, takes, sees);
+  record.n_values = collect(thread, *launch.site, sizeof(record), launch.begin_ns, takes, sees);
   record.call = call.call;
   record.kind = call.kind;
   record.n_loops = static_cast<uint8_t>(call.loop_counts().n);
@@ -215,7 +218,8 @@ void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values
   record.site = launch.site->id;
   record.sequence = launch.sequence;
   memcpy(record.loops, call.loops, sizeof(record.loops));
-  write(thread, RECORD_LAUNCH_BEGIN, 0, now_ns, record, thread.values.data(), record.n_values * sizeof(SlotValue));
+  write(thread, RECORD_LAUNCH_BEGIN, 0, launch.begin_ns, record, thread.values.data(),
+        record.n_values * sizeof(SlotValue));
 }
 
 void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, uint64_t now_ns) {
@@ -225,20 +229,24 @@ void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, 
   const auto sees = [values, after](const AotiDebugSlot& slot, TensorMeta* meta) {
     return look(slot, values, after, meta);
   };
+  const AotiDebugSite& site = *launch.site;
   LaunchEnd record;
-  record.n_values = static_cast<uint16_t>(collect(thread, *launch.site, sizeof(record), now_ns, is_result, sees));
+  record.n_values = 0;
+  if (std::any_of(site.slots, site.slots + site.n_slots, is_result)) {
+    record.n_values = static_cast<uint16_t>(collect(thread, site, sizeof(record), now_ns, is_result, sees));
+  }
   record.call = call.call;
   record.launch = launch.launch;
   record.status = status;
   record.kind = call.kind;
   record.reserved = 0;
-  const bool started = launch.site->grid == 0 || launch.grid_seen;
+  const bool started = site.grid == 0 || launch.grid_seen;
   write(thread, RECORD_LAUNCH_END, started ? 0 : LAUNCH_NOT_STARTED, now_ns, record, thread.values.data(),
         record.n_values * sizeof(SlotValue));
 }
 
 void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
-                 uint32_t shared_bytes, void* const* args, uint64_t now_ns) {
+                 uint32_t shared_bytes, void* const* args) {
   ThreadState& thread = *launch.call->thread;
   constexpr uint32_t kMost = (JournalWriter::kMaxPayload - sizeof(Grid)) / sizeof(uint64_t);
   Grid record{};
@@ -259,7 +267,7 @@ void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const
     if (args[i] != nullptr) number_at(reinterpret_cast<uintptr_t>(args[i]), kernel.types[i], &bits);
     memcpy(to + sizeof(record) + i * sizeof(bits), &bits, sizeof(bits));
   }
-  thread.journal.finish(RECORD_GRID, 0, now_ns);
+  thread.journal.finish(RECORD_GRID, 0, launch.begin_ns);
 }
 
 void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain, int32_t code, const char* text) {

@@ -26,10 +26,10 @@ void record_call_begin(CallState& call, bool capturing, uint64_t now_ns);
 void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
 
 // `n_values` expressions were passed.
-void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values, uint64_t now_ns);
+void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values);
 void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, uint64_t now_ns);
 void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
-                 uint32_t shared_bytes, void* const* args, uint64_t now_ns);
+                 uint32_t shared_bytes, void* const* args);
 
 // `launch` is nullptr for a fault that was noticed outside any launch.
 void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain, int32_t code, const char* text);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <charconv>
 #include <cmath>
 
 #include "dtype.h"
@@ -56,6 +57,8 @@ std::string shortened(std::string_view name) {
   const size_t half = (kLongestName - 3) / 2;
   return std::string(name.substr(0, half)) + "..." + std::string(name.substr(name.size() - half));
 }
+
+char* digits(char* to, uint32_t number) { return std::to_chars(to, to + 10, number).ptr; }
 
 const char* role_name(uint8_t role) {
   switch (role) {
@@ -134,21 +137,32 @@ void print_statistics(Wrapper& line, const TensorMeta& meta, const TensorStats& 
 }  // namespace
 
 LinePrefix::LinePrefix(const LaunchId& id, uint32_t thread) {
-  std::string text = id.call_name() + "." + std::to_string(id.launch);
-  if (thread != 0) text += " [" + std::to_string(thread) + "]";
-  text += ' ';
-  size_ = text.copy(text_, sizeof(text_));
+  char* at = text_;
+  if (id.kind == AOTI_DEBUG_CALL_CONSTANT) *at++ = 'c';
+  at = digits(at, id.call);
+  *at++ = '.';
+  at = digits(at, id.launch);
+  if (thread != 0) {
+    *at++ = ' ';
+    *at++ = '[';
+    at = digits(at, thread);
+    *at++ = ']';
+  }
+  *at++ = ' ';
+  size_ = static_cast<size_t>(at - text_);
 }
 
 void print_launch(std::string& text, const LinePrefix& prefix, Phase phase, const char* kernel, LoopCounts loops) {
-  text += prefix.text();
-  text += phase == PHASE_BEFORE ? "before " : "after  ";
-  const std::string_view name(kernel);
-  const size_t room = kColumns - prefix.text().size() - 30;
-  if (name.size() <= room) {
-    text += name;
+  constexpr std::string_view kPhases[] = {"before ", "after  "};
+  const std::string_view name(kernel), what = kPhases[phase == PHASE_BEFORE ? 0 : 1];
+  if (name.size() > kColumns - prefix.text().size() - 30) {
+    text.append(prefix.text()).append(what).append(shortened(name));
   } else {
-    text += shortened(name);
+    char line[kColumns];
+    size_t size = prefix.text().copy(line, sizeof(line));
+    size += what.copy(line + size, what.size());
+    size += name.copy(line + size, name.size());
+    text.append(line, size);
   }
   for (uint32_t i = 0; i < loops.n; ++i) {
     text += i == 0 ? " iteration " : ".";

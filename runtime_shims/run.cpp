@@ -60,6 +60,7 @@ void Run::start() {
 }
 
 void Run::finish(bool idle) {
+  headlines.drain();
   if (idle) store.reset();
   note_stops();
   const std::lock_guard<std::mutex> lock(mutex_);

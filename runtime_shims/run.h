@@ -13,6 +13,7 @@
 #include "aoti_debug.h"
 #include "config.h"
 #include "crumbs.h"
+#include "headlines.h"
 #include "journal.h"
 #include "live_text.h"
 #include "rundir.h"
@@ -65,6 +66,7 @@ class Run {
   Journal journal;
   Crumbs crumbs;
   LiveText live;
+  Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;  // level 1
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};

@@ -198,9 +198,9 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   launch->selected = call.inspecting && run->selects(*site, call.kind, call.call, launch->launch);
   launch->grid_seen = false;
   call.innermost = launch;
-  const uint64_t now_ns = run->journal.now_ns();
-  record_launch_begin(*launch, values, n_values, now_ns);
-  if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, now_ns);
+  launch->begin_ns = run->journal.now_ns();
+  record_launch_begin(*launch, values, n_values);
+  if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
 }
 
 void report_fault(const LaunchState& launch, int32_t status, const char* message) {
@@ -212,7 +212,7 @@ void report_fault(const LaunchState& launch, int32_t status, const char* message
   const int32_t error = call.run->has_device ? device::pending_error(call.stream, text, sizeof(text)) : 0;
   if (error != 0) record_fault(call, &launch, FAULT_CUDA, error, text);
   if (!call.run->config.print) return;
-  call.thread->format_headlines();
+  call.run->headlines.submit(&call.thread->headlines);
   const LinePrefix prefix(call.id(launch.launch), call.thread->shown_id());
   print_fault(call.thread->text, prefix, launch.site->kernel, what);
 }
@@ -297,7 +297,7 @@ void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint
   if (thread == nullptr || thread->call == nullptr || thread->call->innermost == nullptr) return;
   LaunchState& launch = *thread->call->innermost;
   launch.grid_seen = true;
-  guarded([&] { record_grid(launch, *kernel, grid, num_warps, shared_bytes, args, thread->run->journal.now_ns()); });
+  guarded([&] { record_grid(launch, *kernel, grid, num_warps, shared_bytes, args); });
 }
 
 void aoti_debug_loop_enter(void) {

@@ -18,7 +18,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr int64_t kBlock = 2048;  // elements that are looked at several times while they are in the cache
+constexpr int64_t kBlock = 4096;  // elements that are looked at several times while they are in the cache
 #if defined(__AVX512F__)
 constexpr size_t kVectorBytes = 64;
 #elif defined(__AVX__)
@@ -76,35 +76,54 @@ struct Extremes {
   int64_t n_finite = 0;
 };
 
+// Of a block whose elements are all finite; n_finite is 0 where some are not.
 template <class T>
-Extremes<T> extremes(const T* x, int64_t count) {
+Extremes<T> extremes_of_finite(const T* x, int64_t count) {
   using V = Vector<T>;
-  typename V::Type low = V::all(lowest_start<T>()), high = V::all(highest_start<T>());
-  typename V::Mask zeros = {}, finite = {};
+  constexpr int kChains = 4;
+  typename V::Type low[kChains], high[kChains], odd[kChains] = {};
+  typename V::Mask zeros[kChains] = {};
+  for (int k = 0; k < kChains; ++k) low[k] = V::all(lowest_start<T>()), high[k] = V::all(highest_start<T>());
   int64_t i = 0;
-  for (; i + V::lanes <= count; i += V::lanes) {
-    const typename V::Type v = V::load(x + i);
-    zeros -= v == 0;
-    if constexpr (std::is_floating_point_v<T>) {
-      const typename V::Mask is = v - v == 0;
-      finite -= is;
-      const typename V::Type down = is ? v : low, up = is ? v : high;
-      low = down < low ? down : low;
-      high = up > high ? up : high;
-    } else {
-      low = v < low ? v : low;
-      high = v > high ? v : high;
+  for (; i + kChains * V::lanes <= count; i += kChains * V::lanes) {
+    for (int k = 0; k < kChains; ++k) {
+      const typename V::Type v = V::load(x + i + k * V::lanes);
+      zeros[k] -= v == 0;
+      low[k] = v < low[k] ? v : low[k];
+      high[k] = v > high[k] ? v : high[k];
+      if constexpr (std::is_floating_point_v<T>) odd[k] += v - v;  // NaN once an element is not finite
     }
   }
+  for (int k = 1; k < kChains; ++k) {
+    low[0] = low[k] < low[0] ? low[k] : low[0];
+    high[0] = high[k] > high[0] ? high[k] : high[0];
+    odd[0] += odd[k];
+    zeros[0] += zeros[k];
+  }
   Extremes<T> found;
-  found.n_finite = std::is_floating_point_v<T> ? 0 : i;
+  bool finite = true;
   for (int64_t lane = 0; lane < V::lanes; ++lane) {
-    found.low = std::min(found.low, low[lane]);
-    found.high = std::max(found.high, high[lane]);
-    found.n_zero += static_cast<int64_t>(zeros[lane]);
-    if (std::is_floating_point_v<T>) found.n_finite += static_cast<int64_t>(finite[lane]);
+    found.low = std::min(found.low, low[0][lane]);
+    found.high = std::max(found.high, high[0][lane]);
+    found.n_zero += static_cast<int64_t>(zeros[0][lane]);
+    finite &= odd[0][lane] == 0;
   }
   for (; i < count; ++i) {
+    finite &= is_finite(x[i]);
+    found.n_zero += x[i] == 0;
+    found.low = std::min(found.low, x[i]);
+    found.high = std::max(found.high, x[i]);
+  }
+  found.n_finite = finite ? count : 0;
+  return found;
+}
+
+template <class T>
+Extremes<T> extremes(const T* x, int64_t count) {
+  Extremes<T> found = extremes_of_finite(x, count);
+  if (found.n_finite == count) return found;
+  found = Extremes<T>();
+  for (int64_t i = 0; i < count; ++i) {
     if (!is_finite(x[i])) continue;
     ++found.n_finite;
     found.n_zero += x[i] == 0;
@@ -134,7 +153,7 @@ Moments moments(const T* x, int64_t count, const Extremes<T>& found) {
   for (; i + 2 * kDoubles <= count; i += 2 * kDoubles) {
     for (int half = 0; half < 2; ++half) {
       const Doubles v = load_doubles(x + i + half * kDoubles);
-      Doubles deviation = v * scale - pivot;
+      Doubles deviation = (std::is_same_v<T, double> ? v * scale : v) - pivot;
       if constexpr (!kAllFinite) deviation = (v - v == 0) ? deviation : Doubles{};
       sums[half] += deviation;
       squares[half] += deviation * deviation;
@@ -319,6 +338,26 @@ void run_float8(const device::TensorView& view, Float8 format, TensorStats* stat
 }
 
 }  // namespace
+
+uint64_t host_hash(const device::TensorView& view) {
+  struct Sum {
+    uint64_t value = 0;
+    void add(const Sum& later) { value += later.value; }
+  };
+  const StridedReader reader(view);
+  const Sum total = in_parts<Sum>(view.numel, [&](int64_t begin, int64_t end) {
+    alignas(kVectorBytes) uint8_t gathered[kBlock * 16];
+    Sum sum;
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
+      const uint64_t first_word = static_cast<uint64_t>(at) * view.element_bytes / sizeof(uint64_t);
+      const uint8_t* bytes = reader.read(at, count, gathered);
+      sum.value += hash_bytes(bytes, static_cast<size_t>(count) * view.element_bytes, first_word);
+    }
+    return sum;
+  });
+  return hash_finish(total.value, static_cast<uint64_t>(view.numel) * view.element_bytes);
+}
 
 void host_statistics(const device::TensorView& view, TensorStats* stats) {
   switch (view.dtype) {

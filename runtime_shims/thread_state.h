@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "aoti_debug.h"
+#include "headlines.h"
 #include "journal.h"
 #include "launch_id.h"
 #include "printer.h"
 #include "run.h"
+#include "statistics_memo.h"
 
 namespace aoti_debug {
 
@@ -22,6 +24,7 @@ struct LaunchState {
   CallState* call;  // nullptr: nothing is recorded of this launch
   const AotiDebugSite* site;
   LaunchState* outer;  // in the same call
+  uint64_t begin_ns;
   uint32_t launch;
   uint32_t sequence;
   uint32_t generation;  // Run::generation
@@ -32,7 +35,7 @@ static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
 
 // A running call of run_impl or _const_run_impl.
 struct CallState {
-  static constexpr uint32_t kLoops = 4;
+  static constexpr uint32_t kLoops = Headline::kLoops;
 
   Run* run;
   ThreadState* thread;
@@ -60,15 +63,6 @@ struct CallState {
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
 };
 
-// A line that names a launch and is yet to be formatted: that is done for many at a time, away from the launches.
-struct Headline {
-  LaunchId id;
-  Phase phase;
-  const char* kernel;
-  uint32_t n_loops;
-  uint32_t loops[CallState::kLoops];
-};
-
 struct ThreadState {
   ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
 
@@ -77,14 +71,15 @@ struct ThreadState {
   JournalWriter journal;
   CallState* call = nullptr;  // innermost
   CallState outermost{};
-  std::string text;                 // lines that are yet to be written
-  std::vector<Headline> headlines;  // lines that come after them
+  std::vector<Headline> headlines;  // lines that are yet to be written
+  std::string text;                 // lines that come after them
   uint64_t flushed_ns = 0;
-  std::vector<SlotValue> values;                                    // scratch, an entry a slot
-  std::vector<TensorMeta> tensors;                                  // scratch, an entry a slot
-  std::vector<std::unique_ptr<JournalWriter::LayoutMemo[]>> memos;  // of each site, an entry a slot
+  StatisticsMemo statistics;
+  std::vector<SlotValue> values;                   // scratch, an entry a slot
+  std::vector<TensorMeta> tensors;                 // scratch, an entry a slot
+  std::vector<std::unique_ptr<uint32_t[]>> memos;  // of each site, an entry a slot: its layout
 
-  JournalWriter::LayoutMemo* memos_of(const AotiDebugSite& site) {
+  uint32_t* memos_of(const AotiDebugSite& site) {
     if (site.id >= memos.size()) memos.resize(site.id + 1);
     if (memos[site.id] == nullptr) prepare(site);
     return memos[site.id].get();
@@ -93,24 +88,18 @@ struct ThreadState {
   // 0 while one thread runs the package: lines then carry no thread.
   uint32_t shown_id() const { return run->has_several_threads() ? id : 0; }
 
-  void format_headlines() {
-    for (const Headline& line : headlines) {
-      print_launch(text, LinePrefix(line.id, shown_id()), line.phase, line.kernel, {line.loops, line.n_loops});
-    }
-    headlines.clear();
-  }
-
   void flush_text(uint64_t now_ns) {
     flushed_ns = now_ns;
-    format_headlines();
+    run->headlines.submit(&headlines);
     if (text.empty()) return;
+    run->headlines.drain();
     run->live.write(text);
     text.clear();
   }
 
  private:
   void prepare(const AotiDebugSite& site) {
-    memos[site.id].reset(new JournalWriter::LayoutMemo[site.n_slots]);
+    memos[site.id].reset(new uint32_t[site.n_slots]());
     if (values.size() >= site.n_slots) return;
     values.resize(site.n_slots);
     tensors.resize(site.n_slots);

@@ -1,18 +1,59 @@
-"""What the fixture `built` gives."""
+"""Builds the models of the tests, each once a session: what the fixtures `built` and `saved` give."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aoti_debug import builder
+from aoti_debug import builder, runner
+from aoti_debug.rundir import RunDir
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 @dataclass(frozen=True)
 class Built:
-    """A model of models.py: its exported program, its instrumented package (level 3), its plain twin."""
+    """A model: its exported program, its instrumented package (level 3), its plain twin."""
 
     program: Path
     package: Path
     plain: Path
     summary: builder.BuildSummary
+
+
+def build_model(program: ExportedProgram, folder: Path, configs: Mapping[str, Any], module: str) -> Built:
+    """Builds a program in `folder`.
+
+    Args:
+        configs: Inductor settings.
+        module: what registers the program's operators; children find it (`importable`).
+    """
+    import torch
+
+    torch.export.save(program, folder / "model.pt2")
+    options = builder.BuildOptions(
+        program=folder / "model.pt2",
+        output=folder / "instrumented.pt2",
+        plain=folder / "plain.pt2",
+        inductor_configs=configs,
+        imports=(module,),
+    )
+    return Built(folder / "model.pt2", folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options))
+
+
+def save_run(built: Built, folder: Path) -> RunDir:
+    """A run of the package at level 1, which ends well."""
+    result = runner.run(built.package, level=1, out=folder)
+    assert result.verdict is None
+    return result.run
+
+
+def importable(folder: Path) -> None:
+    """Lets child processes import the modules in `folder`, from now on."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(folder) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, paths)])

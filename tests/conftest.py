@@ -5,14 +5,14 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_model import Built
+from built_model import Built, build_model, importable, save_run
 
-from aoti_debug import builder, runner
+from aoti_debug import builder
 from aoti_debug.rundir import RunDir
 
 TESTS = Path(__file__).resolve().parent
@@ -37,28 +37,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
     """Builds a model of models.py, once a session."""
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done: dict[str, Built] = {}
+    importable(TESTS)
 
+    @functools.cache
     def build(name: str) -> Built:
-        if name not in done:
-            import models
-            import torch
+        import models
 
-            folder = tmp_path_factory.mktemp(f"built-{name}")
-            program = folder / "model.pt2"
-            torch.export.save(models.program(name), program)
-            options = builder.BuildOptions(
-                program=program,
-                output=folder / "instrumented.pt2",
-                plain=folder / "plain.pt2",
-                inductor_configs=models.CASES[name].configs,
-                imports=("models",),
-            )
-            done[name] = Built(
-                program, folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options)
-            )
-        return done[name]
+        folder = tmp_path_factory.mktemp(f"built-{name}")
+        return build_model(models.program(name), folder, models.CASES[name].configs, "models")
 
     return build
 
@@ -66,14 +52,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
 @pytest.fixture(scope="session")
 def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
     """A run of a model of models.py at level 1, once a session."""
-    done: dict[str, RunDir] = {}
 
+    @functools.cache
     def run(name: str) -> RunDir:
-        if name not in done:
-            result = runner.run(built(name).package, level=1, out=tmp_path_factory.mktemp(f"runs-{name}"))
-            assert result.verdict is None
-            done[name] = result.run
-        return done[name]
+        return save_run(built(name), tmp_path_factory.mktemp(f"runs-{name}"))
 
     return run
 
@@ -81,7 +63,7 @@ def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of faulty_ops.Model."""
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    importable(TESTS)
     import faulty_ops
     import torch
 

@@ -27,6 +27,13 @@ def test_an_entry_is_made_once(own_cache: Path) -> None:
     assert (second / "file").read_text() == "a"
 
 
+def test_a_directory_with_a_space_in_its_name_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of two words"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache.directory() == tmp_path / f"aoti_debug-{os.getuid()}"
+    assert not (tmp_path / "of two words").exists()
+
+
 def test_a_failed_entry_leaves_nothing(own_cache: Path) -> None:
     def fail(directory: Path) -> None:
         (directory / "part").write_text("x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -67,6 +68,68 @@ def test_level_0_does_what_the_plain_text_does(program: Path, tmp_path: Path) ->
     subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(plain)], check=True)
     runs = [subprocess.run([str(p), "0"], capture_output=True, text=True, check=True).stdout for p in (plain, program)]
     assert runs[0].replace("aoti_torch_cpu_abs(arg0", "AOTI_DEBUG_LAUNCH(7, aoti_torch_cpu_abs, arg0") == runs[1]
+
+
+GUARDS = """#include <cstdio>
+namespace torch::aot_inductor {
+struct AOTICudaGuard {
+  explicit AOTICudaGuard(int device) { std::printf("device %d\\n", device); }
+  ~AOTICudaGuard() { std::printf("device before\\n"); }
+};
+struct AOTICudaStreamGuard {
+  AOTICudaStreamGuard(void*, int device) { std::printf("stream of device %d\\n", device); }
+  ~AOTICudaStreamGuard() { std::printf("stream before\\n"); }
+};
+}  // namespace torch::aot_inductor
+"""
+
+
+def on_cuda() -> str:
+    """The miniature as it is generated for CUDA, with a launch in front of the model's own guard."""
+    include = "#include <torch/csrc/inductor/aoti_include/cuda.h>\n#include <array>"
+    guard = "AOTICudaStreamGuard stream_guard(stream, this->device_idx_);"
+    text = MINIATURE.read_text().replace("#include <array>", include)
+    return text.replace("    int32_t var_2 = 1;", f"    {guard}\n    int32_t var_2 = 1;")
+
+
+@pytest.fixture(scope="module")
+def program_on_cuda(tmp_path_factory: pytest.TempPathFactory, program: Path) -> Path:
+    folder = tmp_path_factory.mktemp("cuda")
+    header = folder / "torch" / "csrc" / "inductor" / "aoti_include" / "cuda.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(GUARDS)
+    found = analysis(on_cuda())
+    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), found.sites, found.kernels))
+    sources = [folder / "wrapper.cpp", program.parent / "sites.cpp", HERE / "instrumented" / "recorder.cpp"]
+    flags = (*FLAGS, f"-I{folder}", f'-D{MANIFEST_PATH_MACRO}="{program.parent}/manifest.json"')
+    subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(folder / "program")], check=True)
+    return folder / "program"
+
+
+GUARDED = re.compile(r"(?:device|stream|call) .*|begin 0 .*|raised .*")
+
+
+@pytest.mark.parametrize(("level", "failure"), [(2, "empty"), (3, "aoti_torch_cpu_abs")])
+def test_a_call_on_cuda_lasts_while_its_device_is_current(program_on_cuda: Path, level: int, failure: str) -> None:
+    done = subprocess.run([str(program_on_cuda), str(level)], capture_output=True, text=True, check=True)
+    *lines, raised = [line for line in done.stdout.splitlines() if GUARDED.fullmatch(line)]
+    assert [line.partition(" aoti_torch")[0] for line in lines] == [
+        "device 0",
+        "call 0 model 1 stream 0",
+        "begin 0",
+        "stream of device 0",
+        "stream before",
+        "call end, failed 1",
+        "device before",
+    ]
+    assert failure in raised
+
+
+def test_level_0_leaves_the_device_alone(program_on_cuda: Path) -> None:
+    done = subprocess.run([str(program_on_cuda), "0"], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if GUARDED.fullmatch(line)]
+    assert lines[:2] == ["stream of device 0", "stream before"]
+    assert len(lines) == 3
 
 
 def test_lines_keep_their_numbers() -> None:

@@ -166,6 +166,11 @@ def test_a_hang_is_stopped(program: Path, folder: Path, modules: Path) -> None:
             UsageError,
             f"--inductor-config no.such: torch {torch.__version__} has no such setting",
         ),
+        (
+            {"configs": {"aot_inductor.custom_ops_to_c_shims": {"no_such::op": [], "aten::sin.out": []}}},
+            UsageError,
+            "--inductor-config aot_inductor.custom_ops_to_c_shims: nobody has registered no_such::op",
+        ),
         ({"inputs": "/no/such.pt"}, ArtifactError, "/no/such.pt does not exist"),
         (
             {"configs": {"aot_inductor.use_minimal_arrayref_interface": True}},

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import struct
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +112,25 @@ def test_command_lines_are_inductors(sources: Sources) -> None:
         "-fno-strict-aliasing",
     )
     assert toolchain.link_flags(sources) == ("-lm", "-L/usr/lib")
+
+
+def stack_flags(library: Path) -> int:
+    """p_flags of PT_GNU_STACK: 1 execute, 2 write, 4 read."""
+    data = library.read_bytes()
+    (table,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<II", data, table + size * index) for index in range(count)]
+    return next(int(flags) for kind, flags in headers if kind == 0x6474E551)
+
+
+def test_weights_do_not_make_the_stack_executable(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
+    assembly, weights, library = (tmp_path / name for name in ("weights.S", "weights.o", "m.so"))
+    assembly.write_text(".section .data\n.globl weights\nweights: .byte 7\n")  # no .note.GNU-stack, as Inductor's
+    subprocess.run([tools.compiler.path, "-c", str(assembly), "-o", str(weights)], check=True)
+    strict = replace(sources.link_flags, ldflags=("Wl,--fatal-warnings",))
+    toolchain.link_plain(tools, replace(sources, objects=(weights,), link_flags=strict), tmp_path / "work", library)
+    assert stack_flags(library) == 6
+    assert call(library) == 2057
 
 
 def test_weights_that_are_mapped_follow_the_library_page_aligned(

@@ -17,14 +17,15 @@ class Column:
         least: the column is not made narrower than this, if it has as much to show.
         share: how it takes part in what is left over; 0: it always has the room that it needs.
         folds: a cell that is too long goes on in the next line; otherwise its middle is cut out.
-        breaks_after: the characters after which a cell that folds is broken, if it can be.
+        breaks_after: characters after which a cell that folds is broken: the last one of the first of these texts that
+            has one within the line; where none has, the line is filled.
     """
 
     title: str
     least: int = 4
     share: int = 0
     folds: bool = False
-    breaks_after: str = " "
+    breaks_after: tuple[str, ...] = (" ",)
 
 
 def lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -67,9 +68,14 @@ def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int])
     ]
 
 
-def _fold(cell: str, width: int, breaks_after: str) -> Iterable[str]:
+def _fold(cell: str, width: int, breaks_after: Sequence[str]) -> Iterable[str]:
     while len(cell) > width:
-        cut = max(cell.rfind(mark, 0, width) for mark in breaks_after) + 1 or width
+        cut = next((found for marks in breaks_after if (found := _last(cell, width, marks))), width)
         yield cell[:cut].rstrip()
         cell = cell[cut:].lstrip(" ")
     yield cell
+
+
+def _last(cell: str, width: int, marks: str) -> int:
+    """Where the line ends after the last of the marks; 0 without one. A space takes no room at the end of a line."""
+    return max(cell.rfind(mark, 0, width + (mark == " ")) for mark in marks) + 1

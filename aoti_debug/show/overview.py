@@ -19,11 +19,11 @@ BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 
 COLUMNS = (
     Column("launch"),
-    Column("kernel", least=24, share=3, folds=True, breaks_after="_ "),
+    Column("kernel", least=24, share=3, folds=True, breaks_after=("_ ",)),
     Column("kind"),
-    Column("arguments", least=16, share=2, folds=True),
+    Column("arguments", least=16, share=2, folds=True, breaks_after=(" ", "_.")),
     Column("model line", least=14, share=1),
-    Column("worst value", least=14, share=1, folds=True),
+    Column("worst value", least=14, share=1, folds=True, breaks_after=(" ", "_")),
 )
 
 

@@ -98,7 +98,7 @@ def test_print_costs(
     gpu.library.harness_write_crumb_many(stream_of(), 0, 1, 100)
     on_device, on_host = per_call(lambda: gpu.library.harness_write_crumb_many(stream_of(), 0, 1, many), 1)
     lines.append(f"a crumb: {on_device / many * 1e6:.2f} µs on the device, {on_host / many * 1e6:.2f} µs to enqueue")
-    lines += first_version_lines(crumbs)
+    lines.append(write_value_line(crumbs))
     for name, tensor in _copied_tensors().items():
         memory = gpu.library.harness_allocate_staging(tensor.nbytes)
         for _ in range(2):
@@ -118,30 +118,14 @@ def _copied_tensors() -> dict[str, torch.Tensor]:
     return {"contiguous": square, "transposed": square.t()}
 
 
-def first_version_lines(crumbs: ctypes.Array[ctypes.c_uint32]) -> list[str]:
-    """What the first version of cuStreamWriteValue32 does with its barrier and without: its cost, and its order."""
+def write_value_line(crumbs: ctypes.Array[ctypes.c_uint32]) -> str:
+    """What the driver's own way to store a word in the order of a stream costs."""
     driver = ctypes.CDLL(str(libcuda()))
     address = ctypes.c_uint64()
     words = ctypes.c_void_p(ctypes.addressof(crumbs))
     assert driver.cuMemHostGetDevicePointer_v2(ctypes.byref(address), words, 0) == 0
-    driver.cuStreamWriteValue32.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
-    lines = []
-    for flag in (0, 1):
-
-        def write(value: int, flag: int = flag) -> int:
-            return int(driver.cuStreamWriteValue32(stream_of(), address.value, value, flag))
-
-        if write(0) != 0:
-            lines.append(f"first version, flag {flag}: refused")
-            continue
-        torch.cuda.synchronize()
-        torch.cuda._sleep(LONG)
-        write(7)
-        time.sleep(0.01)
-        order = "overtakes a kernel" if crumbs[0] == 7 else "in order"
-        on_device, on_host = per_call(lambda write=write: write(1), 20_000)
-        lines.append(
-            f"first version, flag {flag}: {on_device * 1e6:.2f} µs on the device, "
-            f"{on_host * 1e6:.2f} µs to enqueue from Python, {order}"
-        )
-    return lines
+    driver.cuStreamWriteValue32_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
+    on_device, on_host = per_call(lambda: driver.cuStreamWriteValue32_v2(stream_of(), address.value, 1, 0), 20_000)
+    return (
+        f"cuStreamWriteValue32: {on_device * 1e6:.2f} µs on the device, {on_host * 1e6:.2f} µs to enqueue from Python"
+    )

@@ -5,18 +5,19 @@ A model that faults runs in child processes only. Plain twins are compiled from 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+from built_model import Built, build_model, importable, save_run
 
-from aoti_debug import builder, rundir, runner, tensors
+from aoti_debug import rundir, runner, tensors
 from aoti_debug.abi import Phase
 from aoti_debug.diagnose import Proof, diagnose
 from aoti_debug.launches import Launch, LaunchStatus
@@ -33,61 +34,57 @@ ROOT = HERE.parent.parent
 MODELS = ("mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes")
 CALL = """
 import sys, torch
-sys.path.insert(0, sys.argv[1])
 import cuda_models
-args, kwargs = torch.export.load(sys.argv[2]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[3])
+args, kwargs = torch.export.load(sys.argv[1]).example_inputs
+device = int(sys.argv[4])
+model = torch._inductor.aoti_load_package(sys.argv[2], device_index=device)
 outputs = None
 for _ in range(2):
     torch.manual_seed(0)
-    outputs = model(*[a.clone() for a in args], **kwargs)
-torch.cuda.synchronize()
+    outputs = model(*[a.to(torch.device("cuda", device), copy=True) for a in args], **kwargs)
+torch.cuda.synchronize(device)
+assert torch.cuda.current_device() == 0
 outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-torch.save([o.cpu() for o in outputs], sys.argv[4])
+torch.save([o.cpu() for o in outputs], sys.argv[3])
 """
-
-
-@dataclass(frozen=True)
-class Built:
-    program: Path
-    instrumented: Path
-    plain: Path
-    summary: builder.BuildSummary
 
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """Builds a case of cuda_models.py once, with its plain twin."""
-    done: dict[str, Built] = {}
+    """Builds a case of cuda_models.py, once a session."""
+    importable(HERE)
 
+    @functools.cache
     def built(name: str) -> Built:
-        if name not in done:
-            sys.path.insert(0, str(HERE))
-            os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-            import cuda_models
+        import cuda_models
 
-            folder = tmp_path_factory.mktemp(name)
-            case = cuda_models.case(name)
-            program = folder / "model.pt2"
-            torch.export.save(case.export(), program)
-            plain = folder / "plain.pt2"
-            options = builder.BuildOptions(
-                program=program,
-                output=folder / "instrumented.pt2",
-                inductor_configs=case.inductor_configs,
-                imports=("cuda_models",),
-                plain=plain,
-            )
-            done[name] = Built(program, folder / "instrumented.pt2", plain, builder.build_report(options))
-        return done[name]
+        case = cuda_models.case(name)
+        return build_model(case.export(), tmp_path_factory.mktemp(name), case.inductor_configs, "cuda_models")
 
     return built
 
 
-def outputs_of(built: Built, package: Path, folder: Path, **environment: str) -> list[torch.Tensor]:
+@pytest.fixture(scope="session")
+def saved(build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
+    """A run of a case at level 1, once a session."""
+
+    @functools.cache
+    def run(name: str) -> RunDir:
+        return save_run(build(name), tmp_path_factory.mktemp(f"{name}-runs"))
+
+    return run
+
+
+def hosted(folder: Path, level: str = "3") -> dict[str, str]:
+    """The environment of a host without our parent, whose runs go to `folder`."""
+    return {**os.environ, "AOTI_DEBUG_LEVEL": level, "AOTI_DEBUG_DIR": str(folder)}
+
+
+def outputs_of(built: Built, package: Path, folder: Path, level: str = "3", device: int = 0) -> list[torch.Tensor]:
+    """The outputs of a package that was loaded on a device while device 0 is the current one."""
     out = folder / "outputs.pt"
-    command = [sys.executable, "-c", CALL, str(HERE), str(built.program), str(package), str(out)]
-    env = {**os.environ, **environment, "AOTI_DEBUG_DIR": str(folder / "runs"), "AOTI_DEBUG_PRINT": "none"}
+    command = [sys.executable, "-c", CALL, str(built.program), str(package), str(out), str(device)]
+    env = hosted(folder / "runs", level)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     loaded: list[torch.Tensor] = torch.load(out)
@@ -110,26 +107,33 @@ def test_every_site_is_recognised(build: Callable[[str], Built], name: str) -> N
 def test_outputs_equal_the_plain_twin(build: Callable[[str], Built], tmp_path: Path, name: str, level: str) -> None:
     built = build(name)
     plain = outputs_of(built, built.plain, tmp_path)
-    instrumented = outputs_of(built, built.instrumented, tmp_path, AOTI_DEBUG_LEVEL=level)
+    instrumented = outputs_of(built, built.package, tmp_path, level)
     assert len(plain) == len(instrumented)
     assert [torch.equal(as_bytes(a), as_bytes(b)) for a, b in zip(plain, instrumented, strict=True)] == [True] * len(
         plain
     )
 
 
-@pytest.fixture(scope="session")
-def saved(build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
-    """A run of a case at level 1."""
-    done: dict[str, RunDir] = {}
-
-    def run(name: str) -> RunDir:
-        if name not in done:
-            result = runner.run(build(name).instrumented, level=1, out=tmp_path_factory.mktemp(f"{name}-runs"))
-            assert result.verdict is None
-            done[name] = result.run
-        return done[name]
-
-    return run
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+@pytest.mark.parametrize("level", ["1", "2", "3"])
+def test_a_package_on_another_device_than_the_current_one(
+    build: Callable[[str], Built], tmp_path: Path, level: str
+) -> None:
+    built = build("mixed")
+    plain = outputs_of(built, built.plain, tmp_path, device=1)
+    instrumented = outputs_of(built, built.package, tmp_path, level, device=1)
+    assert [torch.equal(as_bytes(a), as_bytes(b)) for a, b in zip(plain, instrumented, strict=True)] == [True] * len(
+        plain
+    )
+    run = rundir.open_run(base=tmp_path / "runs")
+    assert [call.ended for call in run.timeline.calls] == [True, True]
+    arguments = [argument for launch in run.launches for argument in launch.args if argument.layout is not None]
+    assert {argument.layout.device for argument in arguments if argument.layout} == {"cuda:1"}
+    assert all(saved.path for argument in arguments for saved in argument.files.values())
+    reasons = {measured.reason for argument in arguments for measured in argument.stats.values()}
+    assert [reason for reason in reasons if "another device" in reason] == []
+    assert any(argument.files for argument in arguments) == (level == "1")
+    assert any(argument.stats for argument in arguments) == (level == "2")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -175,7 +179,7 @@ def test_two_specialisations_of_one_kernel_run_their_own_machine_code(
 ) -> None:
     built = build("two_specialisations")
     (x,), _ = torch.export.load(built.program).example_inputs
-    (got,) = outputs_of(built, built.instrumented, tmp_path)
+    (got,) = outputs_of(built, built.package, tmp_path)
     first = (x + x.sin() * 0.25) * 2
     torch.testing.assert_close(got, (first + x.cos() * 0.25).cpu())
 
@@ -205,7 +209,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def gather_faults(built: Built, out: Path, inputs: Path, **options: int) -> runner.RunResult:
-    return runner.run(built.instrumented, inputs=inputs, out=out, **options)
+    return runner.run(built.package, inputs=inputs, out=out, **options)
 
 
 @pytest.mark.parametrize("level", [3, 2, 1])
@@ -250,15 +254,10 @@ def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
 ) -> None:
     built = build("gather")
-    env = {
-        **os.environ,
-        "AOTI_DEBUG_LEVEL": "3",
-        "AOTI_DEBUG_DIR": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-    }
+    env = hosted(tmp_path)
     log = tmp_path / "log"
     command = [sys.executable, "-c", "import cuda_models\n" + QUEUED]
-    command += [str(path) for path in (built.program, built.instrumented, bad_inputs)]
+    command += [str(path) for path in (built.program, built.package, bad_inputs)]
     with log.open("wb") as stream:
         done = subprocess.run(command, env=env, stdout=stream, stderr=stream, check=False)
     assert done.returncode < 0, log.read_text()
@@ -275,9 +274,8 @@ def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches
 def test_the_command_line_names_the_launch_and_exits_with_1(
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
 ) -> None:
-    command = ["-m", "aoti_debug.cli.main", "run", str(build("gather").instrumented), "--inputs", str(bad_inputs)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, *command, "--out", str(tmp_path)], env=env, capture_output=True, text=True)
+    command = ["-m", "aoti_debug.cli.main", "run", str(build("gather").package), "--inputs", str(bad_inputs)]
+    done = subprocess.run([sys.executable, *command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     print(done.stdout[-3000:], done.stderr[-3000:])
     assert done.returncode == 1
     assert "gather_kernel" in done.stdout + done.stderr
@@ -304,17 +302,10 @@ torch.cuda.synchronize()
 
 def test_two_streams_are_kept_apart(build: Callable[[str], Built], tmp_path: Path) -> None:
     built = build("gather")
-    env = {
-        **os.environ,
-        "AOTI_DEBUG_LEVEL": "3",
-        "AOTI_DEBUG_DIR": str(tmp_path),
-        "AOTI_DEBUG_PRINT": "none",
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-    }
     code = "import cuda_models\n" + SIDE_STREAMS
     done = subprocess.run(
-        [sys.executable, "-c", code, str(built.program), str(built.instrumented)],
-        env=env,
+        [sys.executable, "-c", code, str(built.program), str(built.package)],
+        env=hosted(tmp_path),
         capture_output=True,
         text=True,
     )
@@ -348,16 +339,10 @@ print(torch.equal(expected, captured))
 @pytest.mark.parametrize("level", ["1", "2", "3"])
 def test_graph_capture_is_left_alone_and_noted(build: Callable[[str], Built], tmp_path: Path, level: str) -> None:
     built = build("gather")
-    env = {
-        **os.environ,
-        "AOTI_DEBUG_LEVEL": level,
-        "AOTI_DEBUG_DIR": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-    }
     code = "import cuda_models\n" + GRAPH
     done = subprocess.run(
-        [sys.executable, "-c", code, str(built.program), str(built.instrumented)],
-        env=env,
+        [sys.executable, "-c", code, str(built.program), str(built.package)],
+        env=hosted(tmp_path, level),
         capture_output=True,
         text=True,
     )

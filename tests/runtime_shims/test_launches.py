@@ -109,6 +109,19 @@ def test_tensor_layout(load: Load, journal: Decode) -> None:
     }
 
 
+def test_a_list_of_outputs_is_read_after_the_launch(load: Load, journal: Decode) -> None:
+    runtime = load()
+    site = runtime.site(0, "k", Slot("made", LIST, OUT, element=0), Slot("read", LIST, IN, value=1, element=0))
+    given, unmade, made = Handle(torch.zeros(2)), Handle.undefined(), Handle(torch.zeros(4, 5))
+    outputs, inputs = handles(unmade), handles(given)
+    with runtime.call(), runtime.launch(site, address_of(outputs), address_of(inputs)):
+        outputs[0] = made.address
+    runtime.unload()
+    (begin,), (end,) = journal().of("launch_begin"), journal().of("launch_end")
+    assert [begin.values[slot][0] for slot in (0, 1)] == [UNDEFINED, TENSOR_VALUE]
+    assert {slot: value[3]["shape"] for slot, value in end.values.items()} == {0: (4, 5)}
+
+
 def test_every_form(load: Load, journal: Decode) -> None:
     runtime = load()
     x, y = torch.zeros(3), torch.zeros(4, 5)

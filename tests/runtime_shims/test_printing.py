@@ -119,6 +119,24 @@ def test_output_before_its_launch_is_uninitialised(printed: Printed, journal: De
     assert (after.flags, after.phase, after.n_nan) == (0, 1, 70)
 
 
+def test_a_tensor_that_changes_between_launches_is_measured_anew(load: Load, journal: Decode) -> None:
+    runtime = load(LEVEL=2, PRINT="none")
+    site = runtime.site(0, "k", Slot("x", role=IN))
+    x = torch.linspace(0, 1, 5000)
+    handle = Handle(x)
+    with runtime.call():
+        for change in (None, None, (4999, 7.0), (0, math.nan)):
+            if change is not None:
+                x[change[0]] = change[1]
+            with runtime.launch(site, handle.value):
+                pass
+    runtime.unload()
+    found = [(s.max_index, s.n_nan, s.hash) for s in journal().of("tensor_stats")]
+    assert [(index, nan) for index, nan, _ in found] == [(4999, 0), (4999, 0), (4999, 0), (4999, 1)]
+    assert found[0] == found[1]
+    assert len({content for _, _, content in found}) == 3
+
+
 def test_packed_tensor_is_named_and_skipped(printed: Printed) -> None:
     lines = printed(torch.zeros(2, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2))
     assert lines[1] == "0.0   in x  float4_e2m1fn_x2[2,2]  cpu  not read: float4_e2m1fn_x2 is packed"

@@ -4,7 +4,7 @@ from aoti_debug.show.grid import Column, lines
 
 COLUMNS = (
     Column("id"),
-    Column("name", least=6, share=2, folds=True, breaks_after="_"),
+    Column("name", least=6, share=2, folds=True, breaks_after=("_",)),
     Column("where", least=5, share=1),
 )
 
@@ -30,6 +30,20 @@ def test_cells_fold_after_their_breaks_and_others_lose_their_middle() -> None:
 def test_a_cell_without_a_break_is_cut_where_the_column_ends() -> None:
     found = lines(COLUMNS, [["1", "x" * 13, "y"]], 18)
     assert found[2:] == ["1   xxxxxxx  y", "    xxxxxx"]
+
+
+def test_a_word_is_broken_only_where_it_does_not_fit_into_a_line() -> None:
+    columns = (Column("arguments", least=16, share=1, folds=True, breaks_after=(" ", "_.")),)
+    names = "buf1, a_b, layers_0_self_attn_in_proj_weight, layers.0.norm.weight → buf2_view, buf3"
+    assert lines(columns, [[names]], 16)[2:] == [
+        "buf1, a_b,",
+        "layers_0_self_",
+        "attn_in_proj_",
+        "weight,",
+        "layers.0.norm.",
+        "weight →",
+        "buf2_view, buf3",
+    ]
 
 
 def test_no_rows() -> None:

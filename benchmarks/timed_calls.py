@@ -3,7 +3,8 @@
 usage: python timed_calls.py PROGRAM.pt2 ROUNDS REPEATS VARIANTS.json
 
 PROGRAM is the exported program whose example inputs are used. VARIANTS maps a label to [PACKAGE, ENVIRONMENT]; the
-environment holds while the package is loaded and called first. Every round calls each variant REPEATS times, the device
+environment holds while the package is loaded and called first. A number instead of them stands for plain write(2) of
+so many bytes, 8 MiB at a time, into new files of that size. Every round calls each variant REPEATS times, the device
 synchronised around each call, so that drift of the machine meets all alike; the inputs differ from round to round.
 What the printers print goes to a file.
 Printed for each label: `median_ms`, `best_ms`, `checksum`; and `peak_growth_mib`, by how much the process's peak
@@ -34,6 +35,24 @@ def checksum(outputs: Any) -> list[float]:
     return [float(o.double().sum()) for o in found if isinstance(o, torch.Tensor)]
 
 
+class Writer:
+    """Writes bytes as fast as write(2) takes them, into files that stay until the process's directory goes."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.block = memoryview(os.urandom(8 << 20))
+        self.files = 0
+
+    def __call__(self, *args: object, **kwargs: object) -> list[torch.Tensor]:
+        left = self.total
+        while left > 0:
+            fd = os.open(f"written-{self.files}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            left -= os.write(fd, self.block[: min(left, len(self.block))])
+            os.close(fd)
+            self.files += 1
+        return []
+
+
 def main() -> None:
     args, kwargs = load(sys.argv[1]).example_inputs
     rounds, repeats, variants = int(sys.argv[2]), int(sys.argv[3]), json.loads(Path(sys.argv[4]).read_text())
@@ -46,9 +65,10 @@ def main() -> None:
     models, sums, times = {}, {}, {label: [] for label in variants}
     before = 0.0
     with torch.no_grad():
-        for label, (package, environment) in variants.items():
+        for label, variant in variants.items():
+            package, environment = ("", {}) if isinstance(variant, int) else variant
             os.environ.update(environment)
-            models[label] = torch._inductor.aoti_load_package(package)
+            models[label] = Writer(variant) if isinstance(variant, int) else torch._inductor.aoti_load_package(package)
             before = before or peak_mib()
             for _ in range(2 if rounds < 10 else 10):
                 sums[label] = checksum(models[label](*args, **kwargs))

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "parallel.h"
+
 namespace aoti_debug {
 namespace {
 
@@ -102,18 +104,23 @@ HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word
 }
 
 HashSums hash_elements(const StridedReader& reader, int64_t count, size_t element_bytes) {
-  const size_t bytes = static_cast<size_t>(count) * element_bytes;
-  if (reader.is_contiguous()) return hash_bytes_twice(reader.read(0, count, nullptr), bytes, 0);
   constexpr int64_t kBlock = 1024;  // elements; a whole number of words
-  alignas(64) uint8_t buffer[kBlock * 16];
-  HashSums sums;
-  for (int64_t at = 0; at < count; at += kBlock) {
-    const int64_t n = count - at < kBlock ? count - at : kBlock;
-    const uint8_t* data = reader.read(at, n, buffer);
-    sums.add(hash_bytes_twice(data, static_cast<size_t>(n) * element_bytes,
-                              static_cast<uint64_t>(at) * element_bytes / kWord));
-  }
-  return sums;
+  return in_parts<HashSums>(count, [&](int64_t begin, int64_t end) {
+    const uint64_t first_word = static_cast<uint64_t>(begin) * element_bytes / kWord;
+    if (reader.is_contiguous()) {
+      return hash_bytes_twice(reader.read(begin, end - begin, nullptr),
+                              static_cast<size_t>(end - begin) * element_bytes, first_word);
+    }
+    alignas(64) uint8_t buffer[kBlock * 16];
+    HashSums sums;
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t n = end - at < kBlock ? end - at : kBlock;
+      const uint8_t* data = reader.read(at, n, buffer);
+      sums.add(hash_bytes_twice(data, static_cast<size_t>(n) * element_bytes,
+                                static_cast<uint64_t>(at) * element_bytes / kWord));
+    }
+    return sums;
+  });
 }
 
 }  // namespace aoti_debug

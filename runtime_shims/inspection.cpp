@@ -222,7 +222,6 @@ void save_all(const LaunchState& launch, const AotiDebugValue* values, Phase pha
   CallState& call = *launch.call;
   TensorStore* store = call.run->store.get();
   if (store == nullptr || !store->is_saving()) return;
-  SaveBatch on_host;
   std::vector<SaveRequest> on_device;
   for (const Subject& subject : subjects(launch, values, phase, after)) {
     const SaveRequest request{call.id(launch.launch),
@@ -234,13 +233,12 @@ void save_all(const LaunchState& launch, const AotiDebugValue* values, Phase pha
     if (const std::string reason = unreadable(subject.meta); !reason.empty()) {
       record_skipped(*call.thread, request, reason);
     } else if (subject.meta.device_type == kDeviceCpu) {
-      store->save_host(request, &on_host, &call.thread->journal);
+      store->save_host(request, &call.thread->journal);
     } else {
       on_device.push_back(request);
     }
   }
   save_on_device(call, on_device);
-  store->wait(&on_host, &call.thread->journal);
 }
 
 // The line that names the launch, in its place among the tensors.

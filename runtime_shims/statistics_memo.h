@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "device.h"
 
@@ -10,8 +11,8 @@ namespace aoti_debug {
 
 class StatisticsMemo {
  public:
-  // As host_statistics. What lay at this address when it was measured last is not measured again if its content hash,
-  // which takes a fraction of the time, is what it was then.
+  // As host_statistics. A tensor that was measured before is not measured again if the hash of its memory, which takes
+  // a fraction of the time, is what it was then.
   void measure(const device::TensorView& view, TensorStats* stats);
 
   // As host_statistics, for elements that have just been written.
@@ -22,11 +23,14 @@ class StatisticsMemo {
   static constexpr int64_t kFewestElements = 4096;
 
   struct Known {
+    uint64_t data;
     int32_t dtype;
+    std::vector<int64_t> dims;  // sizes, then strides
+    uint64_t memory_hash;       // of the elements in the order in which they lie in memory
     TensorStats stats;
   };
 
-  std::unordered_map<uint64_t, Known> known_;  // by address
+  std::unordered_map<uint64_t, Known> known_;  // by address and strides
 };
 
 }  // namespace aoti_debug

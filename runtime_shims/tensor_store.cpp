@@ -54,7 +54,6 @@ struct SaveJob {
 
 namespace {
 
-constexpr uint64_t kInlineBytes = uint64_t{256} << 10;  // not worth a thread's attention
 constexpr uint64_t kGatherBytes = uint64_t{4} << 20;
 
 int ensure_directory(const std::string& path) {
@@ -187,30 +186,21 @@ void TensorStore::finish(SaveJob& job) {
   pool_.notify();
 }
 
-void TensorStore::save_host(const SaveRequest& request, SaveBatch* batch, JournalWriter* writer) {
+void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
   if (!is_saving()) return;
-  const std::shared_ptr<SaveJob> job = make_job(request, batch, writer);
+  const std::shared_ptr<SaveJob> job = make_job(request, nullptr, writer);
   if (job == nullptr) return;
-  WriterPool::Task task = [this, job](JournalWriter* of_thread) { process_host(*job, of_thread); };
-  batch->add();
-  if (job->bytes <= kInlineBytes) return task(writer);
-  pool_.submit(std::move(task), writer);
-}
-
-void TensorStore::process_host(SaveJob& job, JournalWriter* writer) {
   try {
-    job.set_hash(hash_elements(job.reader, job.numel, job.element_bytes));
-    if (!link_known(job, writer) && budget_.reserve(job.bytes)) {
-      job.reserved = true;
-      int error = create_temporary(job);
-      if (error == 0) error = write_elements(job);
-      conclude(job, error, writer);
-    }
+    job->set_hash(hash_elements(job->reader, job->numel, job->element_bytes));
+    if (link_known(*job, writer) || !budget_.reserve(job->bytes)) return;
+    job->reserved = true;
+    int error = create_temporary(*job);
+    if (error == 0) error = write_elements(*job);
+    conclude(*job, error, writer);
   } catch (const std::exception&) {
     budget_.stop("out of memory");
-    discard(job);
+    discard(*job);
   }
-  finish(job);
 }
 
 void TensorStore::save_device(void* stream, const SaveRequest& request, std::optional<uint64_t> known_hash,

@@ -48,8 +48,9 @@ class TensorStore {
   bool is_saving() const { return !budget_.has_stopped(); }
   std::string take_stop_reason() { return budget_.take_stop_reason(); }
 
-  // Saves a tensor in host memory, which must not change until `wait`.
-  void save_host(const SaveRequest& request, SaveBatch* batch, JournalWriter* writer);
+  // Saves a tensor in host memory: its file is there when this returns, and outlives a crash of the launch that
+  // follows.
+  void save_host(const SaveRequest& request, JournalWriter* writer);
 
   // Saves a tensor in the device's memory as it is after what is enqueued on `stream`; the host may go on at once.
   // Waits while there is no staging memory. Where the content hash (hash[0]) is known, equal bytes are not copied
@@ -78,7 +79,6 @@ class TensorStore {
   // The same, once an equal file that is being written is there.
   bool link_coming(SaveJob& job, JournalWriter* writer);
 
-  void process_host(SaveJob& job, JournalWriter* writer);
   void process_piece(SaveJob& job, const Piece& piece, JournalWriter* writer);
   void process_only_piece(SaveJob& job, const uint8_t* data, JournalWriter* writer);
   void complete_pieces(SaveJob& job, JournalWriter* writer);

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from runtime_shims.journal_decoder import Journal
+from runtime_shims.reference_hash import content_hash
 from runtime_shims.runtime_library import IN, INOUT, OUT, UNKNOWN, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
@@ -119,11 +120,14 @@ def test_output_before_its_launch_is_uninitialised(printed: Printed, journal: De
     assert (after.flags, after.phase, after.n_nan) == (0, 1, 70)
 
 
-def test_a_tensor_that_changes_between_launches_is_measured_anew(load: Load, journal: Decode) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_tensor_that_changes_between_launches_is_measured_anew(
+    load: Load, journal: Decode, transposed: bool
+) -> None:
     runtime = load(LEVEL=2, PRINT="none")
     site = runtime.site(0, "k", Slot("x", role=IN))
     x = torch.linspace(0, 1, 5000)
-    handle = Handle(x)
+    handle = Handle(x.view(50, 100).t() if transposed else x)
     with runtime.call():
         for change in (None, None, (4999, 7.0), (0, math.nan)):
             if change is not None:
@@ -133,6 +137,8 @@ def test_a_tensor_that_changes_between_launches_is_measured_anew(load: Load, jou
     runtime.unload()
     found = [(s.max_index, s.n_nan, s.hash) for s in journal().of("tensor_stats")]
     assert [(index, nan) for index, nan, _ in found] == [(4999, 0), (4999, 0), (4999, 0), (4999, 1)]
+    expected = (x.view(50, 100).t() if transposed else x).contiguous().numpy().tobytes()
+    assert found[-1][2] == content_hash(expected)
     assert found[0] == found[1]
     assert len({content for _, _, content in found}) == 3
 

@@ -125,6 +125,15 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Operand:
+    """An argument of an operator behind the proxy executor, in the order of the operator's schema."""
+
+    name: str
+    keyword: bool
+    value: str  # JSON as torch.export writes it: {"as_float": 1.5}; tensors and integers are in the site's args
+
+
+@dataclass(frozen=True)
 class Site:
     """A call in the generated C++ that launches a kernel (AotiDebugSite)."""
 
@@ -140,6 +149,9 @@ class Site:
     subgraph: str = ""  # "true_graph_0", "while_loop_body_graph_0"
     loops: int = 0  # how many while loops are around it
     launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
+    operands: tuple[Operand, ...] = ()  # of a call through the proxy executor
+    results: tuple[str, ...] = ()  # JSON of what that call returns, one a return: {"as_tensors": [{"name": "buf2"}]}
+    schema: str = ""  # of a custom operator with a C shim of its own: "mylib::op(Tensor x) -> Tensor"
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,10 @@ class Kernel:
     num_warps: int = 0
     shared_bytes: int = 0
     params: tuple[KernelParam, ...] = ()
+    config: tuple[tuple[str, str], ...] = ()  # what it was compiled with: ("XBLOCK", "128"), as Python source
+    global_scratch: int = 0  # bytes that a launch is given besides its arguments
+    profile_scratch: int = 0
+    cubin_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +216,7 @@ class Manifest:
     imports: tuple[str, ...] = ()  # --import
     libraries: tuple[str, ...] = ()  # --load-library, absolute paths
     source_sha256: str = ""  # of the generated wrapper before instrumentation
+    triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
 
     def kernel(self, name: str) -> Kernel | None:
         return next((k for k in self.kernels if k.name == name), None)

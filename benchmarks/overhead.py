@@ -3,7 +3,8 @@
 usage: python benchmarks/overhead.py [--device cpu|cuda] [--calls N] [--only SECTION ...]
 
 Prints Markdown tables. Every timing runs in a process of its own, on packages built in this run, with outputs of the
-printers in files. The built-in printer is AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER=1..3 at compile time.
+printers in files. "plain" is the plain twin of the instrumented package, compiled from the same generated sources. The
+built-in printer is AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER=1..3 at compile time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ COMPILE_PLAIN = """
 import sys, torch
 program = torch.export.load(sys.argv[1])
 torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from aoti_debug.builder import BuildOptions, build_report
+program, output, plain = map(Path, sys.argv[1:])
+build_report(BuildOptions(program=program, output=output, plain=plain))
 """
 EXPORT = """
 import sys, torch
@@ -75,7 +83,7 @@ class Bench:
             self.python("-c", EXPORT, str(HERE), name, self.device, str(path))
         return path
 
-    def plain(self, name: str, printer: int = 0) -> Path:
+    def built_in(self, name: str, printer: int) -> Path:
         """A package compiled by PyTorch alone, with its built-in printer at the given level."""
         path = self.work / f"{name}.printer{printer}.pt2"
         if not path.exists():
@@ -83,10 +91,15 @@ class Bench:
             self.python("-c", COMPILE_PLAIN, str(self.program(name)), str(path), env=env)
         return path
 
+    def plain(self, name: str) -> Path:
+        """The plain twin of the instrumented package: the same kernels, tuned once for both."""
+        self.instrumented(name)
+        return self.work / f"{name}.plain.pt2"
+
     def instrumented(self, name: str) -> Path:
         path = self.work / f"{name}.instrumented.pt2"
         if not path.exists():
-            self.python("-m", "aoti_debug.cli.main", "build", str(self.program(name)), "-o", str(path))
+            self.python("-c", BUILD, str(self.program(name)), str(path), str(self.work / f"{name}.plain.pt2"))
         return path
 
     def prepare(self, sections: list[str], jobs: int) -> None:
@@ -95,10 +108,10 @@ class Bench:
         names = [name for name, of in users.items() if of & {*sections}]
         for name in ["blocks", *names]:
             self.program(name)
-        printers = {"blocks": (0, 1, 2, 3), "launches": (0, 3), "mixed": (1, 3)}
+        printers = {"blocks": (1, 2, 3), "launches": (3,), "mixed": (1, 3)}
         with ThreadPoolExecutor(jobs) as pool:
             done = [pool.submit(self.instrumented, name) for name in names]
-            done += [pool.submit(self.plain, name, printer) for name in names for printer in printers[name]]
+            done += [pool.submit(self.built_in, name, printer) for name in names for printer in printers[name]]
             for future in done:
                 future.result()
 
@@ -142,7 +155,7 @@ def calls_section(bench: Bench, name: str) -> None:
         "plain": (bench.plain(name), {}),
         "level 0": (ours, {"AOTI_DEBUG_LEVEL": "0"}),
         "level 3": (ours, {"AOTI_DEBUG_LEVEL": "3"}),
-        "built-in level 3": (bench.plain(name, 3), {}),
+        "built-in level 3": (bench.built_in(name, 3), {}),
     }
     if bench.device == "cuda":
         variants["level 3, a crumb every 16th launch"] = (
@@ -151,7 +164,7 @@ def calls_section(bench: Bench, name: str) -> None:
         )
     if name == "blocks":
         variants["level 2"] = (ours, {"AOTI_DEBUG_LEVEL": "2"})
-        variants["built-in level 2"] = (bench.plain(name, 2), {})
+        variants["built-in level 2"] = (bench.built_in(name, 2), {})
     timings, _ = bench.time(name, variants, bench.calls, repeats=5)
     plain = timings["plain"].median_ms
     rows = [
@@ -187,7 +200,7 @@ def saving_section(bench: Bench) -> None:
     runs.mkdir()
     saved, saved_growth = bench.time(name, {"level 1": level1, "write(2)": per_call}, calls)
     shutil.rmtree(runs)
-    builtin, _ = bench.time(name, {"built-in level 1": (bench.plain(name, 1), {})}, calls)
+    builtin, _ = bench.time(name, {"built-in level 1": (bench.built_in(name, 1), {})}, calls)
     plain_ms, builtin_ms = plain["plain"].median_ms, builtin["built-in level 1"].median_ms
     ours_ms, write_ms = saved["level 1"].median_ms, saved["write(2)"].median_ms
     extra_ms = ours_ms - plain_ms
@@ -208,10 +221,10 @@ def coverage_section(bench: Bench) -> None:
     name, work = "mixed", Path(tempfile.mkdtemp(dir=bench.work))
     package = bench.instrumented(name)
     bench.call(name, package, work / "ours", {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(work / "runs")})
-    naming = bench.call(name, bench.plain(name, 3), work / "naming")
-    saving = bench.call(name, bench.plain(name, 1), work / "saving")
+    naming = bench.call(name, bench.built_in(name, 3), work / "naming")
+    saving = bench.call(name, bench.built_in(name, 1), work / "saving")
     ours = recorded.ours(work / "runs")
-    builtin = recorded.built_in(bench.plain(name, 1), saving, naming, work / "saving")
+    builtin = recorded.built_in(bench.built_in(name, 1), saving, naming, work / "saving")
     shutil.rmtree(work)
     sites, arguments = recorded.in_code(package)
     counts = [

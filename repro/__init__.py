@@ -12,11 +12,12 @@ from aoti_debug.launches import Launch
 from aoti_debug.repro.again import run_again
 from aoti_debug.repro.arguments import Arguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
-from aoti_debug.repro.folder import check_free, default_folder, write_folder
+from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate import generate
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.single_file import single_file
 from aoti_debug.rundir import RunDir, open_run
 
 __all__ = ["Repro", "write_repro"]
@@ -27,19 +28,24 @@ class Repro:
     """A repro that was written.
 
     Attributes:
+        path: the folder, or the one file.
         launch: "0.3"
         run: the run that its tensors come from.
         tensors: how many arguments and results it holds.
         fault: what the recorded launch ended in; "" if it ended well.
     """
 
-    folder: Path
+    path: Path
     kernel: str
     launch: str
     run: Path
     tensors: int
     bytes: int
     fault: str
+
+    @property
+    def script(self) -> Path:
+        return self.path / "repro.py" if self.path.is_dir() else self.path
 
 
 def write_repro(
@@ -48,18 +54,21 @@ def write_repro(
     run: str | Path | None = None,
     launch: str | None = None,
     output: Path | None = None,
+    one_file: int | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Repro:
-    """Writes the folder that replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+    """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
 
     Args:
         run: a run directory or its name; None for the newest run.
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
-        output: the folder; None for `repro_<kernel>_<launch>` here.
+        output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
+        one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
         say: is told what happens, a line each.
 
     Raises:
-        UsageError: there is no such kernel or launch, it cannot be replayed, or the folder is there already.
+        UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, or something
+            is there already.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
     opened = open_run(run)
@@ -67,8 +76,8 @@ def write_repro(
     found = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
     recorded = _recorded(opened, found)
     kind_of(recorded, opened.manifest)
-    folder = output or Path(default_folder(recorded))
-    check_free(folder)
+    path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
+    check_free(path)
 
     arguments = arguments_of(recorded)
     if any(arguments.missing(bool(recorded.fault))):
@@ -79,11 +88,15 @@ def write_repro(
         recorded = _recorded(opened, opened.launch(found.id))
         arguments = arguments_of(recorded)
     _check_complete(recorded, arguments)
-    texts = generate(recorded, opened.manifest, arguments)
-    write_folder(folder, texts, arguments)
-    size = sum(path.stat().st_size for path in (folder / "tensors").iterdir())
+    contents = generate(recorded, opened.manifest, arguments)
+    tensors = tensor_files(arguments)
+    if one_file is None:
+        write_folder(path, contents, arguments)
+    else:
+        write_file(path, single_file(contents, tensors, one_file))
+    size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
-    return Repro(folder, kernel, recorded.id, opened.path, count, size, recorded.fault)
+    return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
 
 
 def _recorded(run: RunDir, launch: Launch) -> RecordedLaunch:

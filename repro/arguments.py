@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aoti_debug.manifest import Form, Role
+from aoti_debug.manifest import Role
 from aoti_debug.repro.literals import identifiers
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.values import Layout, Tensor
@@ -85,8 +85,8 @@ class Arguments:
 
 def arguments_of(launch: RecordedLaunch) -> Arguments:
     """The arguments of a launch. A tensor that is passed twice is one argument."""
-    passed = [s for s in launch.slots if s.tensor is not None and s.arg.form is not Form.OUTPUT_SLOT]
-    made = [s for s in launch.slots if s.tensor is not None and s.arg.form is Form.OUTPUT_SLOT]
+    passed = [s for s in launch.slots if s.tensor is not None and not s.is_made]
+    made = [s for s in launch.slots if s.tensor is not None and s.is_made]
     names = identifiers(s.arg.name for s in (*passed, *made))
     groups: dict[str, list[RecordedSlot]] = {}
     for slot in passed:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from aoti_debug.abi import DTYPES, LAYOUTS, device_name
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Form, Manifest
+from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.custom import defined_by
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.repro.schema import Parameter, Signature, signature_of
+from aoti_debug.repro.schema import Parameter, Signature, declared_signature, signature_of
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
 
@@ -20,6 +21,8 @@ MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "chan
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Why a launch of this kind cannot be replayed; "" if it can."""
+    if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
+        return "the package does not say which operator it is; build it again with this version"
     known = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
     return "" if known else f"the operator behind {launch.site.callee} is not known"
 
@@ -31,6 +34,9 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     """
     if launch.site.callee in WRITTEN_BY_HAND:
         return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
+    if launch.site.schema:
+        signature = declared_signature(launch.site.op, launch.site.schema)
+        return defined_by(manifest, launch.site.op, script_for(signature, launch, arguments))
     return script_for(signature_of(launch.site.op, launch.site.callee), launch, arguments)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import aoti_debug
+from aoti_debug import artifact
 from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.launches import Argument, Launch
-from aoti_debug.manifest import Form
+from aoti_debug.errors import ArtifactError
+from aoti_debug.launches import Argument, Launch, LaunchStatus
+from aoti_debug.manifest import Form, Kind
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.rundir import RunDir
+from aoti_debug.values import Absent, Tensor
 
 
 def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
@@ -17,16 +22,40 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
     """
     torch_version = run.info.torch_version or run.manifest.torch_version
     where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, aoti_debug.__version__)
-    slots = tuple(_slot(run, argument) for argument in launch.args)
-    return RecordedLaunch(launch.id, launch.site, slots, where, fault)
+    started = launch.status is not LaunchStatus.NOT_STARTED
+    slots = tuple(_slot(run, argument, started) for argument in launch.args)
+    binary, no_binary = _binary(run, launch)
+    return RecordedLaunch(launch.id, launch.site, slots, where, fault, launch.grid, started, binary, no_binary)
 
 
-def _slot(run: RunDir, argument: Argument) -> RecordedSlot:
-    value = argument.after if argument.spec.form is Form.OUTPUT_SLOT else argument.before
+def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
+    """The machine code of a launch's Triton kernel out of the package that was run, or why it is not at hand."""
+    if launch.site.kind is not Kind.TRITON:
+        return None, ""
+    names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
+    kernel = run.manifest.kernel(names[0]) if names else None
+    if kernel is None or not kernel.cubin:
+        return None, "it is embedded in the package's library"
+    if run.package is None:
+        return None, "the package that was run is gone"
+    try:
+        code = artifact.inspect(run.package).read(f"{artifact.MODEL_FOLDER}{kernel.cubin}")
+    except ArtifactError as error:
+        return None, str(error)
+    if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:
+        return None, f"{run.package} was built anew after the run"
+    return code, ""
+
+
+def _slot(run: RunDir, argument: Argument, started: bool) -> RecordedSlot:
+    made = argument.before is Absent.UNDEFINED and isinstance(argument.after, Tensor)
+    value = argument.after if made or argument.spec.form is Form.OUTPUT_SLOT else argument.before
     paths = {
         phase: run.tensor_path(saved)
         for phase, saved in argument.files.items()
         if saved.status is not SaveStatus.SKIPPED
     }
     reason = next((s.reason for s in argument.files.values() if s.status is SaveStatus.SKIPPED), "")
-    return RecordedSlot(argument.spec, value, paths.get(Phase.BEFORE), paths.get(Phase.AFTER), reason)
+    before = paths.get(Phase.BEFORE)
+    after = paths.get(Phase.AFTER, None if started else before)  # what did not start wrote nothing
+    return RecordedSlot(argument.spec, value, before, after, reason, made)

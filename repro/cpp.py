@@ -13,8 +13,6 @@ from aoti_debug.repro.script import Script, call, tuple_of
 from aoti_debug.values import Number
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
-UTILS = "torch/csrc/inductor/aoti_runtime/utils.h"  # where kernels are profiled; only one of a file may include it
-NAMESPACE = "torch::aot_inductor::"
 
 _CTYPES = {
     "bool": "c_bool",
@@ -73,7 +71,8 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
         source=_source(kernel, manifest.compiler),
         standard=("import ctypes",) if any(isinstance(slot.value, Number) for slot in slots) else (),
         imports=("from replay.cpp_kernel import Compiler, CppKernel",),
-        prepare="KERNEL.compile",
+        kernel="KERNEL",
+        needs="the C++ compiler that COMPILER in repro.py names",
     )
 
 
@@ -104,9 +103,6 @@ def _source(kernel: Kernel, compiler: Compiler) -> str:
     text = kernel.source
     if PREFIX not in text:
         text = f"#include <{PREFIX}>\n{text}"
-    before_use, used, _ = text.partition(NAMESPACE)
-    if used and UTILS not in before_use:
-        text = f"#include <{UTILS}>\n{text}"
     return "\n".join(
         [
             f"SOURCE = {literals.block(text)}",
@@ -122,7 +118,7 @@ def _source(kernel: Kernel, compiler: Compiler) -> str:
                 indent=0,
             ),
             "",
-            f"KERNEL = CppKernel({literals.text(kernel.name)}, SOURCE, COMPILER, FOLDER)",
+            f"KERNEL = CppKernel({literals.text(kernel.name)}, SOURCE, COMPILER)",
         ]
     )
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
-
-TEMPLATES = Path(__file__).parent / "templates"
-MODULES = "replay"  # the folder that they become
 
 
 def default_folder(launch: RecordedLaunch) -> str:
@@ -30,7 +29,7 @@ def check_free(folder: Path) -> None:
         raise UsageError(f"{folder} is there already", hint="remove it, or name another folder with -o")
 
 
-def write_folder(folder: Path, texts: dict[str, str], arguments: Arguments) -> None:
+def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: Arguments) -> None:
     """
     Raises:
         UsageError: the folder is there already or cannot be made.
@@ -43,10 +42,14 @@ def write_folder(folder: Path, texts: dict[str, str], arguments: Arguments) -> N
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
     try:
-        for name, text in texts.items():
-            (unfinished / name).write_text(text, encoding="utf-8")
-        shutil.copytree(TEMPLATES, unfinished / MODULES, ignore=shutil.ignore_patterns("__pycache__"))
-        _copy_tensors(unfinished / "tensors", arguments)
+        for name, content in contents.items():
+            (unfinished / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        (unfinished / PACKAGE).mkdir()
+        for name, text in modules_of(str(contents["repro.py"])).items():
+            (unfinished / PACKAGE / name).write_text(text, encoding="utf-8")
+        (unfinished / "tensors").mkdir()
+        for name, source in tensor_files(arguments).items():
+            shutil.copyfile(source, unfinished / "tensors" / name)
         unfinished.chmod(0o755)
         unfinished.rename(folder)
     except OSError as error:
@@ -55,14 +58,30 @@ def write_folder(folder: Path, texts: dict[str, str], arguments: Arguments) -> N
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _copy_tensors(tensors: Path, arguments: Arguments) -> None:
-    tensors.mkdir()
+def write_file(path: Path, text: str) -> None:
+    """
+    Raises:
+        UsageError: something is there already, or the file cannot be written.
+    """
+    check_free(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
+
+
+def tensor_files(arguments: Arguments) -> dict[str, Path]:
+    """File name in tensors/ -> where it lies in the run.
+
+    Raises:
+        RunDirError: one is gone.
+    """
     copies = {f"before_{a.name}": a.slot.before for a in arguments.tensors}
     copies |= {f"after_{a.name}": a.slot.after for a in arguments.tensors if a.written}
     copies |= {f"after_{r.name}": r.slot.after for r in arguments.results}
-    for name, source in copies.items():
-        if source is None:
-            continue
+    found = {f"{name}.safetensors": source for name, source in copies.items() if source is not None}
+    for source in found.values():
         if not source.is_file():
             raise RunDirError(f"{source} is gone", hint="run the package again at level 1")
-        shutil.copyfile(source, tensors / f"{name}.safetensors")
+    return found

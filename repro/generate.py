@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aoti_debug.manifest import Manifest, Provenance
+from aoti_debug.manifest import Kind, Manifest, Provenance
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded import RecordedLaunch
-from aoti_debug.repro.script import render
+from aoti_debug.repro.script import Script, render
 
 
-def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str]:
-    """File name -> text: repro.py and README.
+def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str | bytes]:
+    """File name -> content: repro.py, README, and what the kind adds.
 
     Raises:
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     script = kind_of(launch, manifest).script(launch, manifest, arguments)
-    header = list(_header(launch))
+    header = list(_header(launch, script.about))
     title = f"{launch.id} {launch.site.kernel}"
     return {
         "repro.py": render(title, header, script, arguments, launch.fault),
-        "README": "\n".join([*header, "", *_manual(launch, bool(script.prepare))]) + "\n",
+        "README": "\n".join([*header, "", *_manual(launch, script)]) + "\n",
+        **script.files,
     }
 
 
-def _header(launch: RecordedLaunch) -> Iterator[str]:
+def _header(launch: RecordedLaunch, about: tuple[str, ...]) -> Iterator[str]:
     site, run = launch.site, launch.run
     yield f"Launch {launch.id} of {site.kernel}, alone, with its recorded arguments."
     yield ""
     yield f"written by  aoti-debug {run.tool_version}"
     yield f"run         {run.path.name}, started {run.started}, torch {run.torch_version}, {run.device}"
     if site.op:
-        yield f"operator    {site.op} (C shim {site.callee})"
+        way = "the proxy executor" if site.kind is Kind.PROXY else f"C shim {site.callee}"
+        yield f"operator    {site.op} ({way})"
+    yield from about
     yield from _provenance(site.provenance)
     if launch.fault:
         yield f"ended in    {launch.fault}"
@@ -49,9 +52,20 @@ def _provenance(provenance: Provenance) -> Iterator[str]:
             yield f"{label:10}  {', '.join(nodes)} ({certainty})"
 
 
-def _manual(launch: RecordedLaunch, compiles: bool) -> Iterator[str]:
-    needs = "torch, safetensors, numpy" + (" and the C++ compiler that COMPILER in repro.py names" if compiles else "")
-    yield "    python repro.py"
+def _manual(launch: RecordedLaunch, script: Script) -> Iterator[str]:
+    needs = "torch, safetensors, numpy" + (f" and {script.needs}" if script.needs else "")
+    watched = launch.site.kind in (Kind.CPP, Kind.TRITON) or launch.run.device == "cuda"
+    yield "    python repro.py                compares with the record"
+    yield "    python repro.py --repeat 20    do the results vary from launch to launch?"
+    if watched:
+        yield "    python repro.py --sanitize     wrong accesses, by argument and element"
+    yield "    python repro.py --poison       small overruns, and reads of what nothing has written"
+    yield "    python repro.py --bench        time, and bytes per second"
+    yield "    python repro.py --reduce       the smallest part that still shows it"
+    yield "    python repro.py --help         all of it"
+    if script.ways:
+        yield ""
+        yield from (f"    {line}" for line in script.ways)
     yield ""
     yield f"needs {needs}; nothing of aoti-debug."
     yield ""
@@ -59,8 +73,8 @@ def _manual(launch: RecordedLaunch, compiles: bool) -> Iterator[str]:
     yield "tensors/   before_<argument> and after_<argument>, each one safetensors file"
     yield "replay/    what loads the tensors, runs the launch and compares"
     yield ""
-    yield "Exit codes: 0 as recorded, 10 differs, 11 the recorded fault came, 12 the recorded fault did not come,"
-    yield "1 the replay itself failed. Python's own codes are 1 and 2."
+    yield "Exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come, 1 the replay itself"
+    yield "failed. Python's own codes are 1 and 2."
     if launch.fault:
         yield ""
         yield "The launch runs in a child process; --here runs it in this one, for a debugger."

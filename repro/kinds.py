@@ -10,7 +10,7 @@ from typing import Protocol
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind, Manifest
-from aoti_debug.repro import aten, cpp
+from aoti_debug.repro import aten, cpp, proxy, triton
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script
@@ -28,13 +28,13 @@ KINDS: dict[Kind, ReproKind] = {
     Kind.SHIM_ALLOC: aten,
     Kind.SHIM_INPLACE: aten,
     Kind.CLONE: aten,
+    Kind.CUSTOM_SHIM: aten,
+    Kind.PROXY: proxy,
+    Kind.TRITON: triton,
 }
 
 _WITHOUT = {
-    Kind.PROXY: "calls through the proxy executor pass arguments that the run does not record",
-    Kind.CUSTOM_SHIM: "the library that defines the operator would be needed",
     Kind.ITEM: "it only reads a number from a tensor; its argument is saved in the run",
-    Kind.TRITON: "Triton kernels have no replay yet; their arguments and source are saved in the run",
     Kind.CUTLASS: "the generated CUDA source would have to be compiled with nvcc",
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.manifest import Arg, Site
+from aoti_debug.launches import Grid
+from aoti_debug.manifest import Arg, Form, Site
 from aoti_debug.values import Absent, Tensor, Value
 
 
@@ -17,6 +18,7 @@ class RecordedSlot:
         value: as it was before the launch; of an output slot as it was after it (UNSET where the launch did not end).
         before, after: the saved tensor files; None where there is none.
         reason: why a file is missing; "" if nothing is known.
+        made: the launch put a new tensor into a handle that was passed.
     """
 
     arg: Arg
@@ -24,6 +26,12 @@ class RecordedSlot:
     before: Path | None = None
     after: Path | None = None
     reason: str = ""
+    made: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        """Its tensor was allocated by the launch."""
+        return self.made or self.arg.form is Form.OUTPUT_SLOT
 
     @property
     def tensor(self) -> Tensor | None:
@@ -58,6 +66,10 @@ class RecordedLaunch:
         id: "0.3"
         slots: in the order of `site.args`.
         fault: what the launch ended in, "SIGSEGV" for one; "" if it ended well.
+        grid: what launchKernel handed to the device; None where it started nothing, or on the CPU.
+        started: False where its grid was empty.
+        binary: the device kernel's machine code; None where it is not at hand.
+        no_binary: why it is not; "" where it is.
     """
 
     id: str
@@ -65,6 +77,10 @@ class RecordedLaunch:
     slots: tuple[RecordedSlot, ...]
     run: RecordedRun
     fault: str = ""
+    grid: Grid | None = None
+    started: bool = True
+    binary: bytes | None = None
+    no_binary: str = ""
 
     def by_value(self, value: int) -> tuple[RecordedSlot, ...]:
         """The slots behind one expression of the call."""

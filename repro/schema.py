@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from aoti_debug.errors import UsageError
 
@@ -79,8 +80,23 @@ def signature_of(op: str, callee: str) -> Signature:
             f"torch {torch.__version__} has no operator {op}",
             hint="use the torch that the package was built with; import what defines the operator",
         ) from error
-    newer = _added_after(op, callee)
-    schema = found._schema
+    random = torch.Tag.nondeterministic_seeded in found.tags
+    return _signature(op, found._schema, _added_after(op, callee), random)
+
+
+def declared_signature(op: str, schema: str) -> Signature:
+    """The signature of an operator that is not registered here.
+
+    Args:
+        schema: "mylib::op(Tensor x, float factor) -> Tensor"
+    """
+    import torch
+
+    return _signature(op, torch._C.parse_schema(schema), set(), random=False)
+
+
+def _signature(op: str, schema: Any, newer: set[str], random: bool) -> Signature:
+    name = op.split(".")[1]
     parameters = tuple(
         Parameter(
             a.name,
@@ -93,7 +109,6 @@ def signature_of(op: str, callee: str) -> Signature:
         if a.name not in newer
     )
     written = any(p.out for p in parameters) or (name.endswith("_") and not name.endswith("__"))
-    random = torch.Tag.nondeterministic_seeded in found.tags
     return Signature(op, parameters, 0 if written else len(schema.returns), random)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
@@ -18,21 +18,34 @@ class Script:
 
     Attributes:
         standard: import statements of the standard library, beside those of every repro.
+        packages: import statements of installed packages, beside torch.
         imports: import statements of the modules that travel along, beside those of every repro.
         source: statements before the arguments: the kernel's source, how it is compiled. "" if there are none.
         launch: the statements that launch it; arguments are variables of their own names.
         made: names of the tensors that they bind, for the launch to return.
-        prepare: an expression to pass as main's `prepare`; "" if there is none.
-        random: as main takes it.
+        kernel: the object that `source` makes of the kernel, for main (templates/kernel.py); "" if there is none.
+        needs: what a machine needs to replay it, beside torch, safetensors and numpy; "" if nothing.
+        random, libraries: as main takes them.
+        modules: as main takes `imports`.
+        about: lines for the header.
+        ways: other command lines for the README, each with what it does.
+        files: what lies in the folder beside repro.py, by name.
     """
 
     launch: tuple[str, ...]
     source: str = ""
     standard: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
-    prepare: str = ""
+    kernel: str = ""
+    needs: str = ""
     random: str = ""
+    libraries: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def render(title: str, header: Sequence[str], script: Script, arguments: Arguments, fault: str) -> str:
@@ -80,6 +93,16 @@ def tuple_of(texts: Iterable[str], indent: int) -> str:
     return "\n".join(["(", *(pad + line for line in lines), f"{' ' * indent})"])
 
 
+def mapping_of(items: Mapping[str, str], indent: int) -> str:
+    """A dictionary of source texts by name, on as many lines as it takes."""
+    pairs = [f"{literals.text(name)}: {value}" for name, value in items.items()]
+    line = f"{{{', '.join(pairs)}}}"
+    if len(line) + indent <= WIDTH - 20:
+        return line
+    pad = " " * (indent + 4)
+    return "\n".join(["{", *(f"{pad}{pair}," for pair in pairs), f"{' ' * indent}}}"])
+
+
 def _imports(script: Script) -> str:
     return "\n".join(
         [
@@ -88,6 +111,7 @@ def _imports(script: Script) -> str:
             "from pathlib import Path",
             "",
             "import torch",
+            *script.packages,
             "",
             "FOLDER = Path(__file__).resolve().parent",
             "sys.path.insert(0, str(FOLDER))",
@@ -167,9 +191,11 @@ def _main(title: str, script: Script, fault: str) -> str:
         "arguments=ARGUMENTS",
         "storages=STORAGES",
         *(["results=RESULTS"] if script.made else []),
-        *([f"prepare={script.prepare}"] if script.prepare else []),
+        *([f"kernel={script.kernel}"] if script.kernel else []),
         *([f"fault={literals.text(fault)}"] if fault else []),
         *([f"random={literals.text(script.random)}"] if script.random else []),
+        *([f"libraries={tuple_of(script.libraries, 8)}"] if script.libraries else []),
+        *([f"imports={tuple_of(script.modules, 8)}"] if script.modules else []),
     ]
     lines = [f"        {option}," for option in options]
     return "\n".join(["", 'if __name__ == "__main__":', "    main(", *lines, "    )"])

@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(  # steps: from sources to a package, from a package to a process
         {
             *("_lower_child", "_run_child", "child", "commands", "compiler", "hashed_kernels", "inductor_cache"),
-            *("instrument", "lower", "package", "toolchain"),
+            *("_triton_configs", "instrument", "kernel_details", "lower", "package", "toolchain"),
         }
     ),
     frozenset({"builder", "diagnose", "runner"}),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from aoti_debug.repro import write_repro
+
+
+def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text} is no number of bytes: 4096, 64K, 2M")
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
 
 
 @click.command("repro")
@@ -22,27 +30,48 @@ from aoti_debug.repro import write_repro
     "--output",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The folder to write.  [default: repro_KERNEL_LAUNCH]",
+    help="What to write.  [default: repro_KERNEL_LAUNCH, with .py if it is a single file]",
 )
-def command(kernel: str, launch: str | None, run: str | None, output: Path | None) -> None:
+@click.option("--single-file", is_flag=True, help="Write one .py that carries the tensors: for an issue tracker.")
+@click.option(
+    "--max-size",
+    metavar="BYTES",
+    default="1M",
+    show_default=True,
+    callback=_bytes,
+    help="The most that a single file may carry, compressed; takes K, M and G.",
+)
+def command(
+    kernel: str, launch: str | None, run: str | None, output: Path | None, single_file: bool, max_size: int
+) -> None:
     """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
 
-    KERNEL is a name as `aoti-debug show` prints it. The folder needs torch, safetensors and numpy, and nothing of
-    aoti-debug. Where the run saved no tensors of the launch, its package is run again at level 1 for that launch.
+    KERNEL is a name as `aoti-debug show` prints it. The folder needs torch, safetensors and numpy, a Triton kernel also
+    triton, a C++ kernel a compiler; nothing of aoti-debug. Where the run saved no tensors of the launch, its package is
+    run again at level 1 for that launch.
 
     \b
     aoti-debug repro cpp_fused_relu_1
-    python repro_cpp_fused_relu_1_0.3/repro.py
+    python repro_cpp_fused_relu_1_0.3/repro.py               compares with the record
+    python repro_cpp_fused_relu_1_0.3/repro.py --sanitize    finds wrong accesses
+    python repro_cpp_fused_relu_1_0.3/repro.py --help        --repeat, --poison, --bench, --reduce, ...
 
-    The script's exit codes: 0 as recorded, 10 differs, 11 the recorded fault came, 12 it did not come.
+    The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come.
     """
-    written = write_repro(kernel, run=run, launch=launch, output=output, say=lambda text: click.echo(text, err=True))
-    click.echo(f"{written.folder}")
+    written = write_repro(
+        kernel,
+        run=run,
+        launch=launch,
+        output=output,
+        one_file=max_size if single_file else None,
+        say=lambda text: click.echo(text, err=True),
+    )
+    click.echo(f"{written.path}")
     what = f"launch {written.launch} of {written.kernel}, {written.tensors} tensors, {_size(written.bytes)}"
     click.echo(f"  {what}, from {written.run.name}")
     if written.fault:
         click.echo(f"  it ended in {written.fault}")
-    click.echo(f"next: python {written.folder / 'repro.py'}")
+    click.echo(f"next: python {written.script}")
 
 
 def _size(count: int) -> str:

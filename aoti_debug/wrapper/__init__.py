@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from aoti_debug.manifest import Kernel, Site, Unrecognised
 from aoti_debug.wrapper.context import Context
-from aoti_debug.wrapper.functions import split_kernels
+from aoti_debug.wrapper.helpers import helpers_of
 from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
 from aoti_debug.wrapper.lexer import mask
-from aoti_debug.wrapper.operators import shim_operators
+from aoti_debug.wrapper.operators import declared_shims, shim_operators
 from aoti_debug.wrapper.prototypes import Prototype, parse_externs, parse_prototypes
 from aoti_debug.wrapper.provenance import attach
 from aoti_debug.wrapper.proxy import parse as parse_proxy
@@ -21,7 +21,16 @@ from aoti_debug.wrapper.proxy import targets as proxy_targets
 from aoti_debug.wrapper.sites import find_sites
 from aoti_debug.wrapper.variables import Variables
 
-__all__ = ["SHIM_HEADERS", "Analysis", "analyse", "proxy_targets", "shared_cubins", "shim_operators", "split_kernels"]
+__all__ = [
+    "SHIM_HEADERS",
+    "Analysis",
+    "analyse",
+    "declared_shims",
+    "helpers_of",
+    "proxy_targets",
+    "shared_cubins",
+    "shim_operators",
+]
 
 # The headers whose prototypes analyse() wants, below torch's include directory; not every torch has all of them.
 SHIM_HEADERS = (
@@ -62,12 +71,12 @@ def analyse(
     """Finds every launch of a generated wrapper.
 
     Args:
-        wrapper: text of the wrapper, with or without the kernels appended.
-        kernels: text of the C++ kernels, where they are not in `wrapper`.
+        wrapper: text of the wrapper, without the kernels (sources.split_kernels).
+        kernels: text of the C++ kernels, without the compiler commands.
         proxy: text of `*.wrapper.json`.
         provenance: text of `kernel_information.json`.
         headers: texts of SHIM_HEADERS.
-        operators: what the C shim's functions call, from shim_operators().
+        operators: what the C shim's functions call, from shim_operators() and declared_shims().
         schemas: operator schemas by operator ("mylib::op" or "mylib::op.default"), at least of proxy_targets().
 
     Raises:
@@ -91,6 +100,6 @@ def analyse(
     found = find_sites(wrapper, masked, context)
     return Analysis(
         sites=attach(found.found, provenance),
-        kernels=triton_kernels(triton.values()) + cpp_kernels(kernels or split_kernels(wrapper)[1]),
+        kernels=triton_kernels(triton.values()) + cpp_kernels(kernels),
         unrecognised=found.unrecognised,
     )

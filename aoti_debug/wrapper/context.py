@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aoti_debug.manifest import Kind
+from aoti_debug.manifest import Kind, Operand
 from aoti_debug.wrapper.prototypes import Prototype
 from aoti_debug.wrapper.proxy import Node
 from aoti_debug.wrapper.slots import Slot
@@ -22,7 +22,7 @@ class Context:
         externs: prototypes that the wrapper declares itself: C++ kernels, CUTLASS kernels, shims of custom operators.
         triton: the `call_*` functions by name.
         proxy: the proxy executor's operators by index.
-        operators: what C-shim functions call, by suffix (operators.shim_operators).
+        operators: what C-shim functions call, by suffix (operators.shim_operators) or by name (declared_shims).
         schemas: schemas by operator.
         variables: of the function.
     """
@@ -45,3 +45,6 @@ class Reading:
     slots: tuple[Slot, ...]
     op: str = ""
     launches: tuple[str, ...] = field(default=())
+    operands: tuple[Operand, ...] = ()
+    results: tuple[str, ...] = ()
+    schema: str = ""

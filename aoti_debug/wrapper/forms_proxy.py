@@ -38,7 +38,8 @@ def read(call: Call, context: Context) -> Reading | None:
         numbers = list(node.numbers)
     found = [_tensor(t, n, e, r) for n, (t, e, r) in enumerate(zip(tensors, entries, roles, strict=True))]
     found += [_integer(t, n, e) for n, (t, e) in enumerate(zip(ints, numbers, strict=True))]
-    return Reading(Kind.PROXY, name, tuple(found), op=name)
+    operands, results = ((), ()) if node is None else (node.operands, node.results)
+    return Reading(Kind.PROXY, name, tuple(found), op=name, operands=operands, results=results)
 
 
 def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: Context) -> Node | None:

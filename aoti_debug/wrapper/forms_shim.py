@@ -32,14 +32,18 @@ def read(call: Call, context: Context) -> Reading | None:
         return None
     op = operator_of(callee, context.operators)
     kind = _kind(callee, prototype, callee in context.externs)
-    written = _written(kind, prototype, mutated(schema_of(op, context.schemas)) if op else frozenset())
-    if kind is Kind.CUSTOM_SHIM and not any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments):
-        # It returns nothing, so it writes to something that it is given.
+    schema = schema_of(op, context.schemas) if op else ""
+    by_schema = mutated(schema)
+    written = _written(kind, prototype, by_schema)
+    returns = any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments)
+    unnamed = by_schema - {param.name for param in prototype.params}
+    if kind is Kind.CUSTOM_SHIM and (unnamed or not (schema or returns)):
+        # It writes to something that it is given, and nothing says to what.
         written = {param.name: Role.UNKNOWN for param in prototype.params}
     found: list[Slot] = []
     for i, param in enumerate(prototype.params):
         found += _argument(call, i, param, written, context)
-    return Reading(kind, callee, tuple(found), op=op)
+    return Reading(kind, callee, tuple(found), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
 
 
 def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:

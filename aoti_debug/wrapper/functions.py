@@ -13,8 +13,6 @@ ENTRY_POINTS = ("_const_run_impl", "run_impl")
 _ENTRY_HEAD = re.compile(r"^void AOTInductorModel\w*::(_const_run_impl|run_impl)\s*\(", re.MULTILINE)
 _ARRAY_REF = re.compile(r"\b(run_impl_minimal_arrayref_interface|get_data_ptr_wrapper|ArrayRefTensor)\b")
 _TRITON_HEAD = re.compile(r"^static [^;{}()]*?(?:\(\([^()]*\)\))?[^;{}()]*?\bvoid (call_\w+)\s*\(", re.MULTILINE)
-_MODEL_NAMESPACE = re.compile(r"^\} *// namespace torch::aot_inductor[^\n]*\n", re.MULTILINE)
-_COMMANDS = re.compile(r"^// Compile cmd\n//", re.MULTILINE)
 _CUDA_INCLUDE = re.compile(r"^#include <torch/csrc/inductor/aoti_include/(\w+)\.h>", re.MULTILINE)
 
 
@@ -67,20 +65,6 @@ def device_of(text: str) -> str:
     """The device that the wrapper was generated for: "cpu", "cuda", …"""
     match = _CUDA_INCLUDE.search(text)
     return match.group(1) if match else "cpu"
-
-
-def split_kernels(text: str) -> tuple[str, str]:
-    """Splits a wrapper whose kernels were appended to it into (wrapper, kernels).
-
-    The kernels begin behind the last `} // namespace torch::aot_inductor`; the compiler commands that Inductor notes
-    at the end of the file belong to neither. Without C++ kernels the second text is blank.
-    """
-    ends = [match.end() for match in _MODEL_NAMESPACE.finditer(text)]
-    if not ends:
-        return text, ""
-    rest = text[ends[-1] :]
-    commands = _COMMANDS.search(rest)
-    return text[: ends[-1]], rest[: commands.start()] if commands else rest
 
 
 def _bodies(head: re.Pattern[str], masked: str) -> Iterator[Body]:

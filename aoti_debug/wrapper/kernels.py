@@ -12,17 +12,16 @@ from aoti_debug.wrapper.functions import triton_functions
 from aoti_debug.wrapper.lexer import mask
 from aoti_debug.wrapper.triton import TritonFunction, parse
 
-_SECTION = re.compile(r"^#include [<\"][^>\"\n]*cpp_prefix\.h[>\"]", re.MULTILINE)
+_SECTION = re.compile(r"^(?:#include [^\n]*\n)*#include [<\"][^>\"\n]*cpp_prefix\.h[>\"]", re.MULTILINE)
 _DEFINITION = re.compile(r"\bextern\b[^;{}()]*\bvoid\s+(\w+)\s*\([^()]*\)\s*\{")
-_COMMANDS = re.compile(r"^// (?:Compile|Link) cmd\n.*\Z", re.MULTILINE | re.DOTALL)
 
 
 def cpp_kernels(text: str) -> tuple[Kernel, ...]:
     """The C++ kernels of a kernels text, each with the includes that it needs.
 
-    A section begins at an `#include …cpp_prefix.h` and ends before the next; a kernel's source is its whole section.
+    A section begins at an `#include …cpp_prefix.h`, or at the includes right in front of it, and ends before the next;
+    a kernel's source is its whole section.
     """
-    text = _COMMANDS.sub("", text)
     starts = [match.start() for match in _SECTION.finditer(text)] or [0]
     starts[0] = 0
     sections = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))

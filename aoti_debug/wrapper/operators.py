@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 _SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|aten)_(?P<suffix>\w+)\Z")
+_DECLARED = re.compile(r"(\w+)\s*\(")
 _VERSION = re.compile(r"_v\d+\Z")
 _MUTATED = re.compile(r"Tensor\(\w+!(?:\s*->[^)]*)?\)[\[\]\d?]*\s+(\w+)")
 
@@ -31,6 +32,22 @@ def shim_operators(names: Iterable[str]) -> dict[str, str]:
     return {suffix_of(name): name for name in names}
 
 
+def declared_shims(declarations: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """The custom operators behind the C functions that the user declared, by function.
+
+    Args:
+        declarations: operator -> declarations: {"mylib::op": ["AOTITorchError aoti_torch_cpu_op(…)"]}
+    """
+    found: dict[str, str] = {}
+    for operator, texts in declarations.items():
+        namespace, _, rest = operator.replace("::", ".").partition(".")
+        name, _, overload = rest.partition(".")
+        for text in texts:
+            if (declared := _DECLARED.search(text)) is not None:
+                found[declared[1]] = f"{namespace}.{name}.{overload or 'default'}"
+    return found
+
+
 def suffix_of(operator: str) -> str:
     """The shim's suffix for an operator: "aten.sort.stable" -> "sort_stable"."""
     _, base, overload = operator.split(".", 2)
@@ -39,6 +56,8 @@ def suffix_of(operator: str) -> str:
 
 def operator_of(callee: str, operators: Mapping[str, str]) -> str:
     """The operator behind a C-shim function, or "" if it is not known."""
+    if callee in operators:
+        return operators[callee]
     if callee in _PLAIN:
         return _PLAIN[callee]
     if callee.startswith("aoti_torch_item_"):

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.manifest import Operand
 
+_KEYWORD = 2  # ArgumentKind of torch's export schema
 _NUMBERS = ("as_int", "as_ints", "as_sym_int", "as_sym_ints")
 
 
@@ -29,12 +31,15 @@ class Node:
         inputs: the tensors that the operator takes, lists flattened, None left out.
         outputs: the tensors that it returns.
         numbers: the integers that travel in the C++ call.
+        operands, results: all that it takes and returns.
     """
 
     target: str
     inputs: tuple[Flat, ...]
     outputs: tuple[Flat, ...]
     numbers: tuple[Flat, ...]
+    operands: tuple[Operand, ...] = ()
+    results: tuple[str, ...] = ()
 
 
 def parse(text: str) -> tuple[Node, ...]:
@@ -70,7 +75,9 @@ def _node(data: Mapping[str, Any]) -> Node:
         found, ints = _flatten(f"ret{i}", output)
         outputs += found
         numbers += ints
-    return Node(data["target"], tuple(tensors), tuple(outputs), tuple(numbers))
+    operands = tuple(Operand(e["name"], e.get("kind") == _KEYWORD, json.dumps(e["arg"])) for e in data["inputs"])
+    results = tuple(json.dumps(output) for output in data["outputs"])
+    return Node(data["target"], tuple(tensors), tuple(outputs), tuple(numbers), operands, results)
 
 
 def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]:

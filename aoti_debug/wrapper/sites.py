@@ -114,6 +114,9 @@ def _site(number: int, call: Call, reading: Reading, args: tuple[Arg, ...]) -> S
         subgraph=call.subgraph,
         loops=call.loops,
         launches=reading.launches,
+        operands=reading.operands,
+        results=reading.results,
+        schema=reading.schema,
     )
 
 

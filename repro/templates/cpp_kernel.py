@@ -9,10 +9,15 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
+
+from .address_sanitizer import Runtime, runtime_of
+from .kernel import Findings, Programs, Settings
 
 Number = (
     ctypes.c_bool
@@ -84,9 +89,13 @@ class Compiler:
     include_dirs: tuple[str, ...]
     link_flags: tuple[str, ...]
 
+    @property
+    def program(self) -> str:
+        return self.command if shutil.which(self.command) else Path(self.command).name
+
     def arguments(self, source: Path, library: Path) -> list[str]:
         command_line = [
-            self.command if shutil.which(self.command) else Path(self.command).name,
+            self.program,
             str(source),
             *self.flags,
             *(f"-I{directory}" for directory in self.include_dirs),
@@ -99,28 +108,66 @@ class Compiler:
 class CppKernel:
     """A C++ function with C linkage. Tensors are passed as their data pointers, numbers as ctypes values."""
 
-    def __init__(self, name: str, source: str, compiler: Compiler, folder: Path) -> None:
+    backends: tuple[str, ...] = ()
+    grid: tuple[int, ...] = ()
+
+    def __init__(self, name: str, source: str, compiler: Compiler) -> None:
         self.name = name
         self.source = source + CALL.replace("$NAME", name)
         self.compiler = compiler
-        self.folder = folder
         self._library: ctypes.CDLL | None = None
+        self._scalars: Mapping[int, int] = {}
 
-    def compile(self) -> None:
+    def default_backend(self) -> str:
+        return ""
+
+    def device(self, backend: str, recorded: str) -> str:
+        return recorded
+
+    def part(self, backend: str) -> Programs:
+        return "none"
+
+    def tolerance(self, backend: str) -> float:
+        return 0.0
+
+    def findings(self) -> Findings | None:
+        return None
+
+    def prepare(self, settings: Settings) -> None:
         """Compiles and loads the kernel; what was compiled before from the same text and command is used again.
 
         Raises:
             SystemExit: the compiler cannot be run or refuses the source; its messages are shown.
         """
-        command = self.compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
+        self._library = ctypes.CDLL(str(self.build(settings)))
+        self._scalars = settings.scalars
+        self._library.replay_call.restype = ctypes.c_char_p
+
+    def build(self, settings: Settings) -> Path:
+        """The compiled library; its source lies beside it.
+
+        Raises:
+            SystemExit: as `prepare`.
+        """
+        compiler = self.compiler
+        if settings.sanitize:
+            compiler = replace(compiler, flags=(*compiler.flags, *self.sanitizer().flags))
+        command = compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
         key = hashlib.sha256("\0".join([self.source, torch.__version__, *command]).encode()).hexdigest()[:16]
-        build = self.folder / "build" if os.access(self.folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="repro-"))
+        build = settings.folder / "build" if os.access(settings.folder, os.W_OK) else _elsewhere()
         library = build / f"{key}.so"
         if not library.exists():
             build.mkdir(exist_ok=True)
-            self._build(build / f"{key}.cpp", library)
-        self._library = ctypes.CDLL(str(library))
-        self._library.replay_call.restype = ctypes.c_char_p
+            self._compile(compiler, build / f"{key}.cpp", library)
+        return library
+
+    def sanitizer(self) -> Runtime:
+        """AddressSanitizer of the compiler.
+
+        Raises:
+            SystemExit: it has none.
+        """
+        return runtime_of(self.compiler.program)
 
     def __call__(self, *arguments: torch.Tensor | Number | None) -> None:
         """Launches the kernel.
@@ -128,8 +175,8 @@ class CppKernel:
         Raises:
             RuntimeError: an exception left it, or the arguments do not fit its parameters.
         """
-        assert self._library is not None, "compile() comes first"
-        values = [_value(argument) for argument in arguments]
+        assert self._library is not None, "prepare() comes first"
+        values = [self._value(argument) for argument in arguments]
         count = len(values)
         addresses = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for value in values))
         sizes = (ctypes.c_size_t * count)(*(ctypes.sizeof(value) for value in values))
@@ -138,10 +185,10 @@ class CppKernel:
         if message is not None:
             raise RuntimeError(message.decode(errors="replace"))
 
-    def _build(self, source: Path, library: Path) -> None:
+    def _compile(self, compiler: Compiler, source: Path, library: Path) -> None:
         source.write_text(self.source, encoding="utf-8")
         unfinished = library.with_suffix(f".{os.getpid()}")
-        command = self.compiler.arguments(source, unfinished)
+        command = compiler.arguments(source, unfinished)
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
@@ -150,12 +197,26 @@ class CppKernel:
             raise SystemExit(f"the kernel does not compile:\n{' '.join(command)}\n{done.stderr}")
         os.replace(unfinished, library)
 
+    def _value(self, argument: torch.Tensor | Number | None) -> Number | ctypes.c_void_p:
+        """What the kernel takes for it: a data pointer, a number, or a null pointer."""
+        if isinstance(argument, torch.Tensor):
+            return ctypes.c_void_p(argument.data_ptr())
+        if argument is None:
+            return ctypes.c_void_p()
+        value = argument.value
+        if isinstance(value, int) and not isinstance(value, bool) and value in self._scalars:
+            return type(argument)(self._scalars[value])
+        return argument
 
-def _value(argument: torch.Tensor | Number | None) -> Number | ctypes.c_void_p:
-    """What the kernel takes for it: a data pointer, a number, or a null pointer."""
-    if isinstance(argument, torch.Tensor):
-        return ctypes.c_void_p(argument.data_ptr())
-    return ctypes.c_void_p() if argument is None else argument
+
+@cache
+def _elsewhere() -> Path:
+    """Where things are built that cannot be built in the repro's folder; one directory a user."""
+    directory = Path(tempfile.gettempdir()) / f"repro-build-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        return Path(tempfile.mkdtemp(prefix="repro-build-"))
+    return directory
 
 
 def _here(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,20 +61,61 @@ class Result:
     stride: tuple[int, ...]
 
 
-def arguments_in_memory(
-    arguments: Sequence[Argument], storages: Sequence[Storage], tensors: Path
-) -> dict[str, torch.Tensor]:
-    """The arguments as they were just before the launch; those that shared a storage share it again.
+@dataclass(frozen=True)
+class Block:
+    """A storage in memory, with what lies around it.
+
+    Attributes:
+        whole: uint8, guard zones included.
+        first: where in `whole` the storage begins (bytes).
+        storage, begins: what views of it are made from, and where in that it begins (bytes).
+    """
+
+    described: Storage
+    whole: torch.Tensor
+    first: int
+    storage: torch.UntypedStorage
+    begins: int
+
+    @property
+    def bytes(self) -> torch.Tensor:
+        """The storage itself: uint8 [bytes]"""
+        return self.whole[self.first : self.first + self.described.bytes]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The storages of a launch and its arguments, which are views of them; both by name."""
+
+    blocks: dict[str, Block]
+    views: dict[str, torch.Tensor]
+
+
+def memory_of(arguments: Sequence[Argument], storages: Sequence[Storage], guard: int = 0) -> Memory:
+    """Zeros at the recorded alignments; arguments that shared a storage share it again.
+
+    Args:
+        guard: at least so many bytes belong to nothing before and after each storage.
 
     Raises:
-        FileNotFoundError, ValueError: as `load`.
         ValueError: an argument's alignment cannot be had on its device.
     """
-    blocks = {s.name: _allocate(s) for s in storages}
-    views = {a.name: _view(a, *blocks[a.storage]) for a in arguments}
-    for argument in arguments:
-        _fill(views[argument.name], load(tensors / f"before_{argument.name}.safetensors", argument))
-    return views
+    return _viewed(arguments, {s.name: _allocate(s, guard) for s in storages})
+
+
+def separate_memory(arguments: Sequence[Argument], storages: Sequence[Storage]) -> Memory:
+    """As `memory_of`, each storage an allocation of its own that ends where the storage ends, so that a sanitizer
+    sees every access past it. CUDA allocations are exact where PYTORCH_NO_CUDA_MEMORY_CACHING is set, and hold
+    what they hold, so that reads of what nothing has written show."""
+    return _viewed(arguments, {s.name: _separate(s) for s in storages})
+
+
+def fill(view: torch.Tensor, values: torch.Tensor) -> None:
+    """Copies values to a view, whose elements may overlap where they are repeated."""
+    for dim, stride in enumerate(view.stride()):
+        if stride == 0 and view.shape[dim] > 1:
+            view, values = view.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
+    view.copy_(values)
 
 
 def load(path: Path, described: Argument | Result) -> torch.Tensor:
@@ -91,26 +133,49 @@ def load(path: Path, described: Argument | Result) -> torch.Tensor:
     return tensor
 
 
-def _allocate(storage: Storage) -> tuple[torch.UntypedStorage, int]:
-    """Zeros at the recorded alignment: the storage, and where in it the recorded one begins (bytes)."""
+def _viewed(arguments: Sequence[Argument], blocks: dict[str, Block]) -> Memory:
+    return Memory(blocks, {a.name: _view(a, blocks[a.storage]) for a in arguments})
+
+
+def _allocate(storage: Storage, guard: int) -> Block:
+    room = storage.bytes + ALIGNMENT + 2 * guard
     if torch.device(storage.device).type == "cpu":
-        block = numpy.zeros(storage.bytes + ALIGNMENT, dtype=numpy.uint8)
-        first = (storage.address - block.ctypes.data) % ALIGNMENT
-        return torch.from_numpy(block[first : first + storage.bytes]).untyped_storage(), 0
-    memory = torch.zeros(storage.bytes + ALIGNMENT, dtype=torch.uint8, device=storage.device)
-    return memory.untyped_storage(), (storage.address - memory.data_ptr()) % ALIGNMENT
+        whole = torch.from_numpy(numpy.zeros(room, dtype=numpy.uint8))
+    else:
+        whole = torch.zeros(room, dtype=torch.uint8, device=storage.device)
+    first = guard + (storage.address - whole.data_ptr() - guard) % ALIGNMENT
+    return _block(storage, whole, first)
 
 
-def _view(argument: Argument, block: torch.UntypedStorage, first: int) -> torch.Tensor:
-    skipped, rest = divmod(first, argument.dtype.itemsize)
+def _separate(storage: Storage) -> Block:
+    if torch.device(storage.device).type != "cpu":
+        whole = torch.empty(storage.address + storage.bytes, dtype=torch.uint8, device=storage.device)
+        if whole.data_ptr() % ALIGNMENT:
+            return _allocate(storage, 0)
+        return _block(storage, whole, storage.address)
+    library = ctypes.CDLL(None)
+    room, place = storage.address + storage.bytes, ctypes.c_void_p()
+    if library.posix_memalign(ctypes.byref(place), ctypes.c_size_t(ALIGNMENT), ctypes.c_size_t(room)):
+        raise MemoryError(f"{room} bytes for {storage.name}")
+    begin = place.value or 0
+    ctypes.memset(begin, 0, room)
+    poison = getattr(library, "__asan_poison_memory_region", None)
+    if poison is not None:
+        poison(ctypes.c_void_p(begin), ctypes.c_size_t(storage.address))
+    memory = (ctypes.c_ubyte * room).from_address(begin)
+    return _block(storage, torch.from_numpy(numpy.ctypeslib.as_array(memory)), storage.address)
+
+
+def _block(storage: Storage, whole: torch.Tensor, first: int) -> Block:
+    if whole.device.type == "cpu":  # a storage that ends where the recorded one did
+        exact = torch.from_numpy(whole.numpy()[first : first + storage.bytes]).untyped_storage()
+        return Block(storage, whole, first, exact, 0)
+    return Block(storage, whole, first, whole.untyped_storage(), first)
+
+
+def _view(argument: Argument, block: Block) -> torch.Tensor:
+    skipped, rest = divmod(block.begins, argument.dtype.itemsize)
     if rest:
-        raise ValueError(f"{argument.name} cannot have its recorded alignment on {block.device}")
-    empty = torch.empty(0, dtype=argument.dtype, device=block.device)
-    return empty.set_(block, skipped + argument.offset, argument.shape, argument.stride)
-
-
-def _fill(view: torch.Tensor, values: torch.Tensor) -> None:
-    for dim, stride in enumerate(view.stride()):
-        if stride == 0 and view.shape[dim] > 1:
-            view, values = view.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
-    view.copy_(values)
+        raise ValueError(f"{argument.name} cannot have its recorded alignment on {block.whole.device}")
+    empty = torch.empty(0, dtype=argument.dtype, device=block.whole.device)
+    return empty.set_(block.storage, skipped + argument.offset, argument.shape, argument.stride)

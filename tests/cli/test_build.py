@@ -73,7 +73,17 @@ def test_filters_that_match_nothing_list_what_there_is() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("0.5", 0.5), ("True", True), ("false", False), ("None", None), ("O2", "O2"), ("a=b", "a=b"), ("", "")],
+    [
+        ("1", 1),
+        ("0.5", 0.5),
+        ("True", True),
+        ("false", False),
+        ("None", None),
+        ("O2", "O2"),
+        ("a=b", "a=b"),
+        ("", ""),
+        ('{"a::b": ["f(x)"]}', {"a::b": ["f(x)"]}),
+    ],
 )
 def test_configs(text: str, value: object) -> None:
     assert build.parse_configs([f"aot_inductor.x={text}"]) == {"aot_inductor.x": value}

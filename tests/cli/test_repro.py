@@ -42,7 +42,7 @@ def test_an_unknown_kernel_lists_the_near_ones(base: Path, capsys: pytest.Captur
     ("kernel", "why"),
     [
         ("aoti_torch_item_bool", "(item), cannot be replayed alone: it only reads a number from a tensor"),
-        ("triton_poi_fused_0", "(triton), cannot be replayed alone: Triton kernels have no replay yet"),
+        ("triton_poi_fused_0", "(triton), cannot be replayed alone: it starts no kernel on a GPU"),
     ],
 )
 def test_other_kinds_say_what_is_missing(base: Path, capsys: pytest.CaptureFixture[str], kernel: str, why: str) -> None:
@@ -97,3 +97,26 @@ def test_what_is_printed(
         f"  launch 0.0 of aoti_torch_cpu_addmm_out, 4 tensors, {size / 1024:.1f} KiB, from {run.path.name}",
         "next: python here/repro.py",
     ]
+
+
+@pytest.mark.parametrize(("text", "said"), [("1X", "1X is no number of bytes"), ("-1", "-1 is no number of bytes")])
+def test_a_size_that_is_none(capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+    assert main.run(["repro", "k", "--single-file", "--max-size", text]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_one_file(
+    saved: Callable[[str], RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = str(saved("mixed").path)
+    assert main.run(["repro", "cpp_fused_relu_1", "--run", run, "--single-file"]) == 0
+    (script,) = tmp_path.iterdir()
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: python {script.name}"
+    assert script.name.startswith("repro_cpp_fused_relu_1_0.")
+    assert script.suffix == ".py"
+    assert main.run(["repro", "cpp_fused_relu_1", "--run", run, "--single-file", "-o", "x.py", "--max-size", "1K"]) == 2
+    said = capsys.readouterr().err
+    assert "would carry more than" in said
+    assert "leave --single-file out" in said
+    assert not (tmp_path / "x.py").exists()

@@ -34,6 +34,65 @@ def gather_kernel(table, index, out, width, BLOCK: tl.constexpr):  # type: ignor
     tl.store(out + row * width + column, values, mask=column < width)
 
 
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 64}, num_warps=1), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"]
+)
+@triton.jit
+def tuned_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + index, mask=index < n)
+    tl.store(out + index, tl.sigmoid(value) * value, mask=index < n)
+
+
+SCALE = tl.constexpr(0.5)
+ROUNDS = tl.constexpr(3)
+
+
+@triton.jit
+def halved(x, shift):  # type: ignore[no-untyped-def]
+    return (x + shift) * SCALE
+
+
+@triton.jit
+def smoothed(x):  # type: ignore[no-untyped-def]
+    for round in tl.static_range(ROUNDS):
+        x = halved(x, round)
+    return x
+
+
+@triton.jit
+def smooth_kernel(x, out, stride, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    tl.store(out + index, smoothed(tl.load(x + index * stride, mask=inside)), mask=inside)
+
+
+@triton.jit
+def count_kernel(values, counts, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(values + index, mask=index < n)
+    tl.atomic_add(counts + value, 1, mask=index < n)
+
+
+@triton_op("gputest::tuned", mutates_args={})
+def tuned(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(tuned_kernel)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+
+@triton_op("gputest::smooth", mutates_args={})
+def smooth(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(x.numel(), device=x.device)
+    wrap_triton(smooth_kernel)[(triton.cdiv(x.numel(), 128),)](x, out, x.stride(0), x.numel(), BLOCK=128)
+    return out
+
+
+@triton_op("gputest::count", mutates_args={"counts"})
+def count(values: torch.Tensor, counts: torch.Tensor) -> None:
+    wrap_triton(count_kernel)[(triton.cdiv(values.numel(), 64),)](values, counts, values.numel(), BLOCK=64)
+
+
 @triton_op("gputest::scaled_add", mutates_args={})
 def scaled_add(x: torch.Tensor, y: torch.Tensor, double: bool, block: int) -> torch.Tensor:
     out = torch.empty_like(x)
@@ -122,6 +181,65 @@ class Dtypes(nn.Module):
         )
 
 
+class Reductions(nn.Module):
+    """Looped, persistent and split reductions, scans, atomics; whole numbers where the order of additions varies."""
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = (y[:64, :64] * 8).round()
+        table = torch.zeros(50, 64, device=x.device)
+        variance, mean = torch.var_mean(x, dim=1)
+        return (
+            torch.softmax(x, -1),
+            F.gelu(y).sum(),
+            table.index_add(0, rows, whole),
+            table.scatter_add(0, rows[:32, None].expand(32, 64), whole[:32]),
+            tuned(y[:40, :50].contiguous()),
+            variance,
+            mean,
+            torch.argmax(x, dim=1),
+            F.layer_norm(x, (x.shape[1],)),
+            y[:4].to(torch.bfloat16).cumsum(1),
+        )
+
+
+class Functions(nn.Module):
+    """What Inductor's helpers and libdevice compute."""
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor, edges: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        near, positive = x.clamp(-0.9, 0.9), x.abs() + 0.1
+        unary = torch.erf(x) + torch.tanh(x) + torch.expm1(near) + torch.asinh(x) + torch.atan(x) + torch.sinh(near)
+        logs = torch.lgamma(positive) + torch.log1p(positive) + torch.rsqrt(positive) + torch.acos(near)
+        binary = torch.atan2(x, positive) + torch.fmod(x, positive) + torch.pow(positive, x) + torch.hypot(x, positive)
+        return (
+            unary,
+            logs,
+            binary,
+            torch.floor(x) + torch.trunc(x * 3) + torch.round(x * 5) + torch.copysign(positive, x),
+            x.amax(1),
+            x.amin(1),
+            x.argmin(1),
+            near.prod(1),
+            (x > 2).any(1),
+            torch.maximum(x, unary) + torch.minimum(x, logs),
+            i // 3,
+            i % 7,
+            i.cumsum(0),
+            torch.bucketize(x[:4], edges),
+            torch.sort(x[:4, :64], dim=1, descending=True, stable=True)[0],
+            torch.rand_like(x[:4]),
+        )
+
+
+class UserKernels(nn.Module):
+    """Kernels with functions and constants of their own, in place, atomic, over a view that is not aligned."""
+
+    def forward(self, x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = (x + 1).flatten()
+        counts = torch.zeros(16, dtype=torch.int32, device=x.device)
+        count(values, counts)
+        return smooth(flat[1::3]), smooth(flat), counts, tuned(x), scaled_add(x, x.cos(), False, 128)
+
+
 class Gather(nn.Module):
     """A user gather with forty launches behind it."""
 
@@ -152,6 +270,23 @@ def case(name: str) -> Case:
         "loop": lambda: Case(Loop(), (x[:8, :8].contiguous(), torch.tensor(3, device="cuda"))),
         "two_specialisations": lambda: Case(TwoSpecialisations(), (x,)),
         "dtypes": lambda: Case(Dtypes(), (x,)),
+        "reductions": lambda: Case(
+            Reductions(),
+            (
+                torch.randn(4, 6000, device="cuda"),
+                torch.randint(0, 50, (64,), device="cuda"),
+                torch.randn(512, 512, device="cuda"),
+            ),
+        ),
+        "functions": lambda: Case(
+            Functions(),
+            (
+                torch.randn(16, 600, device="cuda") * 2,
+                torch.randint(-1000, 1000, (200_000,), device="cuda"),
+                torch.linspace(-2, 2, 17, device="cuda"),
+            ),
+        ),
+        "user_kernels": lambda: Case(UserKernels(), (x, torch.randint(0, 16, (1000,), device="cuda"))),
         "gather": lambda: Case(Gather().cuda().eval(), (torch.randint(0, 500, (256,), device="cuda"),)),
     }
     return cases[name]()

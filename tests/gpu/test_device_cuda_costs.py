@@ -10,7 +10,7 @@ import pytest
 import torch
 from runtime_shims_cuda import samples
 from runtime_shims_cuda.device_library import DeviceLibrary, describe
-from runtime_shims_cuda.gpu_device import LONG, libcuda, stream_of
+from runtime_shims_cuda.gpu_device import libcuda, stream_of
 
 pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
 pytestmark = pytest.mark.cuda

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -99,6 +100,7 @@ class LaunchBuilder:
     op: str = ""
     slots: list[RecordedSlot] = field(default_factory=list)
     position: int = 0
+    details: dict[str, Any] = field(default_factory=dict)  # further fields of the site
     kept: list[torch.Tensor] = field(default_factory=list)  # so that no two share an address by chance
 
     def tensor(
@@ -128,6 +130,12 @@ class LaunchBuilder:
         return self.tensor(
             name, tensor, Role.OUT, after=tensor, param=param, ctype="AtenTensorHandle*", form=Form.OUTPUT_SLOT
         )
+
+    def made(self, name: str, tensor: torch.Tensor, param: str) -> LaunchBuilder:
+        """What an operator behind the proxy executor put into a handle that was passed."""
+        self.tensor(name, tensor, Role.OUT, after=tensor, param=param, form=Form.LIST, at=5)
+        self.slots[-1] = replace(self.slots[-1], before=None, made=True)
+        return self
 
     def number(
         self,
@@ -177,6 +185,7 @@ class LaunchBuilder:
             args=tuple(s.arg for s in self.slots),
             provenance=PROVENANCE,
             op=self.op,
+            **self.details,
         )
         return RecordedLaunch("0.3", site, tuple(self.slots), RUN, fault)
 
@@ -190,6 +199,37 @@ def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel) -> Path:
     arguments = arguments_of(launch)
     write_folder(folder, generate(launch, manifest(*kernels), arguments), arguments)
     return folder
+
+
+def cpp_repro(
+    folder: Path,
+    body: str,
+    *,
+    n: int = 64,
+    role: Role = Role.OUT,
+    after: torch.Tensor | None = None,
+    fault: str = "",
+    declared: str = "",
+) -> Path:
+    """The repro of `cpp_fused_planted_0(const float* in_ptr0, float* out_ptr0, const int64_t ks0)` with this body:
+    in_ptr0 has 0, 1, 2, …, n - 1, out_ptr0 n times 7, ks0 is n."""
+    saved = folder / "run"
+    saved.mkdir()
+    launch = LaunchBuilder(saved, "cpp_fused_planted_0", Kind.CPP)
+    source, out = torch.arange(float(n)), torch.full((n,), 7.0)
+    written = source + 1 if after is None else after
+    launch.tensor("arg0_1", source, param="in_ptr0", ctype="const float*", form=Form.POINTER)
+    launch.tensor("buf0", out, role, after=None if fault else written, ctype="float*", form=Form.POINTER)
+    launch.number("s0", n, ctype="const int64_t")
+    text = (
+        f"{declared}\n"
+        'extern "C" void cpp_fused_planted_0(const float* in_ptr0, float* out_ptr0, const int64_t ks0)\n'
+        f"{{\n    {body}\n}}\n"
+    )
+    return write(launch.build(fault), folder / "repro", Kernel("cpp_fused_planted_0", "cpp", text, ""))
+
+
+ADD_ONE = "for (int64_t i = 0; i < ks0; ++i) out_ptr0[i] = in_ptr0[i] + 1;"
 
 
 RUNNER = """

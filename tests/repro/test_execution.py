@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import models
 import pytest
 import torch
 from repro_launches import replay
@@ -44,10 +45,11 @@ SCRIPTS = """
 import contextlib, io, json, runpy, sys
 sys.modules["aoti_debug"] = None
 found = {}
-for script in sys.argv[1:]:
+options, *scripts = json.loads(sys.argv[1])
+for script in scripts:
     for name in [n for n in sys.modules if n.partition(".")[0] == "replay"]:
         del sys.modules[name]
-    path, sys.argv = list(sys.path), [script]
+    path, sys.argv = list(sys.path), [script, *options]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         try:
@@ -59,12 +61,12 @@ print(json.dumps(found))
 """
 
 
-def replay_all(folders: list[Path]) -> dict[str, tuple[object, str]]:
+def replay_all(folders: list[Path], options: list[str]) -> dict[str, tuple[object, str]]:
     """Folder -> the script's exit code and what it printed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
     scripts = [str(folder / "repro.py") for folder in folders]
     done = subprocess.run(
-        [sys.executable, "-I", "-c", SCRIPTS, *scripts],
+        [sys.executable, "-I", "-c", SCRIPTS, json.dumps([options, *scripts])],
         cwd="/",
         env=environment,
         capture_output=True,
@@ -83,14 +85,15 @@ def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], 
     for launch in run.launches:
         try:
             written = write_repro(launch.kernel, run=run.path, launch=launch.id, output=tmp_path / launch.id)
-            folders.append(written.folder)
+            folders.append(written.path)
         except UsageError:
             refused.append(launch)
-    assert {launch.site.kind for launch in refused} <= {Kind.PROXY, Kind.ITEM}
+    assert {launch.site.kind for launch in refused} <= {Kind.ITEM}
     assert {launch.id for launch in run.launches if launch.site.kind in KINDS} == {folder.name for folder in folders}
+    operators = ["--import", models.__file__] if name == "custom" else []
     wrong = {
         id_: said
-        for id_, (code, said) in replay_all(folders).items()
+        for id_, (code, said) in replay_all(folders, operators).items()
         if code != 0 or not ("equal bit for bit" in said or said.endswith("draws random numbers: not compared\n"))
     }
     assert wrong == {}
@@ -109,7 +112,7 @@ def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_pa
     ]
     assert again.path != first.path
     assert {launch.id for launch in again.launches if any(a.files for a in launch.args)} == {written.launch}
-    assert replay(written.folder).returncode == 0
+    assert replay(written.path).returncode == 0
 
 
 @pytest.mark.slow
@@ -117,15 +120,13 @@ def test_a_filter_and_a_phase_do_not_stand_in_the_way(built: Callable[[str], Bui
     first = runner.run(built("mixed").package, level=1, filters=["nothing*"], phase="before", out=tmp_path, calls=2).run
     written = write_repro("aoti_torch_cpu_topk", run=first.path, launch="1.6", output=tmp_path / "repro")
     assert open_run(written.run).info.calls == 2
-    assert "0.3\n" not in (written.folder / "README").read_text()
-    done = replay(written.folder)
+    assert "0.3\n" not in (written.path / "README").read_text()
+    done = replay(written.path)
     assert done.stdout.startswith("1.6 aoti_torch_cpu_topk: as recorded\n"), done
 
 
 @pytest.mark.slow
 def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], tmp_path: Path) -> None:
-    import models
-
     arguments = list(models.inputs("mixed"))
     arguments[4] = torch.tensor([1, 99, 2, 3])  # index_put: an index past the end
     torch.save(tuple(arguments), tmp_path / "bad.pt")
@@ -135,7 +136,7 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
     assert guilty is not None
     written = write_repro(guilty.kernel, run=result.run.path, output=tmp_path / "repro")
     assert written.fault.startswith("index out of bounds: ")
-    done = replay(written.folder)
+    done = replay(written.path)
     assert done.returncode == 11, done
     assert done.stdout.splitlines()[:2] == [
         f"recorded: {written.fault}",
@@ -145,7 +146,7 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
 
 def test_a_launch_that_does_nothing_differs(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = saved("mixed")
-    script = write_repro("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro").folder / "repro.py"
+    script = write_repro("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro").script
     text = script.read_text()
     assert "\n    KERNEL(" in text
     script.write_text(text.replace("\n    KERNEL(", "\n    (", 1))

@@ -12,6 +12,7 @@ from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder
 from aoti_debug.repro.kinds import KINDS, kind_of
+from aoti_debug.repro.modules import modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
 
 
@@ -24,13 +25,10 @@ def copy(saved: Path) -> RecordedLaunch:
 
 def test_what_a_folder_holds(tmp_path: Path) -> None:
     folder = write(copy(tmp_path / "run"), tmp_path / "deep" / "repro")
-    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()) == [
+    found = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert {"replay/__init__.py", "replay/process.py", "replay/memory.py"} < set(found)
+    assert [name for name in found if not name.startswith("replay/")] == [
         "README",
-        "replay/__init__.py",
-        "replay/compare.py",
-        "replay/cpp_kernel.py",
-        "replay/memory.py",
-        "replay/process.py",
         "repro.py",
         "tensors/after_buf0.safetensors",
         "tensors/before_arg0_1.safetensors",
@@ -86,7 +84,7 @@ def test_a_kernel_without_source_is_refused(tmp_path: Path) -> None:
 def test_modules_that_travel_import_nothing_of_ours() -> None:
     import ast
 
-    from aoti_debug.repro.folder import TEMPLATES
+    from aoti_debug.repro.modules import TEMPLATES
 
     imported = set()
     for path in TEMPLATES.glob("*.py"):
@@ -97,7 +95,16 @@ def test_modules_that_travel_import_nothing_of_ours() -> None:
                 imported.add(str(node.module).split(".")[0])
     import sys
 
-    assert imported - set(sys.stdlib_module_names) == {"torch", "safetensors", "numpy"}
+    assert imported - set(sys.stdlib_module_names) <= {"torch", "safetensors", "numpy", "triton"}
+    assert not any(name.startswith("aoti_debug") for name in imported)
+
+
+def test_a_script_has_the_modules_that_it_needs() -> None:
+    plain = set(modules_of("from replay import main\n"))
+    assert {"__init__.py", "process.py", "kernel.py", "compare.py"} <= plain
+    assert not {name for name in plain if name.startswith(("triton", "interpreter"))}
+    everything = set(modules_of("from replay.triton_kernel import TritonKernel\n"))
+    assert plain | {"triton_kernel.py", "interpreter.py"} <= everything
 
 
 def test_results_are_not_arguments_of_the_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from repro_launches import LaunchBuilder, manifest
 
-from aoti_debug.manifest import CType, Form, Kernel, Kind, Provenance, Role
+from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, Provenance, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate import generate
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
@@ -113,9 +114,48 @@ def kernel(launch: LaunchBuilder) -> LaunchBuilder:
     return launch.number("u0", 3, ctype="const int64_t")
 
 
+def operand(name: str, value: object, keyword: bool = False) -> Operand:
+    return Operand(name, keyword, json.dumps(value))
+
+
+def behind_proxy(launch: LaunchBuilder) -> LaunchBuilder:
+    launch.kernel = launch.op = "mylib::mix.default"
+    launch.kind = Kind.PROXY
+    buffers = [{"name": "buf0"}, {"name": "arg3_1"}]
+    operands = (
+        operand("xs", {"as_tensors": buffers}),
+        operand("bias", {"as_none": True}),
+        operand("rows", {"as_optional_tensors": [{"as_none": True}, {"as_tensor": {"name": "buf1"}}]}),
+        operand("factor", {"as_float": 1.5}),
+        operand("mode", {"as_string": 'a "b"'}),
+        operand("sizes", {"as_ints": [8, 4]}),
+        operand("flags", {"as_bools": [True, False]}),
+        operand("dtype", {"as_scalar_type": 7}, keyword=True),
+        operand("device", {"as_device": {"type": "cuda", "index": 1}}, keyword=True),
+    )
+    results = (json.dumps({"as_tensors": [{"name": "buf2"}]}), json.dumps({"as_tensor": {"name": "buf3"}}))
+    launch.details = {"operands": operands, "results": results}
+    launch.tensor("buf0", torch.zeros(4, 8), param="xs[0]", form=Form.LIST, at=5)
+    launch.tensor("arg3_1", torch.zeros(4, 8), Role.INOUT, param="xs[1]", form=Form.LIST, at=5)
+    launch.tensor("buf1", torch.zeros(2), param="rows[1]", form=Form.LIST, at=5)
+    launch.made("buf2", torch.zeros(4, 8), "ret0[0]").made("buf3", torch.zeros(2), "ret1")
+    launch.number("sizes[0]", 8, form=Form.INTS, at=3).number("sizes[1]", 4, form=Form.INTS, at=3)
+    return launch
+
+
+def own_shim(launch: LaunchBuilder) -> LaunchBuilder:
+    launch.kernel, launch.kind, launch.op = "aoti_torch_cpu_scaled", Kind.CUSTOM_SHIM, "mylib.scaled.default"
+    launch.details = {"schema": "mylib::scaled(Tensor x, float factor, int? times=None) -> Tensor"}
+    launch.tensor("arg0_1", torch.zeros(2)).number("factor", 2.5, CType.F64, ctype="double")
+    return launch.absent("times", Form.SCALAR_REF).result("buf0", torch.zeros(2))
+
+
 CASES: dict[str, Callable[[LaunchBuilder], LaunchBuilder]] = {
     case.__name__: case
-    for case in (addmm, convolution, embedding_bag, scatter, index_put, rand, clone, aligned, kernel)
+    for case in (
+        *(addmm, convolution, embedding_bag, scatter, index_put, rand, clone, aligned, kernel),
+        *(behind_proxy, own_shim),
+    )
 }
 
 
@@ -135,7 +175,8 @@ def settled(launch: RecordedLaunch) -> RecordedLaunch:
 
 def texts(tmp_path: Path, case: Callable[[LaunchBuilder], LaunchBuilder], fault: str = "") -> dict[str, str]:
     launch = settled(case(LaunchBuilder(tmp_path, "", Kind.CPP)).build(fault))
-    return generate(launch, manifest(KERNEL), arguments_of(launch))
+    known = replace(manifest(KERNEL), imports=("mylib",), libraries=("/opt/mylib/libmylib.so",))
+    return {name: str(text) for name, text in generate(launch, known, arguments_of(launch)).items()}
 
 
 @pytest.mark.parametrize("name", CASES)

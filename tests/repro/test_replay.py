@@ -216,10 +216,10 @@ def test_a_launch_that_hangs(tmp_path: Path) -> None:
     launch.tensor("buf1", torch.ones(3), Role.INOUT, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
     source = 'extern "C" void cpp_fused_bad_0(float* p) { for (;;) *(volatile float*)p = 1; }\n'
     folder = write(launch.build("no end in time"), tmp_path / "repro", Kernel("cpp_fused_bad_0", "cpp", source, ""))
-    process = folder / "replay" / "process.py"
+    process = folder / "replay" / "child.py"
     text = process.read_text()
-    assert "HANG_SECONDS = 120" in text
-    process.write_text(text.replace("HANG_SECONDS = 120", "HANG_SECONDS = 1"))
+    assert "HANG_SECONDS = 120.0" in text
+    process.write_text(text.replace("HANG_SECONDS = 120.0", "HANG_SECONDS = 1.0"))
     done = replay(folder)
     assert "here:     no end within 1 s\n" in done.stdout, done
     assert done.returncode == 11

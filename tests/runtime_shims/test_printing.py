@@ -121,9 +121,7 @@ def test_output_before_its_launch_is_uninitialised(printed: Printed, journal: De
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_tensor_that_changes_between_launches_is_measured_anew(
-    load: Load, journal: Decode, transposed: bool
-) -> None:
+def test_a_tensor_that_changes_between_launches_is_measured_anew(load: Load, journal: Decode, transposed: bool) -> None:
     runtime = load(LEVEL=2, PRINT="none")
     site = runtime.site(0, "k", Slot("x", role=IN))
     x = torch.linspace(0, 1, 5000)

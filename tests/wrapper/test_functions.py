@@ -4,7 +4,7 @@ import pytest
 import texts
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.wrapper.functions import device_of, entry_points, split_kernels, triton_functions
+from aoti_debug.wrapper.functions import device_of, entry_points, triton_functions
 from aoti_debug.wrapper.lexer import mask
 
 WRAPPER = """
@@ -21,16 +21,6 @@ void AOTInductorModel_part::run_impl(
     if (x) { f("}"); }
 } // AOTInductorModel::run_impl
 } // namespace torch::aot_inductor
-"""
-KERNELS = """
-#include <torch/csrc/inductor/cpp_prefix.h>
-extern "C"  void  cpp_fused_relu_1(const float* in_ptr0) { }
-"""
-COMMANDS = """
-// Compile cmd
-// g++ x.cpp
-// Link cmd
-// g++ x.o
 """
 
 
@@ -73,16 +63,6 @@ def test_triton_functions_of_both_styles() -> None:
         ("call_a_0", "f();"),
         ("call_b_1", "g();"),
     ]
-
-
-@pytest.mark.parametrize("kernels", [KERNELS, "\n\n\n", ""])
-@pytest.mark.parametrize("commands", [COMMANDS, ""])
-def test_kernels_are_split_off(kernels: str, commands: str) -> None:
-    assert split_kernels(WRAPPER + kernels + commands) == (WRAPPER, kernels + "\n" * bool(commands))
-
-
-def test_a_text_without_a_model_is_all_wrapper() -> None:
-    assert split_kernels("int x;\n") == ("int x;\n", "")
 
 
 def test_devices() -> None:

@@ -28,11 +28,18 @@ extern "C"  void  cpp_fused_relu_1(const float* in_ptr0,
 
 
 def test_a_cpp_kernel_comes_with_all_that_it_needs() -> None:
-    gemm, relu = cpp_kernels(GEMM + RELU + "\n// Compile cmd\n// g++ x\n// Link cmd\n// g++ y")
+    gemm, relu = cpp_kernels(GEMM + RELU)
     assert (gemm.name, gemm.source) == ("cpp_fused_addmm_0", GEMM.strip() + "\n")
     assert (relu.name, relu.source) == ("cpp_fused_relu_1", RELU.strip() + "\n")
     assert relu.sha256 == hashlib.sha256(relu.source.encode()).hexdigest()
     assert (relu.language, relu.id) == ("cpp", -1)
+
+
+def test_includes_in_front_of_the_prefix_belong_to_the_kernel_behind_them() -> None:
+    profiled = "#include <torch/csrc/inductor/aoti_runtime/utils.h>\n" + RELU.lstrip()
+    first, second = cpp_kernels(f"\n{profiled}{profiled.replace('relu_1', 'relu_2')}")
+    assert (first.name, first.source) == ("cpp_fused_relu_1", profiled)
+    assert (second.name, second.source) == ("cpp_fused_relu_2", profiled.replace("relu_1", "relu_2"))
 
 
 def test_no_kernels() -> None:

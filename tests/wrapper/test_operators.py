@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.operators import mutated, operator_of, qualified, schema_of, shim_operators
+from aoti_debug.wrapper.operators import declared_shims, mutated, operator_of, qualified, schema_of, shim_operators
 
 OPERATORS = shim_operators(["aten.addmm.out", "aten.convolution.default", "aten._flash_attention_forward.default"])
 
@@ -50,3 +50,17 @@ def test_operators_are_qualified_with_their_overload() -> None:
 def test_schemas_are_found_under_every_spelling(operator: str, spelling: str) -> None:
     assert schema_of(operator, {spelling: "schema"}) == "schema"
     assert schema_of("mylib::op.out", {spelling: "schema"}) == ""
+
+
+def test_shims_that_the_user_declared() -> None:
+    declarations = {
+        "mylib::op": ["AOTITorchError aoti_torch_cpu_op(AtenTensorHandle x)", "int aoti_torch_cuda_op (void*)"],
+        "mylib.op.out": ["AOTITorchError any_name(AtenTensorHandle out)"],
+    }
+    found = declared_shims(declarations)
+    assert found == {
+        "aoti_torch_cpu_op": "mylib.op.default",
+        "aoti_torch_cuda_op": "mylib.op.default",
+        "any_name": "mylib.op.out",
+    }
+    assert operator_of("any_name", OPERATORS | found) == "mylib.op.out"

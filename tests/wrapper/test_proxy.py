@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.manifest import Operand
 from aoti_debug.wrapper.proxy import Flat, parse, targets
 
 
@@ -48,3 +49,11 @@ def test_targets_are_named_once() -> None:
 def test_damaged_lists_are_refused(text: str) -> None:
     with pytest.raises(ArtifactError, match="proxy operators"):
         parse(text)
+
+
+def test_operands_and_results_are_kept_as_they_are() -> None:
+    text = node("mylib::op", {"factor": {"as_float": 1.5}}, {"as_tensor": {"name": "buf4"}})
+    text = text.replace('"kind": 1', '"kind": 2')
+    (found,) = parse(text)
+    assert found.operands == (Operand("factor", True, '{"as_float": 1.5}'),)
+    assert found.results == ('{"as_tensor": {"name": "buf4"}}',)

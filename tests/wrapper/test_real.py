@@ -13,7 +13,7 @@ import models
 import pytest
 import torch
 
-from aoti_debug import wrapper
+from aoti_debug import sources, wrapper
 from aoti_debug.instrument import instrument
 from aoti_debug.manifest import Form, Role
 
@@ -52,7 +52,7 @@ def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with zipfile.ZipFile(archive) as file:
         names = [name for name in file.namelist() if name.endswith((".cpp", ".json"))]
         files = {name: file.read(name).decode() for name in names}
-    text, kernels = wrapper.split_kernels(next(t for name, t in files.items() if name.endswith(".wrapper.cpp")))
+    text, kernels = sources.split_kernels(next(t for name, t in files.items() if name.endswith(".wrapper.cpp")))
     return request.param, Lowered(text, kernels, files)
 
 

@@ -210,3 +210,29 @@ def test_profiling_changes_nothing() -> None:
 def test_a_text_that_is_no_wrapper_is_refused() -> None:
     with pytest.raises(ArtifactError, match="run_impl"):
         analyse("int main() {}")
+
+
+@pytest.mark.parametrize(
+    ("declared", "roles"),
+    [("AtenTensorHandle total, int64_t times", {Role.INOUT}), ("AtenTensorHandle, int64_t", {Role.UNKNOWN})],
+)
+def test_a_declared_shim_has_the_roles_of_its_schema(declared: str, roles: set[Role]) -> None:
+    schema = "mylib::accumulate(Tensor(a!) total, int times) -> ()"
+    found = analyse(
+        texts.text("cpu_forms").replace("AtenTensorHandle, int64_t", declared, 1),
+        headers=[(texts.GOLDEN / "shim.h.txt").read_text()],
+        operators={**texts.OPERATORS, "aoti_torch_cpu_accumulate": "mylib.accumulate.default"},
+        schemas={"mylib.accumulate.default": schema},
+    )
+    (shim,) = [s for s in found.sites if s.kind is Kind.CUSTOM_SHIM]
+    assert (shim.op, shim.schema) == ("mylib.accumulate.default", schema)
+    assert {a.role for a in shim.args if a.form is Form.TENSOR} == roles
+
+
+def test_what_a_proxy_call_is_passed_besides_tensors_is_kept() -> None:
+    found = site("custom", "aotidebugtest::scale_all.default")
+    assert [(o.name, o.value) for o in found.operands][1:] == [
+        ("factor", '{"as_float": 1.5}'),
+        ("mode", '{"as_string": "mul"}'),
+    ]
+    assert len(found.results) == 1

@@ -1,0 +1,26 @@
+"""Operators that are not torch's own: what must be loaded before they can be called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.manifest import Manifest
+from aoti_debug.repro.script import Script
+
+# Namespaces of operators that `import torch` registers.
+OF_TORCH = frozenset({"aten", "prim", "prims", "quantized", "mkl", "mkldnn", "onednn", "c10d", "_c10d_functional"})
+
+
+def defined_by(manifest: Manifest, op: str, script: Script) -> Script:
+    """The script with the libraries and modules that the package was built with, where its operator needs them.
+
+    Args:
+        op: "mylib.op.default"
+    """
+    namespace = op.partition(".")[0]
+    if namespace in OF_TORCH:
+        return script
+    known = [*(f"the library {path}" for path in manifest.libraries), *(f"the module {m}" for m in manifest.imports)]
+    where = f": {' and '.join(known)}" if known else " (--load-library PATH or --import MODULE)"
+    needs = f"what defines torch.ops.{op}{where}"
+    return replace(script, libraries=manifest.libraries, modules=manifest.imports, needs=needs)

@@ -1,0 +1,167 @@
+"""Operators behind the proxy executor: a call of torch.ops with the recorded tensors and integers.
+
+What never changes, a float or a string for one, does not travel in the call; the manifest holds it as torch.export
+writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Manifest, Operand
+from aoti_debug.repro import literals
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.custom import defined_by
+from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.script import Script, call
+from aoti_debug.values import Number
+
+CONSTANTS = "_const_run_impl"
+
+
+def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
+    """Why a launch of this kind cannot be replayed; "" if it can."""
+    if "::" not in launch.site.op:
+        return "the package does not say which operator it is"
+    if launch.slots and not launch.site.operands:
+        if launch.site.function == CONSTANTS:
+            return "of calls in constant folding the package does not hold the operator's arguments"
+        return "the package does not hold the operator's arguments; build it again with this version"
+    held = [operand.name for operand in launch.site.operands if _kind(operand) in _HELD]
+    return f"its argument {held[0]} is an object that only the package holds" if held else ""
+
+
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+    """
+    Raises:
+        UsageError: a value that the call passed was not recorded.
+    """
+    reader = _Reader(launch, arguments)
+    passed = []
+    for operand in launch.site.operands:
+        value = reader.value(operand.name, json.loads(operand.value))
+        passed.append(f"{operand.name}={value}" if operand.keyword else value)
+    results = [reader.target(f"ret{i}", json.loads(text)) for i, text in enumerate(launch.site.results)]
+    op = launch.site.op.replace("::", ".")
+    line = call(f"{_bound(results)}torch.ops.{op}", passed)
+    return defined_by(manifest, op, Script((line,), made=tuple(reader.made), random=_random(op)))
+
+
+def _kind(operand: Operand) -> str:
+    return str(next(iter(json.loads(operand.value))))
+
+
+def _bound(targets: list[str]) -> str:
+    """What the results are bound to; a result that is a list stands without brackets where it is the only one."""
+    if all(target == "_" for target in targets):
+        return ""
+    only = targets[0].removeprefix("[").removesuffix("]") if len(targets) == 1 else ", ".join(targets)
+    return f"{only}, = " if len(targets) == 1 and targets[0].startswith("[") and "," not in only else f"{only} = "
+
+
+def _random(op: str) -> str:
+    """Why values cannot be compared, of an operator that torch itself has."""
+    import torch
+
+    namespace, name, overload = op.split(".")
+    found = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+    seeded = found is not None and torch.Tag.nondeterministic_seeded in found.tags
+    return f"{op} draws random numbers" if seeded else ""
+
+
+_HELD = ("as_custom_obj", "as_graph", "as_operator", "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats")
+
+
+class _Reader:
+    """Turns arguments as torch.export writes them into Python source."""
+
+    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+        self.launch = launch
+        self.arguments = arguments
+        self.slots = {slot.arg.param: slot for slot in launch.slots}
+        self.made: list[str] = []
+
+    def value(self, name: str, tagged: Mapping[str, Any]) -> str:
+        """
+        Args:
+            name: of the parameter, "xs[1]" of an element.
+            tagged: {"as_float": 1.5}
+        """
+        kind, value = next(iter(tagged.items()))
+        if kind == "as_none":
+            return "None"
+        if kind in ("as_tensor", "as_int", "as_sym_int"):
+            return self._passed(name)
+        if kind == "as_optional_tensor":
+            return self.value(name, value)
+        if kind == "as_optional_tensors":
+            return self._list(name, value, self.value)
+        if kind in ("as_tensors", "as_ints", "as_sym_ints"):
+            return self._list(name, value, lambda element, _: self._passed(element))
+        if isinstance(value, list):
+            return self._list(name, value, lambda element, item: self._constant(element, kind.removesuffix("s"), item))
+        return self._constant(name, kind, value)
+
+    def target(self, name: str, tagged: Mapping[str, Any]) -> str:
+        """The variable that a result is bound to; "_" for one that is no tensor, or is an argument."""
+        kind, value = next(iter(tagged.items()))
+        if kind == "as_tensors":
+            return f"[{', '.join(self._result(f'{name}[{i}]') for i in range(len(value)))}]"
+        return self._result(name)
+
+    def _result(self, name: str) -> str:
+        slot = self.slots.get(name)
+        if slot is None or slot.tensor is None or not slot.is_made:
+            return "_"
+        self.made.append(self.arguments.names[slot.arg.name])
+        return self.made[-1]
+
+    def _list(self, name: str, values: list[Any], element: Callable[[str, Any], str]) -> str:
+        return f"[{', '.join(element(f'{name}[{i}]', value) for i, value in enumerate(values))}]"
+
+    def _passed(self, name: str) -> str:
+        """What travelled in the call: a tensor or an integer."""
+        slot = self.slots.get(name)
+        if slot is not None and slot.tensor is not None:
+            return self.arguments.names[slot.arg.name]
+        if slot is None or not isinstance(slot.value, Number):
+            raise self._missing(name, slot)
+        return literals.number(int(slot.value.value))
+
+    def _constant(self, name: str, kind: str, value: Any) -> str:
+        if kind == "as_float":
+            return literals.number(float(value))
+        if kind == "as_bool":
+            return repr(bool(value))
+        if kind == "as_string":
+            return literals.text(str(value))
+        if kind == "as_device":
+            index = "" if value.get("index") is None else f":{value['index']}"
+            return f"torch.device({literals.text(value['type'] + index)})"
+        if kind == "as_complex":
+            return f"complex({literals.number(float(value['real']))}, {literals.number(float(value['imag']))})"
+        found = _ENUMERATIONS.get(kind)
+        if found is None:
+            raise UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} is passed {kind}")
+        return _enumerated(found, value)
+
+    def _missing(self, name: str, slot: RecordedSlot | None) -> UsageError:
+        why = "was not recorded" if slot is None else f"was {slot.value}"
+        return UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} {why}")
+
+
+_ENUMERATIONS = {
+    "as_scalar_type": "_SERIALIZE_TO_TORCH_DTYPE",
+    "as_layout": "_SERIALIZE_TO_TORCH_LAYOUT",
+    "as_memory_format": "_SERIALIZE_TO_TORCH_MEMORY_FORMAT",
+}
+
+
+def _enumerated(table: str, value: int) -> str:
+    """A dtype, a layout or a memory format of torch.export's own numbering: "torch.float32"."""
+    from torch._export.serde import serialize
+
+    return str(getattr(serialize, table)[value])

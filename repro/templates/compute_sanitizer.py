@@ -1,0 +1,120 @@
+"""compute-sanitizer of the CUDA toolkit: where it is, how it is run, and what its reports say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from .accesses import Access
+
+PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
+_NUMBERED = re.compile(r"^=+ ?", re.MULTILINE)
+_MEMORY = re.compile(r"^((?:Potential )?Invalid (?:__\w+__ )?(\w+)) of size ([\d,]+)(?: bytes)?", re.IGNORECASE)
+_UNWRITTEN = re.compile(r"^(Uninitialized (?:__\w+__ )?memory (read)) of size ([\d,]+)", re.IGNORECASE)
+_RACE = re.compile(r"^(?:Error|Warning): (.*(?:Race|hazard).*)$", re.IGNORECASE)
+_PROGRAM = re.compile(r"^Program hit (\w+) ")
+_AT = re.compile(r"^\s+at (?:(?P<kernel>.+?)[+:])?0x[0-9a-f]+(?: in (?P<source>.+))?$")
+_THREAD = re.compile(r"^\s+by (thread \([\d,]+\) in block \([\d,]+\))")
+_ADDRESS = re.compile(r"^\s+(?:Access to|Access at|Address) (0x[0-9a-f]+)(.*)$")
+_RACE_AT = re.compile(r"access at (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<source>\S+:\d+))?")
+
+
+def find() -> str:
+    """
+    Raises:
+        SystemExit: it is not installed.
+    """
+    toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    toolkits += [Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
+    places = [shutil.which("compute-sanitizer"), *(t / "bin" / "compute-sanitizer" for t in toolkits), *_installed()]
+    found = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
+    if not found:
+        raise SystemExit(
+            "compute-sanitizer is not here: neither on PATH, nor in the CUDA toolkit; pip install " + PACKAGES[0]
+        )
+    return found
+
+
+def command(program: str, tool: str, log: Path) -> list[str]:
+    """What goes before the command that it watches."""
+    padding = ["--padding", "256"] if tool == "memcheck" else []
+    quiet = ["--show-backtrace", "no", "--report-api-errors", "no", "--print-limit", "200"]
+    return [program, "--tool", tool, *padding, *quiet, "--log-file", str(log)]
+
+
+def parse(text: str) -> list[Access]:
+    """The reports in a log, in their order; without those on calls that failed after a wrong access."""
+    found = [access for block in _blocks(text) if (access := _read(block))]
+    serious = [access for access in found if access.what != "CUDA"]
+    return serious or found
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """The lines of each report: an unindented one begins the next."""
+    block: list[str] = []
+    for line in _NUMBERED.sub("", text).splitlines():
+        if line and not line[0].isspace():
+            yield block
+            block = []
+        block.append(line)
+    yield block
+
+
+def _read(block: list[str]) -> Access | None:
+    if not block:
+        return None
+    head = block[0]
+    if (race := _RACE.match(head)) is not None:
+        return _race(race[1], block)
+    if (program := _PROGRAM.match(head)) is not None:
+        return Access("CUDA", note=program[1])
+    memory = _MEMORY.match(head) or _UNWRITTEN.match(head)
+    if memory is None:
+        return None
+    kernel, source, thread, address, notes = "", "", "", None, []
+    for line in block[1:]:
+        if (at := _AT.match(line)) is not None and not source:
+            kernel, source = _kernel_and_source(at["kernel"], at["source"])
+        elif (by := _THREAD.match(line)) is not None:
+            thread = by[1]
+        elif (place := _ADDRESS.match(line)) is not None:
+            address, said = int(place[1], 16), place[2].strip()
+            notes += [said] if said and said != "is out of bounds" else []
+        elif line.strip().startswith("and is ") and "nearest allocation" in line:
+            notes.append(line.strip())
+    kind = {"read": "read", "write": "write"}.get(memory[2].lower(), memory[2].lower())
+    size = int(memory[3].replace(",", ""))
+    return Access(memory[1], kind, size, address, kernel, source, thread, "; ".join(notes))
+
+
+def _race(text: str, block: list[str]) -> Access:
+    found = _RACE_AT.search("\n".join(block))
+    kernel, source = _kernel_and_source(found["kernel"], found["source"]) if found else ("", "")
+    note = "; ".join(line.strip() for line in block[1:] if line.strip())
+    return Access(f"racecheck: {text}", kernel=kernel, source=source, note=note)
+
+
+def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, str]:
+    """Both forms: `at kernel(int*)+0x30 in file.py:23`, and the older `at 0x30 in /path/file.py:23:kernel`."""
+    source = (source or "").strip()
+    older = re.fullmatch(r"(.*):(\d+):(\w+)(?:\(.*\))?", source)
+    if older is not None:
+        kernel, source = older[3], f"{older[1]}:{older[2]}"
+    elif kernel is None and source and not re.search(r":\d+$", source):
+        kernel, source = source, ""
+    placed = re.fullmatch(r"(.*):(\d+)", source)
+    return (kernel or "").partition("(")[0], f"{Path(placed[1]).name}:{placed[2]}" if placed else source
+
+
+def _installed() -> Iterator[Path]:
+    """The program in the pip packages that hold it."""
+    for package in PACKAGES:
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        yield from (Path(str(f.locate())) for f in files if f.name == "compute-sanitizer")

@@ -1,0 +1,7 @@
+"""Why a kernel cannot be interpreted."""
+
+from __future__ import annotations
+
+
+class NotInterpretableError(RuntimeError):
+    """The kernel does something that the interpreter cannot do; the text says what."""

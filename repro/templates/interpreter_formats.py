@@ -1,0 +1,88 @@
+"""Number formats that numpy lacks: bfloat16 and the 8-bit floats, kept as the bits that memory holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
+
+Array = numpy.ndarray[Any, Any]
+
+_TORCH = {  # by Triton's name
+    "bf16": torch.bfloat16,
+    "fp8e5": torch.float8_e5m2,
+    "fp8e4nv": torch.float8_e4m3fn,
+    "fp8e5b16": torch.float8_e5m2fnuz,
+    "fp8e4b8": torch.float8_e4m3fnuz,
+}
+_OWN = "fp8e4b15"  # torch has no dtype for it: Triton's own conversion serves
+_HELD: dict[str, numpy.dtype[Any]] = {}  # Triton's name of a scalar type -> numpy's type
+
+
+def is_encoded(dtype: Any) -> bool:
+    """Whether a Triton scalar or pointer type is one that numpy cannot compute with."""
+    return dtype.name in _TORCH or dtype.name == _OWN
+
+
+def numpy_dtype(dtype: Any) -> numpy.dtype[Any]:
+    """The numpy type that holds a Triton scalar, pointer or block type; the bits of what numpy cannot compute with."""
+    scalar = dtype.scalar
+    found = _HELD.get(scalar.name)
+    if found is None:
+        found = _HELD[scalar.name] = triton_interpreter._get_np_dtype(scalar)
+    return found
+
+
+def decoded(bits: Array, dtype: Any) -> Array:
+    """float32 values of the bits of an encoded type; any other type as it is. Exact."""
+    if dtype.name in _TORCH:
+        held = torch.from_numpy(numpy.array(bits).view(f"int{8 * bits.itemsize}"))
+        values: Array = held.view(_TORCH[dtype.name]).float().numpy().reshape(bits.shape)
+        return values
+    if dtype.name == _OWN:
+        halves: Array = triton_interpreter._convert_float(bits, dtype, tl.float16, None)
+        return halves.view(numpy.float16).astype(numpy.float32)
+    return bits
+
+
+def encoded(values: Array, dtype: Any) -> Array:
+    """The bits of float values in an encoded type: nearest, ties to even; 8-bit floats saturate as the GPU's do."""
+    values = numpy.ascontiguousarray(values, dtype=numpy.float32)
+    if dtype.name == _OWN:
+        ties_to_even = triton_interpreter._ir.ROUNDING_MODE.RTNE
+        converted: Array = triton_interpreter._convert_float(values, tl.float32, dtype, ties_to_even)
+        return converted.astype(numpy.uint8)
+    target = _TORCH[dtype.name]
+    exact = torch.from_numpy(numpy.array(values))
+    if target.itemsize == 1:
+        limit = torch.finfo(target).max
+        exact = exact.clamp(-limit, limit)
+    rounded = exact.to(target)
+    bits: Array = rounded.view(torch.int16 if target.itemsize == 2 else torch.int8).numpy()
+    return bits.view(f"uint{8 * bits.itemsize}").reshape(values.shape)
+
+
+def truncated(values: Array, dtype: Any) -> Array:
+    """The bits of float32 values in bfloat16 or float16, rounded towards zero."""
+    values = numpy.ascontiguousarray(values, dtype=numpy.float32)
+    if dtype.name == "bf16":
+        bits: Array = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+        return numpy.where(numpy.isnan(values), encoded(values, dtype), bits)
+    with numpy.errstate(over="ignore"):
+        nearest = values.astype(numpy.float16)
+    too_far = numpy.abs(nearest.astype(numpy.float32)) > numpy.abs(values)
+    return numpy.where(too_far, numpy.nextafter(nearest, numpy.float16(0)), nearest)
+
+
+def integers(values: Array, dtype: numpy.dtype[Any]) -> Array:
+    """Floats as integers: towards zero, saturated at 32 or 64 bits, NaN as 0, as a GPU converts; cut to `dtype`."""
+    wide = dtype if dtype.itemsize >= 4 else numpy.dtype(numpy.int32)
+    limits = numpy.iinfo(wide)
+    exact = numpy.trunc(values.astype(numpy.float64))
+    below, above = exact < float(limits.min), exact >= float(limits.max)
+    plain = numpy.where(below | above | numpy.isnan(exact), 0, exact).astype(wide)
+    plain[below], plain[above] = limits.min, limits.max
+    return plain.astype(dtype, copy=False)

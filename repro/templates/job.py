@@ -1,0 +1,136 @@
+"""The recorded launch that a repro replays, and one run of it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from .kernel import Findings, Kernel, Settings
+from .memory import Argument, Memory, Result, Storage, fill, load, memory_of
+
+AS_RECORDED, FAILED, DIFFERS, FAULT, NO_FAULT = 0, 1, 10, 11, 12
+
+Launch = Callable[..., "dict[str, torch.Tensor] | None"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A launch with what it took and what was recorded of it; main says what each part is.
+
+    Attributes:
+        folder: holds tensors/.
+    """
+
+    launch: Launch
+    title: str
+    folder: Path
+    arguments: Sequence[Argument]
+    storages: Sequence[Storage]
+    results: Sequence[Result] = ()
+    kernel: Kernel | None = None
+    fault: str = ""
+    random: str = ""
+    libraries: Sequence[str] = ()
+    imports: Sequence[str] = ()
+
+    @property
+    def outputs(self) -> list[Argument | Result]:
+        return [*(a for a in self.arguments if a.written), *self.results]
+
+    @property
+    def cuda_devices(self) -> list[str]:
+        return sorted({s.device for s in self.storages if s.device.startswith("cuda")})
+
+    def before(self, argument: Argument) -> torch.Tensor:
+        return load(self.folder / "tensors" / f"before_{argument.name}.safetensors", argument)
+
+    def after(self, output: Argument | Result) -> torch.Tensor:
+        return load(self.folder / "tensors" / f"after_{output.name}.safetensors", output)
+
+    def on(self, backend: str) -> Job:
+        """The job with its tensors where a back end wants them."""
+        if self.kernel is None:
+            return self
+        kernel = self.kernel
+        moved = [replace(s, device=kernel.device(backend, s.device)) for s in self.storages]
+        return replace(self, storages=moved)
+
+    def make_ready(self, settings: Settings) -> None:
+        """Loads what the launch needs and compiles its kernel.
+
+        Raises:
+            SystemExit: a device, a library or a module is not here, or the kernel cannot be made ready.
+        """
+        if self.cuda_devices and not torch.cuda.is_available():
+            where = ", ".join(self.cuda_devices)
+            raise SystemExit(f"{self.title} ran on {where}; torch finds no CUDA device here{self._elsewhere()}")
+        for library in self.libraries:
+            _load_library(library)
+        for module in self.imports:
+            _import(module)
+        if self.kernel is not None:
+            sizes = {s.name: s.bytes for s in self.storages}
+            extents = {a.name: (a.offset, sizes[a.storage] // a.dtype.itemsize) for a in self.arguments}
+            self.kernel.prepare(replace(settings, extents=extents))
+
+    def memory(self) -> Memory:
+        """The arguments as they were just before the launch."""
+        memory = memory_of(self.arguments, self.storages)
+        self.fill(memory)
+        return memory
+
+    def fill(self, memory: Memory) -> None:
+        for argument in self.arguments:
+            fill(memory.views[argument.name], self.before(argument))
+
+    def run(self, memory: Memory) -> dict[str, torch.Tensor]:
+        """Launches it once and waits for it: the arguments and what it allocated, by name."""
+        with torch.no_grad():
+            made = self.launch(**memory.views) or {}
+        for device in self.cuda_devices:
+            torch.cuda.synchronize(device)
+        return memory.views | made
+
+    def findings(self) -> Findings | None:
+        return None if self.kernel is None else self.kernel.findings()
+
+    def _elsewhere(self) -> str:
+        """The back ends that would do without a device."""
+        backends = () if self.kernel is None else self.kernel.backends
+        kernel = self.kernel
+        without = [b for b in backends if kernel is not None and kernel.device(b, self.cuda_devices[0]) == "cpu"]
+        return f" (--backend {without[0]} needs none)" if without else ""
+
+
+def _load_library(path: str) -> None:
+    if not Path(path).is_file():
+        raise SystemExit(f"the operator comes from {path}, which is not here; say where it is: --load-library PATH")
+    try:
+        torch.ops.load_library(path)
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be loaded: {error}") from error
+
+
+def _import(module: str) -> None:
+    """A module by its name, or by its file."""
+    if not module.endswith(".py"):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise SystemExit(
+                f"the operator comes from module {module}: {error}; put it beside repro.py or on PYTHONPATH, "
+                "or name its file: --import FILE.py"
+            ) from error
+        return
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None or not Path(module).is_file():
+        raise SystemExit(f"there is no {module}")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[loaded.__name__] = loaded
+    spec.loader.exec_module(loaded)

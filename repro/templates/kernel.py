@@ -1,0 +1,89 @@
+"""What a repro's runner needs of the kernel that it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+Programs = Literal["none", "leading", "any"]  # which part of its grid a kernel can be launched with
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the kernel is made ready.
+
+    Attributes:
+        folder: of the repro; what is built may be kept there.
+        backend: one of the kernel's back ends; "" where it has none to choose from.
+        sanitize: "" or "address": a C++ kernel with AddressSanitizer and UBSan.
+        programs: run these programs of the grid only, as (x, y, z); () for all. Only where `part` is "any".
+        grid: launch this grid instead of the recorded one; None for the recorded. Only where `part` is not "none".
+        scalars: integers of the call to replace, by their value. Only C++ kernels.
+        extents: argument name -> (first element of the argument in its storage, elements of the storage).
+    """
+
+    folder: Path
+    backend: str = ""
+    sanitize: str = ""
+    programs: tuple[tuple[int, int, int], ...] = ()
+    grid: tuple[int, int, int] | None = None
+    scalars: Mapping[int, int] = field(default_factory=dict)
+    extents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a back end saw besides the outputs.
+
+    Attributes:
+        lines: to print.
+        outside: how many accesses were outside of the arguments; each is a fault.
+    """
+
+    lines: tuple[str, ...]
+    outside: int
+
+
+class Kernel(Protocol):
+    """A kernel with its source or binary; the repro's `launch` calls it.
+
+    Attributes:
+        backends: the ways in which it can be run; () where there is one only.
+        grid: how many programs it is launched with, along x, y and z; () where it has no programs.
+    """
+
+    @property
+    def backends(self) -> tuple[str, ...]: ...
+
+    @property
+    def grid(self) -> tuple[int, ...]: ...
+
+    def default_backend(self) -> str:
+        """The back end to take where the user names none; "" where there is one only."""
+        ...
+
+    def device(self, backend: str, recorded: str) -> str:
+        """Where tensors that were on the recorded device go."""
+        ...
+
+    def part(self, backend: str) -> Programs:
+        """Which part of its grid it can run: any programs, a smaller grid, or none."""
+        ...
+
+    def tolerance(self, backend: str) -> float:
+        """How far outputs may be from the recorded ones, absolute and relative; 0.0: bit for bit."""
+        ...
+
+    def prepare(self, settings: Settings) -> None:
+        """Compiles or loads it, before the tensors are made.
+
+        Raises:
+            SystemExit: it cannot be made ready; the text says why.
+        """
+        ...
+
+    def findings(self) -> Findings | None:
+        """What the back end saw in the last launch; None where it does not look."""
+        ...

@@ -1,0 +1,139 @@
+"""The command line of a repro."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .job import Job
+from .kernel import Settings
+
+SANITIZERS = ("memcheck", "racecheck", "initcheck")
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Attributes:
+        backend: "" where the kernel has none to choose from.
+        programs: run these programs of the grid only.
+        repeat: how many launches; 0: one, compared with the record.
+        sanitize: a tool of compute-sanitizer; "" for none.
+        here: never in a child process.
+        report: a pipe to the parent, in a child.
+        trial: what a child of --reduce or --sanitize runs, as the parent wrote it.
+    """
+
+    backend: str = ""
+    programs: tuple[tuple[int, int, int], ...] = ()
+    repeat: int = 0
+    sanitize: str = ""
+    poison: bool = False
+    bench: bool = False
+    reduce: bool = False
+    here: bool = False
+    libraries: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    report: int | None = None
+    trial: str = ""
+
+    def applied(self, job: Job) -> Job:
+        """The job with its tensors where they go, and with the libraries that the user named."""
+        named = replace(job, libraries=self.libraries or job.libraries, imports=self.imports or job.imports)
+        return named.on(self.backend)
+
+    def settings(self, job: Job) -> Settings:
+        return Settings(job.folder, backend=self.backend, programs=self.programs)
+
+    def words(self) -> list[str]:
+        """What a child process must be told to run the same launch."""
+        words = ["--backend", self.backend] if self.backend else []
+        words += [word for program in self.programs for word in ("--program", ",".join(map(str, program)))]
+        words += [word for library in self.libraries for word in ("--load-library", library)]
+        return words + [word for module in self.imports for word in ("--import", module)]
+
+
+def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
+    """
+    Raises:
+        SystemExit: the command line is wrong (code 2), or asks for help.
+    """
+    parser = argparse.ArgumentParser(
+        description=f"Replays {job.title} alone and compares it with what was recorded.",
+        epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault did not come; 1 it cannot run",
+    )
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--repeat", type=_count, default=0, metavar="N", help="launch N times: do the results vary?")
+    modes.add_argument(
+        "--sanitize",
+        nargs="?",
+        const=SANITIZERS[0],
+        default="",
+        choices=SANITIZERS,
+        help="look for wrong accesses: compute-sanitizer on CUDA (memcheck), AddressSanitizer and UBSan in C++ kernels",
+    )
+    modes.add_argument("--poison", action="store_true", help="guard zones, and outputs that begin as NaN")
+    modes.add_argument("--bench", action="store_true", help="time of the launch, and its bytes per second")
+    modes.add_argument("--reduce", action="store_true", help="find the smallest part that still shows it")
+    kernel = job.kernel
+    if kernel is not None and kernel.backends:
+        default = kernel.default_backend()
+        parser.add_argument("--backend", choices=kernel.backends, default=default, help=f"default here: {default}")
+    if kernel is not None and any(kernel.part(b) == "any" for b in kernel.backends or ("",)):
+        parser.add_argument(
+            "--program", type=_program, action="append", default=[], metavar="X,Y,Z", help="run this program only"
+        )
+    parser.add_argument("--here", action="store_true", help="run the launch in this process even if it may kill it")
+    parser.add_argument(
+        "--load-library",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=_default("operators' library", job.libraries),
+    )
+    parser.add_argument(
+        "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
+    )
+    parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
+    found = parser.parse_args(arguments)
+    backend, programs = getattr(found, "backend", ""), tuple(getattr(found, "program", ()))
+    if programs and kernel is not None and kernel.part(backend) != "any":
+        parser.error(f"--program: the back end {backend} runs the whole grid")
+    if programs and (found.repeat or found.bench or found.reduce):
+        parser.error("--program goes with none of --repeat, --bench and --reduce")
+    return Options(
+        backend=backend,
+        programs=programs,
+        repeat=found.repeat,
+        sanitize=found.sanitize,
+        poison=found.poison,
+        bench=found.bench,
+        reduce=found.reduce,
+        here=found.here,
+        libraries=tuple(found.load_library),
+        imports=tuple(found.module),
+        report=found.report,
+        trial=found.trial,
+    )
+
+
+def _default(what: str, recorded: Sequence[str]) -> str:
+    said = ", ".join(recorded) if recorded else "none"
+    return f"{what} to load instead of the recorded ones ({said})".replace("%", "%%")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 2:
+        raise argparse.ArgumentTypeError("two launches or more are compared")
+    return value
+
+
+def _program(text: str) -> tuple[int, int, int]:
+    numbers = [int(word) for word in text.split(",")]
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 0:
+        raise argparse.ArgumentTypeError(f"{text}: one to three numbers, X,Y,Z")
+    x, y, z = (*numbers, 0, 0)[:3]
+    return x, y, z

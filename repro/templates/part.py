@@ -1,0 +1,108 @@
+"""A part of a launch: some of its programs, or some rows of its arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+
+import torch
+
+from .kernel import Settings
+from .memory import Argument, Memory, Result
+
+SHOWN = 4  # ranges of programs
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows `begin` to `end` of every argument that has `size` of them (dimension 0).
+
+    Attributes:
+        scalars: numbers of the call that equal `size` become the number of rows.
+    """
+
+    size: int
+    begin: int
+    end: int
+    scalars: bool = False
+
+    def __str__(self) -> str:
+        return f"rows {self.begin} to {self.end - 1} of {self.size}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    Attributes:
+        programs: ranges of program numbers, x fastest; () for all.
+        grid: a smaller grid; () for the recorded one.
+    """
+
+    programs: tuple[tuple[int, int], ...] = ()
+    grid: tuple[int, ...] = ()
+    rows: tuple[Rows, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Part:
+        data = json.loads(text)
+        programs = tuple((begin, end) for begin, end in data["programs"])
+        return cls(programs, tuple(data["grid"]), tuple(Rows(**rows) for rows in data["rows"]))
+
+    @classmethod
+    def of_programs(cls, numbers: Sequence[int]) -> Part:
+        runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0])]
+        return cls(programs=tuple((run[0], run[-1] + 1) for run in runs))
+
+    def with_rows(self, rows: Rows) -> Part:
+        """In place of those of the same size."""
+        return replace(self, rows=(*(r for r in self.rows if r.size != rows.size), rows))
+
+    def chosen(self, grid: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+        """Its programs as (x, y, z)."""
+        wide, high, _ = (*grid, 1, 1, 1)[:3]
+        numbers = (n for begin, end in self.programs for n in range(begin, end))
+        return tuple((n % wide, n // wide % high, n // (wide * high)) for n in numbers)
+
+    def settings(self, settings: Settings, grid: tuple[int, ...]) -> Settings:
+        x, y, z = (*self.grid, 1, 1, 1)[:3]
+        scalars = {rows.size: rows.end - rows.begin for rows in self.rows if rows.scalars}
+        return replace(
+            settings, programs=self.chosen(grid), grid=(x, y, z) if self.grid else settings.grid, scalars=scalars
+        )
+
+    def narrowed(self, memory: Memory) -> Memory:
+        """The arguments with their rows of it."""
+        return replace(memory, views={name: self.cut(view) for name, view in memory.views.items()})
+
+    def cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        rows = self.rows_of(tuple(tensor.shape))
+        return tensor if rows is None else tensor.narrow(0, rows.begin, rows.end - rows.begin)
+
+    def rows_of(self, shape: tuple[int, ...]) -> Rows | None:
+        return next((rows for rows in self.rows if shape and shape[0] == rows.size), None)
+
+    def cut_argument(self, argument: Argument) -> Argument:
+        rows = self.rows_of(argument.shape)
+        if rows is None:
+            return argument
+        shape = (rows.end - rows.begin, *argument.shape[1:])
+        return replace(argument, shape=shape, offset=argument.offset + rows.begin * argument.stride[0])
+
+    def cut_result(self, result: Result) -> Result:
+        rows = self.rows_of(result.shape)
+        return result if rows is None else replace(result, shape=(rows.end - rows.begin, *result.shape[1:]))
+
+    def __str__(self) -> str:
+        texts = [str(rows) for rows in self.rows]
+        if self.grid:
+            texts.append(f"grid {tuple(self.grid)}")
+        if self.programs:
+            ranges = [f"{begin} to {end - 1}" if end - begin > 1 else f"{begin}" for begin, end in self.programs]
+            more = f" and {len(ranges) - SHOWN} more ranges" if len(ranges) > SHOWN else ""
+            texts.append(f"programs {', '.join(ranges[:SHOWN])}{more}")
+        return ", ".join(texts) or "all of it"

@@ -1,0 +1,160 @@
+"""`--reduce`: the smallest part of the launch that still shows its fault or its difference.
+
+Programs of a Triton kernel's grid; rows of the arguments of an operator; of a C++ kernel rows whose number it takes as
+an argument. Each trial runs in a process of its own, and what it showed is kept, so that a reduction that was
+interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from .child import run_child
+from .cpp_kernel import CppKernel
+from .job import AS_RECORDED, FAILED, Job
+from .options import Options
+from .part import Part, Rows
+from .reduced import write_reduced
+from .shrink import smallest_count, smallest_set, smallest_window
+from .trial import outcome
+
+STATE = "reduction"  # the folder of its state, in the repro's
+
+
+class Trials:
+    """Asks children what parts show; each part once."""
+
+    def __init__(self, job: Job, options: Options) -> None:
+        self.words = options.words()
+        script = Path(sys.argv[0]).read_bytes()
+        key = hashlib.sha256(script + json.dumps(self.words).encode()).hexdigest()[:16]
+        self.folder = job.folder / STATE / key
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / "trials.json"
+        self.known: dict[str, str] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.asked = 0
+
+    def shows(self, part: Part) -> str:
+        """What a part shows; "" if nothing."""
+        text = part.to_json()
+        if text not in self.known:
+            file = self.folder / "part.json"
+            file.write_text(text)
+            ended = run_child([*self.words, "--trial", str(file)], keep_text=True)
+            if not ended.began:
+                raise SystemExit(f"{ended.text}\nthe replay of {part} failed before the launch ({ended.ending})")
+            self.known[text] = outcome(ended)
+            self._save()
+        self.asked += 1
+        print(f"  {self.asked:3}  {part}: {self.known[text] or 'nothing'}", flush=True)
+        return self.known[text]
+
+    def _save(self) -> None:
+        unfinished = self.path.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(self.known))
+        os.replace(unfinished, self.path)
+
+
+def reduce(job: Job, options: Options) -> int:
+    """Exits with 0 when it is done, with 1 when the whole launch shows nothing.
+
+    Raises:
+        SystemExit: this launch has no parts that could be tried.
+    """
+    axes = _axes(job)
+    kernel = job.kernel
+    parts = "none" if kernel is None else kernel.part(options.backend)
+    if parts == "none" and not axes:
+        raise SystemExit(f"{job.title} has no smaller part that could be tried: {_why(job, options)}")
+    trials = Trials(job, options)
+    print(f"{job.title}: reducing; {len(trials.known)} trials are known from {trials.path}")
+    try:
+        shown = trials.shows(Part())
+        if not shown:
+            print(f"{job.title}: nothing to reduce: the whole launch shows neither a fault nor a difference")
+            return FAILED
+        part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else Part()
+        for size, scalars in axes:
+            part = _rows(trials, shown, part, size, scalars)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; the same command goes on from {trials.path}")
+        return FAILED
+    _say(job, options, part, shown)
+    return AS_RECORDED
+
+
+def _programs(trials: Trials, shown: str, grid: tuple[int, ...], parts: str) -> Part:
+    """The fewest programs, or the smallest grid, that show it."""
+    if parts == "any":
+        numbers = list(range(math.prod(grid)))
+        return Part.of_programs(smallest_set(numbers, lambda some: trials.shows(Part.of_programs(some)) == shown))
+    least = list(grid)
+    for axis in reversed(range(len(grid))):
+
+        def holds(count: int, axis: int = axis) -> bool:
+            smaller = (*least[:axis], count, *least[axis + 1 :])
+            return trials.shows(Part(grid=smaller)) == shown
+
+        least[axis] = smallest_count(least[axis], holds)
+    return Part(grid=tuple(least)) if tuple(least) != tuple(grid) else Part()
+
+
+def _rows(trials: Trials, shown: str, part: Part, size: int, scalars: bool) -> Part:
+    """The fewest rows of one size that show it, beside what is reduced already."""
+
+    def holds(begin: int, end: int) -> bool:
+        return (begin, end) == (0, size) or trials.shows(part.with_rows(Rows(size, begin, end, scalars))) == shown
+
+    begin, end = smallest_window(0, size, holds)
+    return part if (begin, end) == (0, size) else part.with_rows(Rows(size, begin, end, scalars))
+
+
+def _axes(job: Job) -> list[tuple[int, bool]]:
+    """(rows, whether the call names their number) that can be cut: those of index tensors before those of tables, of
+    which fewer rows would make other indices wrong; then the largest first."""
+    sized = [a for a in job.arguments if a.shape and a.shape[0] > 1]
+    indices = {a.shape[0] for a in sized if not (a.dtype.is_floating_point or a.dtype.is_complex)}
+    sizes = sorted({a.shape[0] for a in sized}, key=lambda size: (size not in indices, -size))
+    if job.kernel is None:
+        return [(size, False) for size in sizes]
+    if not isinstance(job.kernel, CppKernel):
+        return []
+    numbers = set(_numbers(job))
+    return [(size, True) for size in sizes if size in numbers]
+
+
+def _numbers(job: Job) -> Iterator[int]:
+    """The integers that the launch passes to a C++ kernel."""
+    for found in re.finditer(r"ctypes\.c_u?int(?:32|64)?\((\d+)\)", inspect.getsource(job.launch)):
+        yield int(found[1])
+
+
+def _why(job: Job, options: Options) -> str:
+    if job.kernel is None:
+        return "no argument has more than one row"
+    if isinstance(job.kernel, CppKernel):
+        return "its kernel takes no number of rows as an argument: its sizes are constants of the source"
+    return f"the back end {options.backend} runs its whole grid"
+
+
+def _say(job: Job, options: Options, part: Part, shown: str) -> None:
+    print(f"{job.title}: {shown}, still shown by {part}")
+    if part.rows:
+        folder = write_reduced(job, part, Path(sys.argv[0]))
+        print(f"next: python {folder / 'repro.py'}")
+    elif part.grid:
+        print(f"next: write grid={tuple(part.grid)} in {sys.argv[0]}")
+    elif part.programs and job.kernel is not None:
+        chosen = part.chosen(job.kernel.grid)
+        words = [word for program in chosen[:20] for word in ("--program", ",".join(map(str, program)))]
+        backend = ["--backend", options.backend] if options.backend else []
+        more = f"  (and {len(chosen) - 20} more programs)" if len(chosen) > 20 else ""
+        print("next: " + " ".join(["python", sys.argv[0], *backend, *words]) + more)

@@ -1,0 +1,115 @@
+"""`--sanitize`: the launch under a sanitizer in a child process, and its report by argument and element."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from . import address_sanitizer, compute_sanitizer
+from .accesses import Access, lines_of
+from .addresses import Extent, extents_of
+from .child import Ended, Report, run_child
+from .cpp_kernel import CppKernel
+from .job import AS_RECORDED, FAILED, FAULT, Job
+from .memory import Memory, fill, separate_memory
+from .options import Options
+
+TRIAL = "sanitize "  # a child's --trial; what follows names the tool
+HANG_SECONDS = 900.0
+
+
+def sanitize(job: Job, options: Options) -> int:
+    """Exits with 11 where the sanitizer reports something.
+
+    Raises:
+        SystemExit: nothing can watch this launch here; the text says what is missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="repro-sanitize-") as reports:
+        if job.cuda_devices:
+            return _cuda(job, options, Path(reports))
+        if isinstance(job.kernel, CppKernel):
+            return _cpp(job, job.kernel, options, Path(reports))
+    what = (
+        f"the back end {options.backend} checks its accesses itself"
+        if options.backend
+        else ("it calls torch's own code, which is not compiled here")
+    )
+    raise SystemExit(f"{job.title}: no sanitizer for this launch: {what}; --poison looks for overruns")
+
+
+def trial(job: Job, options: Options, report: Report) -> int:
+    """In the child: one launch, each storage an allocation of its own."""
+    tool = options.trial.removeprefix(TRIAL)
+    settings = options.settings(job)
+    job.make_ready(replace(settings, sanitize="address" if tool == "address" else ""))
+    memory = separate_memory(job.arguments, job.storages)
+    _fill(job, memory, tool)
+    for extent in extents_of(job.arguments, memory):
+        report.say("extent", *extent.words())
+    report.say("begin")
+    job.run(memory)
+    return AS_RECORDED
+
+
+def _fill(job: Job, memory: Memory, tool: str) -> None:
+    for argument in job.arguments:
+        if tool == "initcheck" and argument.role == "out":
+            continue
+        fill(memory.views[argument.name], job.before(argument))
+
+
+def _cuda(job: Job, options: Options, reports: Path) -> int:
+    tool, log = options.sanitize, reports / "report"
+    before = compute_sanitizer.command(compute_sanitizer.find(), tool, log)
+    words = [*options.words(), "--trial", f"{TRIAL}{tool}"]
+    ended = run_child(
+        words, before=before, environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, keep_text=True, seconds=HANG_SECONDS
+    )
+    text = log.read_text(errors="replace") if log.exists() else ""
+    name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
+    return _say(job, name, ended, compute_sanitizer.parse(text), _lines(script, script.name))
+
+
+def _cpp(job: Job, kernel: CppKernel, options: Options, reports: Path) -> int:
+    if options.sanitize != "memcheck":
+        raise SystemExit(
+            f"{job.title}: {options.sanitize} watches CUDA kernels; a C++ kernel has --sanitize and --repeat"
+        )
+    settings = options.settings(job)
+    runtime = kernel.sanitizer()
+    library = kernel.build(replace(settings, sanitize="address"))
+    words = [*options.words(), "--trial", f"{TRIAL}address"]
+    environment = address_sanitizer.environment(runtime, reports)
+    ended = run_child(words, environment=environment, keep_text=True, seconds=HANG_SECONDS)
+    text = "\n".join([ended.text, *(path.read_text(errors="replace") for path in sorted(reports.iterdir()))])
+    source = library.with_suffix(".cpp")
+    return _say(
+        job, "AddressSanitizer and UBSan", ended, address_sanitizer.parse(text, source), _lines(source, "SOURCE")
+    )
+
+
+def _say(job: Job, name: str, ended: Ended, accesses: Sequence[Access], lines: dict[str, str]) -> int:
+    extents = [Extent.of_words(m[1:]) for m in ended.messages if m[0] == "extent"]
+    if not ended.began:
+        print(ended.text, file=sys.stderr)
+        print(f"{job.title}: the replay failed before the launch ({ended.ending})")
+        return FAILED
+    if accesses:
+        print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
+        for line in lines_of(accesses, extents, lines):
+            print(f"  {line}")
+        return FAULT
+    if ended.fault:
+        print(f"{job.title}: {name} reported nothing; the launch ended in {ended.fault}")
+        return FAULT
+    print(f"{job.title}: {name} found nothing")
+    return AS_RECORDED
+
+
+def _lines(source: Path, name: str) -> dict[str, str]:
+    """Place -> the text there: "repro.py:23" of a file that is called so."""
+    text = source.read_text(encoding="utf-8", errors="replace").splitlines()
+    return {f"{name}:{n}": line.strip() for n, line in enumerate(text, 1)}

@@ -1,0 +1,255 @@
+"""A Triton kernel that is compiled here, launched as the package's own machine code, or interpreted on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from .driver import WARP, Function, Value
+from .kernel import Findings, Programs, Settings
+from .machine_code import instructions
+from .ptxas import use_ptxas_of, version_in
+
+DIVISOR = 16  # what Triton compiles addresses and integers for that are said to be divisible
+
+# Of the interpreter: it adds in another order, has other elementary functions and fuses no multiplication and addition.
+TOLERANCE, TOLERANCE_FP64 = 1e-4, 1e-10
+SAME_CODE = "compiled here to the package's own instructions"
+OTHER_CODE = "compiled here to other instructions than the package has"
+PROGRESS_SECONDS = 2.0  # without a line of progress
+
+Argument: TypeAlias = torch.Tensor | Value | None
+
+
+@dataclass(frozen=True)
+class Binary:
+    """The package's own machine code of a kernel.
+
+    Attributes:
+        file: in the repro's folder.
+        name: of the kernel in it.
+        shared_bytes: dynamic shared memory of a block.
+        global_scratch, profile_scratch: bytes that a launch is given besides its arguments.
+    """
+
+    file: str
+    name: str
+    shared_bytes: int
+    global_scratch: int = 0
+    profile_scratch: int = 0
+
+
+class TritonKernel:
+    """A `triton.jit` function as it was compiled and launched.
+
+    Args:
+        signature: parameter -> Triton's name of its type, in order; "constexpr" for one that is compiled in.
+        constants: the values of those that are compiled in; a launch takes the others.
+        divisible: parameters whose address or value Triton takes for a multiple of 16.
+        grid: as it was launched; one of its sizes is 0 where the model did not launch it.
+        options: further options of the compilation.
+        binary: None where the package has none to launch.
+        without: back ends that cannot run it, each with the reason.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        *,
+        signature: Mapping[str, str],
+        constants: Mapping[str, object],
+        divisible: Sequence[str],
+        grid: tuple[int, int, int],
+        num_warps: int,
+        num_stages: int = 0,
+        options: Mapping[str, object] | None = None,
+        binary: Binary | None = None,
+        without: Mapping[str, str] | None = None,
+    ) -> None:
+        self.function = function
+        self.signature = dict(signature)
+        self.constants = dict(constants)
+        self.divisible = tuple(divisible)
+        self.grid: tuple[int, ...] = grid
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.options = dict(options or {})
+        self.binary = binary
+        self.without = dict(without or {})
+        self.backends = tuple(b for b in ("jit", "cubin", "interpret") if b not in self.without)
+        self._settings = Settings(Path())
+        self._image: _Image | None = None
+        self._loaded: dict[int, Function] = {}
+        self._findings: Findings | None = None
+
+    def default_backend(self) -> str:
+        order = ("jit", "cubin", "interpret") if torch.cuda.is_available() else ("interpret", "jit", "cubin")
+        return next(backend for backend in order if backend in self.backends)
+
+    def device(self, backend: str, recorded: str) -> str:
+        return "cpu" if backend == "interpret" else recorded
+
+    def part(self, backend: str) -> Programs:
+        return "any" if backend == "interpret" else "leading"
+
+    def tolerance(self, backend: str) -> float:
+        if backend != "interpret":
+            return 0.0
+        floats = {kind.lstrip("*") for kind in self.signature.values() if "fp" in kind or "bf" in kind}
+        return TOLERANCE_FP64 if floats == {"fp64"} else TOLERANCE
+
+    def prepare(self, settings: Settings) -> None:
+        """Compiles the source or reads the machine code.
+
+        Raises:
+            SystemExit: it cannot be compiled for this device, or the file of the machine code is gone.
+        """
+        self._settings, self._loaded, self._findings = settings, {}, None
+        if settings.backend == "jit":
+            recorded = self._recorded(settings.folder)
+            if recorded is not None:
+                use_ptxas_of(recorded)
+            self._image = self._compiled()
+            self._findings = None if recorded is None else self._against_package(recorded)
+        elif settings.backend == "cubin":
+            self._image = self._packaged(settings.folder)
+
+    def __call__(self, **arguments: Argument) -> None:
+        """Launches it. Tensors are passed as their data pointers, numbers as ctypes values, nothing as None."""
+        grid = self._settings.grid or self.grid
+        if 0 in grid:
+            print(f"{self.function.__name__}: the grid {grid} is empty: nothing is launched")
+            return
+        if self._settings.backend == "interpret":
+            self._interpret((grid[0], grid[1], grid[2]), arguments)
+            return
+        assert self._image is not None, "prepare() comes first"
+        tensors = [a for a in arguments.values() if isinstance(a, torch.Tensor)]
+        device = tensors[0].device.index if tensors else torch.cuda.current_device()
+        with torch.cuda.device(device):
+            if device not in self._loaded:
+                self._loaded[device] = self._image.load()
+            scratch = [torch.zeros(n, dtype=torch.uint8, device="cuda") for n in self._image.scratch(grid)]
+            names = [n for n, kind in self.signature.items() if kind != "constexpr" and n not in self.constants]
+            passed = [_passed(arguments[name]) for name in names]
+            self._loaded[device].launch(grid, [*passed, *(_passed(s if s.numel() else None) for s in scratch)])
+
+    def findings(self) -> Findings | None:
+        return self._findings
+
+    def _compiled(self) -> _Image:
+        major, minor = torch.cuda.get_device_capability()
+        return compiled(self, major * 10 + minor)
+
+    def _recorded(self, folder: Path) -> bytes | None:
+        """The package's own machine code; None where it is not at hand."""
+        path = folder / self.binary.file if self.binary is not None else None
+        return path.read_bytes() if path is not None and path.is_file() else None
+
+    def _against_package(self, recorded: bytes) -> Findings:
+        """Whether what was compiled here is what the package has."""
+        assert self.binary is not None
+        assert self._image is not None
+        if instructions(self._image.code, self._image.name) == instructions(recorded, self.binary.name):
+            return Findings((SAME_CODE,), 0)
+        made_by = version_in(recorded)
+        there = f"; the package's ptxas was {made_by}" if made_by else ""
+        return Findings((f"{OTHER_CODE} (Triton {triton.__version__}{there})",), 0)
+
+    def _packaged(self, folder: Path) -> _Image:
+        assert self.binary is not None
+        path = folder / self.binary.file
+        if not path.is_file():
+            raise SystemExit(f"{path} is gone: it held the package's machine code")
+        sizes = (self.binary.global_scratch, self.binary.profile_scratch)
+        return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes, False)
+
+    def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Argument]) -> None:
+        from .interpreter import interpret
+
+        plain = {
+            name: argument if argument is None or isinstance(argument, torch.Tensor) else argument.value
+            for name, argument in arguments.items()
+        }
+        seen = interpret(
+            self.function,
+            grid,
+            plain,
+            self.constants,
+            signature=self.signature,
+            programs=self._settings.programs,
+            progress=_Progress(),
+        )
+        self._findings = Findings(tuple(seen.lines()), seen.n_outside + len(seen.assertions))
+
+
+@dataclass(frozen=True)
+class _Image:
+    """Machine code that is not loaded yet.
+
+    Attributes:
+        scratch_bytes: of the memory behind its last two parameters.
+        per_program: whether each program of the grid has that many of its own.
+    """
+
+    code: bytes
+    name: str
+    num_warps: int
+    shared_bytes: int
+    scratch_bytes: tuple[int, int]
+    per_program: bool
+
+    def load(self) -> Function:
+        return Function(self.code, self.name, num_warps=self.num_warps, shared_bytes=self.shared_bytes)
+
+    def scratch(self, grid: Sequence[int]) -> list[int]:
+        return [size * (math.prod(grid) if self.per_program else 1) for size in self.scratch_bytes]
+
+
+def compiled(kernel: TritonKernel, capability: int) -> _Image:
+    """Machine code of a kernel's source for a device of that capability (90: Hopper).
+
+    Raises:
+        SystemExit: Triton refuses the source.
+    """
+    names = list(kernel.signature)
+    attributes = {(names.index(name),): [["tt.divisibility", DIVISOR]] for name in kernel.divisible}
+    source = ASTSource(kernel.function, kernel.signature, kernel.constants, attributes)
+    options = {"num_warps": kernel.num_warps, "num_stages": kernel.num_stages, **kernel.options}
+    try:
+        made = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
+    except Exception as error:
+        raise SystemExit(f"Triton {triton.__version__} does not compile the kernel:\n{error}") from error
+    about = made.metadata
+    sizes = (getattr(about, "global_scratch_size", 0) or 0, getattr(about, "profile_scratch_size", 0) or 0)
+    return _Image(made.asm["cubin"], about.name, about.num_warps, about.shared, sizes, True)
+
+
+def _passed(argument: Argument) -> Value:
+    if isinstance(argument, torch.Tensor):
+        return ctypes.c_void_p(argument.data_ptr())
+    return ctypes.c_void_p() if argument is None else argument
+
+
+class _Progress:
+    """A line on stderr from time to time."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last >= PROGRESS_SECONDS:
+            self._last = now
+            print(f"{done} of {total} programs", file=sys.stderr)

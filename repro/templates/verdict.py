@@ -1,0 +1,65 @@
+"""What is said of a launch that ended: its outputs against the recorded ones, and what the back end saw."""
+
+from __future__ import annotations
+
+import torch
+
+from .compare import Comparison, compare, kind
+from .job import AS_RECORDED, DIFFERS, FAULT, Job
+from .memory import Argument, Result
+from .options import Options
+
+
+def judge(job: Job, options: Options, tensors: dict[str, torch.Tensor]) -> int:
+    """Prints how the outputs compare, and returns the exit code."""
+    found = judge_findings(job)
+    return found or judge_outputs(job, options, tensors)
+
+
+def judge_findings(job: Job) -> int:
+    """Prints what the back end saw in the last launch; FAULT if it was an access outside."""
+    findings = job.findings()
+    if findings is None:
+        return 0
+    if findings.outside:
+        print(f"{job.title}: {_count(findings.outside, 'access', 'accesses')} outside of the arguments")
+    for line in findings.lines:
+        print(line)
+    return FAULT if findings.outside else 0
+
+
+def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) -> int:
+    if job.random:
+        print(f"{job.title}: {job.random}: not compared")
+        return AS_RECORDED
+    if options.programs:
+        print(f"{job.title}: {_count(len(options.programs), 'program', 'programs')} of its grid: outputs not compared")
+        return AS_RECORDED
+    tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
+    compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}
+    bad = [name for name, found in compared.items() if not found.passes]
+    how = f" ({options.backend})" if options.backend else ""
+    print(f"{job.title}{how}: " + (f"DIFFERS in {', '.join(bad)}" if bad else "as recorded"))
+    width = max((len(name) for name in compared), default=0)
+    for name, found in compared.items():
+        print(f"  {name:{width}}  {kind(tensors[name])}  {found.text}")
+    return DIFFERS if bad else AS_RECORDED
+
+
+def _compare(output: Argument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> Comparison:
+    found = compare(got, recorded, tolerance)
+    if found.passes and isinstance(output, Result) and _strides(got) != _strides(output):
+        return Comparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
+    return found
+
+
+def _strides(tensor: torch.Tensor | Result) -> list[int]:
+    """The strides that address memory: those of dimensions of size 1 and of empty tensors do not."""
+    stride = tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.stride
+    if 0 in tensor.shape:
+        return []
+    return [step for size, step in zip(tensor.shape, stride, strict=True) if size > 1]
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

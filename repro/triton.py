@@ -1,0 +1,144 @@
+"""Triton launches: the kernel's source and machine code, with the grid and the values that the device was handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aoti_debug.manifest import Kernel, Manifest
+from aoti_debug.repro import literals
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
+from aoti_debug.repro.triton_meta import Specialisation, specialisation
+from aoti_debug.repro.triton_source import TritonSource, standalone
+from aoti_debug.repro.triton_values import value_of
+
+BINARY = "kernel.cubin"
+CONSTANT = "constexpr"
+NO_CONFIG = "the package does not say with what; build it again"
+EMPTY_GRID = (0, 0, 0)
+SCRATCH = ("global_scratch", "profile_scratch")
+
+WAYS = {
+    "jit": "compiles the source here; the default with a CUDA device",
+    "cubin": "launches the package's own machine code",
+    "interpret": "runs the source on the CPU and checks every access; the default without one",
+}
+BARRIER = "x_grid_barrier"
+
+
+def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
+    """Why a launch of this kind cannot be replayed; "" if it can."""
+    name = _device_kernel(launch)
+    kernel = manifest.kernel(name) if name else None
+    if kernel is None:
+        return "it starts no kernel on a GPU: Triton on the CPU has no replay"
+    if not kernel.source:
+        return f"the package does not hold the source of {name}"
+    if launch.started and launch.grid is None:
+        return "the run has no record of its grid: the journal ends before the kernel was started"
+    if not kernel.config and launch.binary is None:
+        return (
+            f"the package does not say how {name} was compiled (build it again with this version of aoti-debug), "
+            f"and its machine code is not at hand: {launch.no_binary}"
+        )
+    return ""
+
+
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+    """
+    Raises:
+        UsageError: the source or a value cannot be written down.
+    """
+    name = _device_kernel(launch)
+    kernel = manifest.kernel(name)
+    assert kernel is not None
+    source = standalone(kernel.source, manifest.triton_helpers)
+    spec = specialisation(kernel)
+    without = _without(launch, source, spec)
+    passed = [
+        (parameter, kind, value_of(launch, parameter, kind, arguments))
+        for parameter, kind in spec.signature.items()
+        if kind != CONSTANT and parameter not in spec.constants
+    ]
+    return Script(
+        launch=(call("KERNEL", [f"{p}={value}" for p, _, value in passed], [kind for _, kind, _ in passed]),),
+        source=_source(launch, kernel, source, spec, without),
+        standard=("import ctypes",) if any(value.startswith("ctypes.") for _, _, value in passed) else (),
+        packages=source.imports,
+        imports=(
+            *([f"from replay.compile_time import {', '.join(source.compile_time)}"] if source.compile_time else []),
+            f"from replay.triton_kernel import {'Binary, ' if launch.binary else ''}TritonKernel",
+        ),
+        kernel="KERNEL",
+        needs="triton, for --backend jit and cubin also a CUDA device",
+        about=tuple(_about(launch, kernel)),
+        ways=tuple(f"python repro.py --backend {b:10}  {what}" for b, what in WAYS.items() if b not in without),
+        files={BINARY: launch.binary} if launch.binary else {},
+    )
+
+
+def _about(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
+    if kernel.name != launch.site.kernel:
+        yield f"kernel      {kernel.name}, the variant that ran"
+    if launch.grid is None:
+        yield "grid        empty: the model did not launch it"
+    else:
+        grid = launch.grid
+        shared = f", {grid.shared_bytes} bytes of shared memory" if grid.shared_bytes else ""
+        yield f"grid        {grid.grid}, {grid.num_warps} warps{shared}"
+    config = [f"{name}={value}" for name, value in kernel.config if name != "num_warps"]
+    yield f"compiled    {', '.join(config) or NO_CONFIG}"
+    if launch.binary is None:
+        yield f"cubin       not here: {launch.no_binary}"
+    else:
+        yield f"cubin       {BINARY}, the package's own machine code"
+
+
+def _device_kernel(launch: RecordedLaunch) -> str:
+    if launch.grid is not None:
+        return launch.grid.kernel
+    return launch.site.launches[0] if launch.site.launches else ""
+
+
+def _without(launch: RecordedLaunch, source: TritonSource, spec: Specialisation) -> dict[str, str]:
+    """Back ends that cannot run it, each with the reason."""
+    without: dict[str, str] = {}
+    if spec.num_stages is None:
+        without |= {"jit": NO_CONFIG, "interpret": NO_CONFIG}
+    elif BARRIER in source.helpers:
+        without["interpret"] = "its programs wait for each other; the interpreter runs one after the other"
+    if launch.binary is None:
+        without["cubin"] = launch.no_binary
+    return without
+
+
+def _source(
+    launch: RecordedLaunch, kernel: Kernel, source: TritonSource, spec: Specialisation, without: Mapping[str, str]
+) -> str:
+    grid = launch.grid.grid if launch.grid else EMPTY_GRID
+    binary = [
+        literals.text(BINARY),
+        literals.text(kernel.mangled),
+        f"shared_bytes={kernel.shared_bytes}",
+        *(f"{name}={size}" for name in SCRATCH if (size := getattr(kernel, name))),
+    ]
+    quoted = {name: literals.text(value) for name, value in spec.signature.items()}
+    options = [
+        source.function,
+        f"signature={mapping_of(quoted, 4)}",
+        f"constants={mapping_of(spec.constants, 4)}",
+        f"divisible={tuple_of(spec.divisible, 4)}",
+        f"grid={grid}",
+        f"num_warps={kernel.num_warps}",
+        *([f"num_stages={spec.num_stages}"] if spec.num_stages is not None else []),
+        f"options={mapping_of(spec.options, 4)}",
+        *([f"binary=Binary({', '.join(binary)})"] if launch.binary else []),
+        *([f"without={mapping_of({k: literals.text(v) for k, v in without.items()}, 4)}"] if without else []),
+    ]
+    lines = [f"    {option}," for option in options]
+    made = "\n".join(["KERNEL = TritonKernel(", *lines, ")"])
+    about = "# As Inductor compiled it."
+    if source.helpers:
+        about += " The functions in front of it are Inductor's; they are here so that torch need not have them."
+    return f"{about}\n\n{source.text}\n\n{made}"

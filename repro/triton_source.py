@@ -1,0 +1,179 @@
+"""A Triton kernel's source as Inductor wrote it, as Python that needs triton alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from aoti_debug.errors import UsageError
+from aoti_debug.repro.literals import RESERVED
+from aoti_debug.wrapper.helpers import (
+    MODULE,
+    Definition,
+    attributes_of,
+    bound_names,
+    closure,
+    definitions,
+    free_names,
+)
+
+BASIC = ("import triton", "import triton.language as tl")
+# Names that Inductor's modules take from elsewhere, and where they come from.
+IMPORTS = {
+    "libdevice": "from triton.language.extra import libdevice",
+    "tl_math": "from triton.language import math as tl_math",
+    "_log2": "from triton.language.standard import _log2",
+    "pymath": "import math as pymath",
+}
+HELPERS_MATH = {"math": "tl_math"}  # as the helpers' own module calls it -> as kernels do
+COMPILE_TIME = frozenset({"constexpr_next_power_of_2", "if_mask"})  # these are in templates/compile_time.py
+KEPT_DECORATORS = re.compile(r"triton\.(jit|constexpr_function)\b")
+TAKEN = RESERVED | {"Argument", "Binary", "Path", "Result", "Storage", "TritonKernel", "triton", "tl", "FOLDER"}
+
+
+@dataclass(frozen=True)
+class TritonSource:
+    """
+    Attributes:
+        function: the kernel's name in `text`.
+        imports: import statements of triton's modules and of Python's.
+        compile_time: what it needs of templates/compile_time.py.
+        text: helpers first, the kernel last.
+        helpers: Inductor's functions that were inlined.
+    """
+
+    function: str
+    imports: tuple[str, ...]
+    compile_time: tuple[str, ...]
+    text: str
+    helpers: tuple[str, ...]
+
+
+def standalone(source: str, helpers: str) -> TritonSource:
+    """
+    Args:
+        source: as Inductor compiled it, with its decorators.
+        helpers: the text that Inductor's helper functions are found in.
+
+    Raises:
+        UsageError: it uses something of torch that is not among the helpers, or is no Python.
+    """
+    try:
+        tree, known = ast.parse(source), definitions(helpers)
+    except SyntaxError as error:
+        raise UsageError(f"the kernel's source is no Python: {error}") from error
+    kept = [node for node in tree.body if not _is_plumbing(node)]
+    kernel = kernel_of(tree)
+    wanted = {name for node in kept for name in _used_helpers(node)}
+    inlined = closure(known, wanted - COMPILE_TIME)
+    needed = wanted | {name for d in inlined for name in d.uses}
+    missing = sorted(wanted - COMPILE_TIME - known.keys())
+    if missing:
+        raise UsageError(
+            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source the package lacks",
+            hint="build the package again with this version of aoti-debug",
+        )
+    defined = {name for node in kept for name in bound_at_top(node)}
+    names = _helper_names([d.name for d in inlined], {*defined, *(n for node in kept for n in bound_names(node))})
+    moved = {name: f"{name}_kernel" for name in defined if name in TAKEN}
+    free = {n for node in kept for n in free_names(node)} | {HELPERS_MATH.get(n, n) for d in inlined for n in d.uses}
+    own = [_text_of(node, source, names, moved) for node in kept if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    imports = [ast.unparse(node) for node in kept if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return TritonSource(
+        function=moved.get(kernel.name, kernel.name),
+        imports=tuple(dict.fromkeys([*BASIC, *(IMPORTS[n] for n in IMPORTS if n in free), *imports])),
+        compile_time=tuple(sorted(COMPILE_TIME & needed)),
+        text="\n\n".join([*(_inlined(d, names) for d in inlined), *own]),
+        helpers=tuple(names.values()),
+    )
+
+
+def kernel_of(tree: ast.Module) -> ast.FunctionDef:
+    """The kernel among a source's functions: the one that Inductor's heuristics decorate, else the last.
+
+    Raises:
+        UsageError: there is no function.
+    """
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        raise UsageError("the kernel's source holds no function")
+    heuristics = (f for f in functions if any("heuristics" in ast.unparse(d) for d in f.decorator_list))
+    return next(heuristics, functions[-1])
+
+
+def _is_plumbing(node: ast.stmt) -> bool:
+    """Imports that are written anew, and statements that set Inductor up."""
+    match node:
+        case ast.Import(names=names):
+            return all(a.name.split(".")[0] in ("torch", "triton") for a in names)
+        case ast.ImportFrom(module=module):
+            return (module or "").split(".")[0] in ("torch", "__future__")
+        case ast.Expr():
+            return True
+    return False
+
+
+def _used_helpers(node: ast.AST) -> Iterable[str]:
+    if isinstance(node, ast.FunctionDef):
+        return [n for part in (node.args, *node.body) for n in attributes_of(part, MODULE)]
+    return attributes_of(node, MODULE)
+
+
+def bound_at_top(node: ast.stmt) -> Iterable[str]:
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def _helper_names(helpers: Iterable[str], taken: set[str]) -> dict[str, str]:
+    """Helper -> its name here: its own, unless the kernel or repro.py uses that."""
+    return {name: f"helper_{name}" if name in taken or name in TAKEN else name for name in helpers}
+
+
+def _inlined(definition: Definition, names: Mapping[str, str]) -> str:
+    renamed = {**HELPERS_MATH, **{old: new for old, new in names.items() if old != new}}
+    node = ast.parse(definition.text).body[0]
+    return _edited(definition.text, _renaming(node, renamed)).rstrip("\n") + "\n"
+
+
+def _text_of(node: ast.stmt, source: str, names: Mapping[str, str], moved: Mapping[str, str]) -> str:
+    """A statement's own lines, without Inductor's decorators, calling the helpers by their names here."""
+    first, decorators = node.lineno, []
+    if isinstance(node, ast.FunctionDef):
+        written = [f"@{ast.unparse(d)}\n" for d in node.decorator_list]
+        decorators = [line for line in written if KEPT_DECORATORS.match(line[1:])]
+    lines = source.splitlines(keepends=True)[first - 1 : node.end_lineno]
+    text = "".join([*decorators, *lines]).rstrip("\n") + "\n"
+    tree = ast.parse(text).body[0]
+    edits = _renaming(tree, moved)
+    for name, attributes in attributes_of(tree, MODULE).items():
+        edits += [(a, names.get(name, name)) for a in attributes]
+    return _edited(text, edits)
+
+
+def _renaming(node: ast.AST, names: Mapping[str, str]) -> list[tuple[ast.expr | ast.FunctionDef, str]]:
+    """Where a definition, or what it reads from outside, has one of the names."""
+    bound = bound_names(node)
+    edits: list[tuple[ast.expr | ast.FunctionDef, str]] = [
+        (n, names[n.id]) for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names and n.id not in bound
+    ]
+    if isinstance(node, ast.FunctionDef) and node.name in names:
+        edits.append((node, names[node.name]))
+    return edits
+
+
+def _edited(text: str, edits: Iterable[tuple[ast.expr | ast.FunctionDef, str]]) -> str:
+    """The text with each node's own characters, or a function's name, replaced."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    for node, new in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+        line = lines[node.lineno - 1]
+        if isinstance(node, ast.FunctionDef):
+            begin = line.index(b"def ", node.col_offset) + len(b"def ")
+            end = begin + len(node.name.encode())
+        else:
+            assert node.end_col_offset is not None
+            begin, end = node.col_offset, node.end_col_offset
+        lines[node.lineno - 1] = line[:begin] + new.encode() + line[end:]
+    return b"".join(lines).decode()

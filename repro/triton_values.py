@@ -1,0 +1,80 @@
+"""What a Triton kernel's parameters were launched with, as Python source."""
+
+from __future__ import annotations
+
+from aoti_debug.errors import UsageError
+from aoti_debug.repro import literals
+from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.values import Absent, Number
+
+# As launchKernel's arguments are declared, and as Triton's signatures name them.
+_CTYPES = {
+    "bool": "c_bool",
+    "int8_t": "c_int8",
+    "int16_t": "c_int16",
+    "int32_t": "c_int32",
+    "int64_t": "c_int64",
+    "uint8_t": "c_uint8",
+    "uint16_t": "c_uint16",
+    "uint32_t": "c_uint32",
+    "uint64_t": "c_uint64",
+    "float": "c_float",
+    "double": "c_double",
+    "i1": "c_int32",
+    "i8": "c_int8",
+    "i16": "c_int16",
+    "i32": "c_int32",
+    "i64": "c_int64",
+    "u1": "c_uint32",
+    "u8": "c_uint8",
+    "u16": "c_uint16",
+    "u32": "c_uint32",
+    "u64": "c_uint64",
+    "fp16": "c_float",
+    "bf16": "c_float",
+    "fp32": "c_float",
+    "f32": "c_float",
+    "fp64": "c_double",
+}
+_FLOATS = ("c_float", "c_double")
+
+
+def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Arguments) -> str:
+    """What a parameter was launched with, as Python source.
+
+    Args:
+        kind: Triton's name of its type.
+
+    Raises:
+        UsageError: it was not recorded, or is something that cannot be written down.
+    """
+    slot = next((s for s in launch.slots if s.arg.param == parameter), None)
+    if kind.startswith("*"):
+        return _pointer(launch, parameter, slot, arguments)
+    if launch.grid is not None:
+        given = next((a for a in launch.grid.arguments if a.name == parameter), None)
+        if given is not None:
+            return _number(launch, parameter, given.ctype or kind, given.value)
+    elif slot is not None and isinstance(slot.value, Number):
+        return _number(launch, parameter, kind, slot.value)
+    is_descriptor = kind.startswith(("tensordesc", "nvTmaDesc"))
+    what = "a TMA descriptor" if is_descriptor else f"of type {kind} and was not recorded"
+    raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is {what}")
+
+
+def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, arguments: Arguments) -> str:
+    if slot is not None and slot.tensor is not None:
+        return arguments.names[slot.arg.name]
+    if slot is not None and slot.value in (Absent.NULL, Absent.UNDEFINED):
+        return "None"
+    raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} was not recorded")
+
+
+def _number(launch: RecordedLaunch, parameter: str, declared: str, given: Number) -> str:
+    ctype = _CTYPES.get(declared)
+    if ctype is None:
+        raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is passed as {declared}")
+    value = given.value
+    number = float(value) if ctype in _FLOATS else bool(value) if ctype == "c_bool" else int(value)
+    return f"ctypes.{ctype}({literals.number(number)})"

@@ -1,0 +1,186 @@
+"""Every Triton launch of models that cover the kinds of kernels, replayed by every back end on a CUDA device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from many_replays import Replayed, replay_many
+
+from aoti_debug import builder, runner
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.launches import Launch, LaunchStatus
+from aoti_debug.manifest import Kind
+from aoti_debug.repro import write_repro
+from aoti_debug.rundir import RunDir
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+HERE = Path(__file__).resolve().parent
+MODELS = ("dynamic", "multi_kernel", "two_specialisations", "dtypes", "reductions", "functions", "user_kernels")
+BACKENDS = ("jit", "cubin", "interpret")
+SAME_CODE = "compiled here to the package's own instructions"
+SHOWN = 1500  # characters of what a replay that failed printed
+
+Package = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """Builds cases of cuda_models.py, all at the same time from the first one on."""
+    sys.path.insert(0, str(HERE))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    pool = ThreadPoolExecutor(8)
+    building: dict[str, Future[Path]] = {}
+
+    def start(name: str) -> Future[Path]:
+        import cuda_models
+
+        folder = tmp_path_factory.mktemp(name)
+        case = cuda_models.case(name)
+        torch.export.save(case.export(), folder / "model.pt2")
+        return pool.submit(
+            builder.build,
+            folder / "model.pt2",
+            output=folder / "model.dbg.pt2",
+            imports=["cuda_models"],
+            inductor_configs=dict(case.inductor_configs),
+        )
+
+    def built(name: str) -> Path:
+        if not building:
+            building.update({model: start(model) for model in (*MODELS, "gather")})
+        return building[name].result()
+
+    return built
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What became of the Triton launches of a model.
+
+    Attributes:
+        refused: launch -> why it has no repro.
+        done: one a launch and back end.
+    """
+
+    run: RunDir
+    launches: dict[str, Launch]
+    refused: dict[str, str]
+    done: list[Replayed]
+
+    def of(self, backend: str) -> dict[str, Replayed]:
+        return {x.name: x for x in self.done if x.options[1] == backend}
+
+    def failures(self, backend: str) -> list[str]:
+        found = self.of(backend)
+        texts = []
+        for id_, launch in self.launches.items():
+            replayed = found.get(id_)
+            if replayed is None:
+                texts.append(f"{id_} {launch.kernel}: {self.refused.get(id_, 'was not run')}")
+            elif replayed.code != 0:
+                texts.append(f"{id_} {launch.kernel}: {replayed.code}\n{replayed.said[-SHOWN:]}")
+        return texts
+
+
+@pytest.fixture(scope="session")
+def replays(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Replays]:
+    """Runs a model at level 1, writes the repro of every Triton launch and runs each with every back end."""
+    known: dict[str, Replays] = {}
+
+    def replayed(name: str) -> Replays:
+        if name not in known:
+            folder = tmp_path_factory.mktemp(f"{name}-repros")
+            result = runner.run(package(name), level=1, out=folder / "runs")
+            assert result.verdict is None
+            launches = {x.id: x for x in result.run.launches if x.site.kind is Kind.TRITON}
+            refused, folders = {}, []
+            for id_, launch in launches.items():
+                try:
+                    folders.append(
+                        write_repro(launch.kernel, run=result.run.path, launch=id_, output=folder / id_).path
+                    )
+                except AotiDebugError as error:
+                    refused[id_] = str(error)
+            jobs = [(path, ("--backend", backend)) for backend in BACKENDS for path in folders]
+            known[name] = Replays(result.run, launches, refused, replay_many(jobs))
+        return known[name]
+
+    return replayed
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_launch_is_as_recorded(replays: Callable[[str], Replays], name: str, backend: str) -> None:
+    """Bit for bit as machine code; in the interpreter within its tolerance."""
+    found = replays(name)
+    assert found.launches
+    for id_, launch in found.launches.items():
+        if id_ in found.of(backend):
+            replayed = found.of(backend)[id_]
+            print(f"{name} {id_:5} {backend:9} {replayed.seconds:6.2f} s  {launch.kernel}: {str(replayed.code)[:60]}")
+    failures = found.failures(backend)
+    assert not failures, "\n\n".join(failures)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_source_compiles_to_the_packages_own_instructions(replays: Callable[[str], Replays], name: str) -> None:
+    found = replays(name)
+    other = [
+        f"{id_} {launch.kernel}"
+        for id_, launch in found.launches.items()
+        if launch.status is not LaunchStatus.NOT_STARTED
+        and id_ in found.of("jit")
+        and SAME_CODE not in found.of("jit")[id_].said
+    ]
+    assert other == []
+
+
+def test_the_models_cover_the_kinds_of_kernels(replays: Callable[[str], Replays]) -> None:
+    sources = {}
+    for name in MODELS:
+        manifest = replays(name).run.manifest
+        for launch in replays(name).launches.values():
+            kernel = manifest.kernel(launch.grid.kernel) if launch.grid else None
+            if kernel is not None:
+                sources[kernel.name] = kernel.source
+                assert kernel.config, kernel.name
+    kernels = ("triton_poi_", "triton_per_", "triton_red_fused_gelu_sum", "triton_per_fused_gelu_sum", "tuned_kernel")
+    assert [begin for begin in kernels if not any(name.startswith(begin) for name in sources)] == [], sorted(sources)
+    text = "\n".join(sources.values())
+    used = ("tl.atomic_add", "libdevice.", "triton_helpers.sort_with_index", "triton_helpers.welford", "def smoothed(")
+    assert [name for name in used if name not in text] == []
+
+
+# ---- a fault
+
+BAD_ROW = 1 << 40
+
+
+def test_a_gather_outside_its_table_faults_alone(package: Package, tmp_path: Path) -> None:
+    index = torch.randint(0, 500, (256,), device="cuda")
+    index[100] = BAD_ROW
+    torch.save((index,), tmp_path / "bad.pt")
+    result = runner.run(package("gather"), level=1, inputs=tmp_path / "bad.pt", out=tmp_path / "runs")
+    assert result.verdict is not None
+    guilty = result.verdict.launch
+    assert guilty is not None
+    assert guilty.kernel.startswith("gather_kernel")
+    written = write_repro(guilty.kernel, run=result.run.path, output=tmp_path / "repro")
+    assert written.fault
+    for backend in BACKENDS:
+        (done,) = replay_many([(written.path, ("--backend", backend))])
+        print(done.said)
+        assert done.code == 11, (backend, done.code)
+        assert "fault reproduced" in done.said or backend == "interpret"
+    assert "source * width + column" in done.said  # the interpreter's report has the line

@@ -1,0 +1,28 @@
+"""Repros of a Triton kernel with something planted in its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from repro_launches import manifest
+from triton_launches import KERNEL, row_maxima, with_kernel
+
+from aoti_debug.repro.arguments import arguments_of
+from aoti_debug.repro.folder import write_folder
+from aoti_debug.repro.generate import generate
+
+
+def row_maxima_repro(folder: Path, edit: Callable[[str], str] = str, device: str = "cpu") -> Path:
+    """The repro of triton_launches.row_maxima with an edited source; its tensors go to `device`."""
+    saved = folder / "run"
+    saved.mkdir()
+    launch = row_maxima(saved)
+    source = edit(KERNEL.source)
+    assert edit is str or source != KERNEL.source
+    arguments = arguments_of(launch)
+    contents = generate(launch, with_kernel(manifest(), replace(KERNEL, source=source)), arguments)
+    script = str(contents["repro.py"]).replace('device="cpu"', f'device="{device}"')
+    write_folder(folder / "repro", {**contents, "repro.py": script}, arguments)
+    return folder / "repro"

@@ -1,0 +1,157 @@
+"""What a repro hands to the CUDA driver, seen by a library that stands in for it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from aoti_debug.compiler import find_compiler
+from aoti_debug.repro.templates import driver
+from aoti_debug.repro.templates.driver import Function
+from aoti_debug.repro.templates.kernel import Settings
+from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel
+
+STREAM = 0x7EEDC0FFEE
+DRIVER = r"""
+#include <cstdint>
+#include <cstring>
+extern "C" {
+int refuse_launch = 0;
+char image[64], name[64];
+uint64_t loaded[2];     // attribute, value
+uint64_t launched[8];   // grid, threads, shared, stream
+uint64_t parameters[16];
+int sizes[16];          // of the parameters to read
+
+int cuModuleLoadData(void** module, const void* from) { std::memcpy(image, from, 16); *module = image; return 0; }
+int cuModuleGetFunction(void** function, void* module, const char* of) {
+  if (module != image) return 400;
+  std::strncpy(name, of, 63);
+  *function = name;
+  return 0;
+}
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+  loaded[0] = attribute; loaded[1] = value;
+  return function == name ? 0 : 400;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** values, void** extra) {
+  if (function != name || by != 1 || bz != 1 || extra != nullptr) return 400;
+  if (refuse_launch) return 719;
+  launched[0] = gx; launched[1] = gy; launched[2] = gz; launched[3] = bx;
+  launched[4] = shared; launched[5] = (uint64_t)stream;
+  for (int i = 0; i < 16 && sizes[i]; ++i) std::memcpy(&parameters[i], values[i], sizes[i]);
+  return 0;
+}
+int cuGetErrorString(int code, const char** text) {
+  *text = code == 719 ? "unspecified launch failure" : "?";
+  return 0;
+}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.cpp").write_text(DRIVER)
+    command = [find_compiler().path, "-shared", "-fPIC", "-o", str(folder / "driver.so"), str(folder / "driver.cpp")]
+    subprocess.run(command, check=True)
+    return folder / "driver.so"
+
+
+@pytest.fixture
+def cuda(library: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(library))
+    (ctypes.c_int * 16).in_dll(loaded, "sizes")[:] = [0] * 16
+    ctypes.c_int.in_dll(loaded, "refuse_launch").value = 0
+    monkeypatch.setattr(driver, "_driver", lambda: loaded)
+    stream = SimpleNamespace(cuda_stream=STREAM, synchronize=lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    return loaded
+
+
+@pytest.fixture
+def seen(cuda: ctypes.CDLL) -> Callable[[str, int], list[int]]:
+    return lambda name, count: list((ctypes.c_uint64 * count).in_dll(cuda, name))
+
+
+def expect(cuda: ctypes.CDLL, *sizes: int) -> None:
+    array = (ctypes.c_int * 16).in_dll(cuda, "sizes")
+    array[:] = [*sizes, *[0] * (16 - len(sizes))]
+    (ctypes.c_uint64 * 16).in_dll(cuda, "parameters")[:] = [0] * 16
+
+
+def test_values_arrive_with_their_type(cuda: ctypes.CDLL, seen: Callable[[str, int], list[int]]) -> None:
+    function = Function(b"the machine code", "kernel_0", num_warps=4, shared_bytes=65536)
+    assert bytes((ctypes.c_char * 16).in_dll(cuda, "image")) == b"the machine code"
+    assert bytes((ctypes.c_char * 64).in_dll(cuda, "name")).rstrip(b"\0") == b"kernel_0"
+    assert seen("loaded", 2) == [8, 65536]
+    expect(cuda, 8, 4, 8, 4, 8, 8)
+    address = 0x7F0123456789
+    values = [
+        ctypes.c_void_p(address),
+        ctypes.c_int32(-2),
+        ctypes.c_int64(1 << 40),
+        ctypes.c_float(0.1),
+        ctypes.c_double(0.1),
+    ]
+    function.launch((7, 2, 1), values)
+    assert seen("launched", 6) == [7, 2, 1, 128, 65536, STREAM]
+    (single,) = struct.unpack("<I", struct.pack("<f", 0.1))
+    (double,) = struct.unpack("<Q", struct.pack("<d", 0.1))
+    assert seen("parameters", 6) == [address, (1 << 32) - 2, 1 << 40, single, double, 0]
+
+
+def test_a_kernel_without_shared_memory_sets_no_attribute(
+    cuda: ctypes.CDLL, seen: Callable[[str, int], list[int]]
+) -> None:
+    (ctypes.c_uint64 * 2).in_dll(cuda, "loaded")[:] = [0, 0]
+    Function(b"the machine code", "kernel_0", num_warps=1, shared_bytes=0)
+    assert seen("loaded", 2) == [0, 0]
+
+
+def test_what_the_driver_refuses_is_said(cuda: ctypes.CDLL) -> None:
+    function = Function(b"the machine code", "kernel_0", num_warps=1, shared_bytes=0)
+    ctypes.c_int.in_dll(cuda, "refuse_launch").value = 1
+    with pytest.raises(RuntimeError, match=r"cuLaunchKernel: unspecified launch failure \(719\)"):
+        function.launch((1, 1, 1), [])
+
+
+def test_the_packages_code_gets_the_arguments_in_the_order_of_the_signature(
+    cuda: ctypes.CDLL,
+    seen: Callable[[str, int], list[int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    (tmp_path / "kernel.cubin").write_bytes(b"the machine code")
+    kernel = TritonKernel(
+        None,
+        signature={"n": "i32", "UNKNOWN": "constexpr", "one": "i32", "none": "*fp32", "alpha": "fp64"},
+        constants={"one": 1},
+        divisible=(),
+        grid=(5, 1, 1),
+        num_warps=2,
+        binary=Binary("kernel.cubin", "kernel_0", shared_bytes=0),
+        without={"jit": "no configuration", "interpret": "no configuration"},
+    )
+    assert kernel.backends == ("cubin",)
+    kernel.prepare(Settings(tmp_path, backend="cubin"))
+    expect(cuda, 4, 8, 8, 8, 8)
+    monkeypatch.setattr(torch, "zeros", lambda n, **_: torch.empty(n))
+    kernel(n=ctypes.c_int32(9), none=None, alpha=ctypes.c_double(0.5))
+    assert seen("launched", 4) == [5, 1, 1, 64]
+    assert seen("parameters", 5) == [9, 0, struct.unpack("<Q", struct.pack("<d", 0.5))[0], 0, 0]
+    kernel.prepare(Settings(tmp_path, backend="cubin", grid=(2, 1, 1)))
+    kernel(n=ctypes.c_int32(9), none=None, alpha=ctypes.c_double(0.5))
+    assert seen("launched", 1) == [2]

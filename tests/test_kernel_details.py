@@ -1,0 +1,48 @@
+"""What a build adds to its Triton kernels."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from aoti_debug import lowering
+from aoti_debug.kernel_details import HELPERS, triton_helpers, with_configs
+from aoti_debug.lowering import Answer, TritonConfig
+from aoti_debug.manifest import Kernel
+
+CONFIG = TritonConfig((("XBLOCK", "128"), ("num_warps", "4"), ("num_stages", "1")), global_scratch=256)
+
+
+def triton_kernel(name: str, source: str = "", cubin: str = "") -> Kernel:
+    return Kernel(name, "triton", source, "", id=0, cubin=cubin)
+
+
+def test_a_kernel_gets_its_configuration_and_the_hash_of_its_binary(tmp_path: Path) -> None:
+    (tmp_path / "a.cubin").write_bytes(b"code")
+    kernel, other = with_configs(
+        [triton_kernel("triton_a", cubin="a.cubin"), triton_kernel("b", cubin="gone.cubin")],
+        {"triton_a": CONFIG},
+        tmp_path,
+    )
+    assert (kernel.config, kernel.global_scratch, kernel.profile_scratch) == (CONFIG.values, 256, 0)
+    assert kernel.cubin_sha256 == hashlib.sha256(b"code").hexdigest()
+    assert (other.config, other.cubin_sha256) == ((), "")
+
+
+def test_a_cpp_kernel_stays_as_it_is(tmp_path: Path) -> None:
+    kernel = Kernel("cpp_fused_0", "cpp", "void f();", "")
+    assert with_configs([kernel], {"cpp_fused_0": CONFIG}, tmp_path) == (kernel,)
+
+
+def test_helpers_come_from_the_torch_that_compiled_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / HELPERS).parent.mkdir(parents=True)
+    (tmp_path / HELPERS).write_text("@triton.jit\ndef prod(x):\n    return x\n\n\ndef other():\n    pass\n")
+    kernel = triton_kernel("k", "def k(x):\n    return triton_helpers.prod(x)\n")
+    assert triton_helpers([kernel], tmp_path) == "@triton.jit\ndef prod(x):\n    return x\n"
+    assert triton_helpers([Kernel("cpp", "cpp", "int triton_helpers;", "")], tmp_path) == ""
+
+
+def test_configurations_cross_the_process_border(tmp_path: Path) -> None:
+    answer = Answer("2.13.0", ("aten.addmm.default",), {}, "O1", "", {"lower": 1.5}, {"triton_a": CONFIG})
+    lowering.write_answer(tmp_path, answer)
+    assert lowering.read_answer(tmp_path) == answer

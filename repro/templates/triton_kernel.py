@@ -163,9 +163,12 @@ class TritonKernel:
         assert self._image is not None
         if instructions(self._image.code, self._image.name) == instructions(recorded, self.binary.name):
             return Findings((SAME_CODE,), 0)
-        made_by = version_in(recorded)
-        there = f"; the package's ptxas was {made_by}" if made_by else ""
-        return Findings((f"{OTHER_CODE} (Triton {triton.__version__}{there})",), 0)
+        about = [f"Triton {triton.__version__}"]
+        if made_by := version_in(recorded):
+            about.append(f"the package's ptxas was {made_by}")
+        if "device_assert" in self.function.src:
+            about.append("its assertions hold the lines that they stand on")
+        return Findings((f"{OTHER_CODE} ({'; '.join(about)})",), 0)
 
     def _packaged(self, folder: Path) -> _Image:
         assert self.binary is not None

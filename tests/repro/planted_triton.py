@@ -18,7 +18,7 @@ def row_maxima_repro(folder: Path, edit: Callable[[str], str] = str, device: str
     """The repro of triton_launches.row_maxima with an edited source; its tensors go to `device`."""
     saved = folder / "run"
     saved.mkdir()
-    launch = row_maxima(saved)
+    launch = replace(row_maxima(saved), binary=None, no_binary="the source was edited")
     source = edit(KERNEL.source)
     assert edit is str or source != KERNEL.source
     arguments = arguments_of(launch)

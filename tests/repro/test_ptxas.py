@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton", reason="needs triton")
 
-from aoti_debug.repro.templates import ptxas  # noqa: E402
+from aoti_debug.repro.templates import ptxas
 
 CUBIN = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.0, V13.0.88\0Build cuda_13.0\0"
 

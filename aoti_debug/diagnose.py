@@ -53,7 +53,7 @@ class Verdict:
 
 
 # Kinds of launches that `aoti-debug repro` replays.
-REPLAYABLE = frozenset({Kind.CPP, Kind.SHIM_OUT, Kind.SHIM_ALLOC, Kind.SHIM_INPLACE, Kind.CLONE})
+REPLAYABLE = frozenset(Kind) - {Kind.ITEM, Kind.CUTLASS}
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
 # Any other code belongs to the call that returned it.

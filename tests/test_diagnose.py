@@ -431,7 +431,7 @@ def test_next_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = judge(tmp_path, started(CPP, ended=0), SEGV)
     assert verdict
     assert verdict.next_commands == ("aoti-debug repro cpp_fused_relu_0 --launch 0.0",)
-    verdict = judge(tmp_path, started(PROXY, ended=0), SEGV, name="proxy", command=("aoti-debug", "run", "a b.pt2"))
+    verdict = judge(tmp_path, started(ITEM, ended=0), SEGV, name="item", command=("aoti-debug", "run", "a b.pt2"))
     assert verdict
     assert verdict.next_commands == ("aoti-debug run 'a b.pt2' --level 1", "aoti-debug show 0.0")
 
@@ -445,13 +445,13 @@ def test_next_commands_name_a_run_that_is_not_the_latest(tmp_path: Path) -> None
 
 def test_next_command_of_a_host_of_its_own(tmp_path: Path) -> None:
     fields = {"host": "embedded", "command": ("./server", "--level", "9"), "pid": 1 << 22}
-    verdict = judge(tmp_path, started(PROXY, ended=0), Exit(ExitKind.RUNNING), **fields)
+    verdict = judge(tmp_path, started(ITEM, ended=0), Exit(ExitKind.RUNNING), **fields)
     assert verdict
     assert verdict.next_commands[0] == "AOTI_DEBUG_LEVEL=1 ./server --level 9"
 
 
 def test_the_level_is_replaced(tmp_path: Path) -> None:
     command = ("aoti-debug", "run", "m.pt2", "--level", "3", "--calls", "2")
-    verdict = judge(tmp_path, started(PROXY, ended=0), SEGV, command=command)
+    verdict = judge(tmp_path, started(ITEM, ended=0), SEGV, command=command)
     assert verdict
     assert verdict.next_commands[0] == "aoti-debug run m.pt2 --calls 2 --level 1"

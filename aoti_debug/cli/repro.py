@@ -54,7 +54,7 @@ def command(
     aoti-debug repro cpp_fused_relu_1
     python repro_cpp_fused_relu_1_0.3/repro.py               compares with the record
     python repro_cpp_fused_relu_1_0.3/repro.py --sanitize    finds wrong accesses
-    python repro_cpp_fused_relu_1_0.3/repro.py --help        --repeat, --poison, --bench, --reduce, ...
+    python repro_cpp_fused_relu_1_0.3/repro.py --help     --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .addresses import Extent, place_of
@@ -34,18 +34,23 @@ class Access:
     note: str = ""
 
 
-def lines_of(accesses: Sequence[Access], extents: Sequence[Extent], source_line: dict[str, str]) -> Iterator[str]:
+def lines_of(
+    accesses: Sequence[Access], extents: Sequence[Extent], source_line: Mapping[str, str], named: Mapping[str, str]
+) -> Iterator[str]:
     """Those of one source line and kind together; the first of them stands for all.
 
     Args:
         source_line: "repro.py:23" -> the text there.
+        named: "repro.py:23" -> the argument whose pointer the access there starts from. Without it, an address belongs
+            to the argument that it lies in or is nearest to.
     """
     counts = Counter(_alike(access) for access in accesses)
     for access in dict.fromkeys(accesses):
         count = counts.pop(_alike(access), 0)
         if not count:
             continue
-        yield _what(access, extents) + (f" (and {count - 1} more like it)" if count > 1 else "")
+        own = [extent for extent in extents if extent.name == named.get(access.source)]
+        yield _what(access, own or extents) + (f" (and {count - 1} more like it)" if count > 1 else "")
         if access.source:
             yield f"    {access.source}  {source_line.get(access.source, '')}".rstrip()
         where = " of ".join(text for text in (access.thread, access.kernel) if text)

@@ -104,5 +104,6 @@ class Part:
         if self.programs:
             ranges = [f"{begin} to {end - 1}" if end - begin > 1 else f"{begin}" for begin, end in self.programs]
             more = f" and {len(ranges) - SHOWN} more ranges" if len(ranges) > SHOWN else ""
-            texts.append(f"programs {', '.join(ranges[:SHOWN])}{more}")
+            several = "s" if len(self.programs) > 1 or self.programs[0][1] - self.programs[0][0] > 1 else ""
+            texts.append(f"program{several} {', '.join(ranges[:SHOWN])}{more}")
         return ", ".join(texts) or "all of it"

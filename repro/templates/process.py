@@ -18,6 +18,8 @@ from .options import Options, parse
 
 Mode = Callable[[Job, Options, Report], int]
 
+CUDA_ERROR = "CUDA error"
+
 
 def main(
     launch: Launch,
@@ -99,8 +101,9 @@ def _as_child(job: Job, options: Options, report: Report) -> int:
     except Exception as error:  # noqa: BLE001 - whatever leaves the launch is its fault
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         report.say("error", text)
-        traceback.print_exception(error)
-        sys.stderr.flush()
+        if not str(error).startswith(CUDA_ERROR):  # that says where it was noticed, not where it came from
+            traceback.print_exception(error)
+            sys.stderr.flush()
         os._exit(FAULT)
     report.say("end", code)
     return code

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from . import address_sanitizer, compute_sanitizer
 from .accesses import Access, lines_of
@@ -70,7 +73,7 @@ def _cuda(job: Job, options: Options, reports: Path) -> int:
     )
     text = log.read_text(errors="replace") if log.exists() else ""
     name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
-    return _say(job, name, ended, compute_sanitizer.parse(text), _lines(script, script.name))
+    return _say(job, name, ended, compute_sanitizer.parse(text), _lines(script, script.name), pointers_in(script))
 
 
 def _cpp(job: Job, kernel: CppKernel, options: Options, reports: Path) -> int:
@@ -91,7 +94,14 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, reports: Path) -> int:
     )
 
 
-def _say(job: Job, name: str, ended: Ended, accesses: Sequence[Access], lines: dict[str, str]) -> int:
+def _say(
+    job: Job,
+    name: str,
+    ended: Ended,
+    accesses: Sequence[Access],
+    lines: Mapping[str, str],
+    named: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     extents = [Extent.of_words(m[1:]) for m in ended.messages if m[0] == "extent"]
     if not ended.began:
         print(ended.text, file=sys.stderr)
@@ -99,7 +109,7 @@ def _say(job: Job, name: str, ended: Ended, accesses: Sequence[Access], lines: d
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
-        for line in lines_of(accesses, extents, lines):
+        for line in lines_of(accesses, extents, lines, named):
             print(f"  {line}")
         return FAULT
     if ended.fault:
@@ -113,3 +123,23 @@ def _lines(source: Path, name: str) -> dict[str, str]:
     """Place -> the text there: "repro.py:23" of a file that is called so."""
     text = source.read_text(encoding="utf-8", errors="replace").splitlines()
     return {f"{name}:{n}": line.strip() for n, line in enumerate(text, 1)}
+
+
+def pointers_in(script: Path) -> dict[str, str]:
+    """Place -> the argument whose pointer the only access on that line starts from: `tl.load(in_ptr0 + …)`."""
+    text = script.read_text(encoding="utf-8", errors="replace")
+    launches = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == "launch"]
+    passed = {
+        keyword.arg: keyword.value.id
+        for launch in launches
+        for call in ast.walk(launch)
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Name)
+    }
+    found = {}
+    for n, line in enumerate(text.splitlines(), 1):
+        starts = {*re.findall(r"\btl\.(?:load|store|atomic_\w+)\(\s*(\w+)", line)}
+        if len(starts) == 1 and (name := passed.get(starts.pop())) is not None:
+            found[f"{script.name}:{n}"] = name
+    return found

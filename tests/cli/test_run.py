@@ -64,8 +64,7 @@ def test_a_fault(
         "             return torch.softmax(torch.ops.faulty.act(torch.relu(self.linear(x))), -1)",
         f"  args     in      {run.launch('0.2').args[0].name}  float32[2,16] cpu",
         "  because  launch 0.2 began and never returned",
-        f"  next     aoti-debug run {faulty_package} --out elsewhere --level 1",
-        "  next     aoti-debug show 0.2",
+        f"  next     aoti-debug repro faulty::act.default --launch 0.2 --run {run.path.resolve()}",
     ]
 
 

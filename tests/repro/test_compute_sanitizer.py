@@ -11,7 +11,7 @@ import torch
 from repro_launches import LaunchBuilder, replay, write
 
 from aoti_debug.manifest import Kind, Role
-from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer
+from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
 from aoti_debug.repro.templates.accesses import Access, lines_of
 from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
 from aoti_debug.repro.templates.memory import Argument, Storage, memory_of, separate_memory
@@ -73,7 +73,7 @@ EXTENTS = [
 
 
 def test_the_argument_and_the_element_are_named() -> None:
-    assert list(lines_of(parsed("memcheck"), EXTENTS, {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"})) == [
+    assert list(lines_of(parsed("memcheck"), EXTENTS, {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"}, {})) == [
         "Invalid __global__ read: read of 4 bytes at 0x7f52a2001004: "
         "element 1025 of in_ptr0, 2 elements past its end (1024 elements) (and 1 more like it)",
         "    repro.py:31  tmp1 = tl.load(in_ptr0 + x0)",
@@ -84,6 +84,26 @@ def test_the_argument_and_the_element_are_named() -> None:
         "    thread (0,0,0) in block (2,0,0) of triton_poi_fused_index_0",
         "    is misaligned; and is inside the nearest allocation at 0x7f52a2001e00 of size 512 bytes",
     ]
+
+
+def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path) -> None:
+    script = tmp_path / "repro.py"
+    script.write_text(
+        "def kernel(table, index, out):\n"
+        "    tl.store(out + 0, tl.load(table + tl.load(index)))\n"
+        "    values = tl.load(table + source * 64, mask=inside)\n"
+        "def launch(buf1, buf2, buf0):\n"
+        "    KERNEL(table=buf1, index=buf2, out=buf0)\n"
+    )
+    named = sanitize.pointers_in(script)
+    assert named == {"repro.py:3": "buf1"}
+    extents = [
+        Extent("buf1", 1 << 20, (1 << 20) + 4096, 1 << 20, (1 << 20) + 4096, 4),
+        Extent("buf0", 1 << 30, 1 << 31, 1 << 30, 1 << 31, 4),
+    ]
+    access = Access("Invalid __global__ read", "read", 4, (1 << 20) + (1 << 40), source="repro.py:3")
+    (line, _) = lines_of([access], extents, {}, named)
+    assert line.endswith(f"element {1 << 38} of buf1, {(1 << 38) - 1023} elements past its end (1024 elements)")
 
 
 @pytest.mark.parametrize(

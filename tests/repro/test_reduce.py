@@ -171,7 +171,7 @@ def test_outputs_that_are_not_cut_show_nothing(tmp_path: Path) -> None:
 def test_programs_of_a_grid_are_reduced(tmp_path: Path) -> None:
     folder = row_maxima_repro(tmp_path, lambda source: source.replace("xindex < xnumel", "xindex < xnumel + 1"))
     done = replay(folder, "--backend", "interpret", "--reduce")
-    assert "an access outside, still shown by programs 1\n" in done.stdout, done
+    assert "an access outside, still shown by program 1\n" in done.stdout, done
     assert done.stdout.endswith("repro.py --backend interpret --program 1,0,0\n")
     one = replay(folder, "--backend", "interpret", "--program", "1,0,0")
     assert "17 accesses outside of the arguments" in one.stdout, one
@@ -185,4 +185,4 @@ def test_a_wrong_program_is_found(tmp_path: Path) -> None:
     wrong = "(tmp2 + alpha + tl.program_id(0)).to(tl.float32)"
     folder = row_maxima_repro(tmp_path, lambda source: source.replace("(tmp2 + alpha).to(tl.float32)", wrong))
     done = replay(folder, "--backend", "interpret", "--reduce")
-    assert "a difference, still shown by programs 1\n" in done.stdout, done
+    assert "a difference, still shown by program 1\n" in done.stdout, done

@@ -35,8 +35,7 @@ def test_a_fault_on_the_device(tmp_path: Path) -> None:
         "           out     buf0  float32[8,32] cuda:0",
         "  because  the device had completed every launch before 0.1, and not 0.1",
         "  noticed  in 0.5  triton_poi_fused_0",
-        "  next     aoti-debug run m.pt2 --level 1",
-        "  next     aoti-debug show 0.1",
+        "  next     aoti-debug repro triton_poi_fused_0 --launch 0.1",
     ]
 
 

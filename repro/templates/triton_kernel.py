@@ -28,6 +28,7 @@ TOLERANCE, TOLERANCE_FP64 = 1e-4, 1e-10
 SAME_CODE = "compiled here to the package's own instructions"
 OTHER_CODE = "compiled here to other instructions than the package has"
 PROGRESS_SECONDS = 2.0  # without a line of progress
+BAR_SECONDS, BAR_WIDTH = 0.2, 40
 
 Argument: TypeAlias = torch.Tensor | Value | None
 
@@ -185,6 +186,7 @@ class TritonKernel:
             name: argument if argument is None or isinstance(argument, torch.Tensor) else argument.value
             for name, argument in arguments.items()
         }
+        progress = _Progress()
         seen = interpret(
             self.function,
             grid,
@@ -192,8 +194,9 @@ class TritonKernel:
             self.constants,
             signature=self.signature,
             programs=self._settings.programs,
-            progress=_Progress(),
+            progress=progress,
         )
+        progress.close()
         self._findings = Findings(tuple(seen.lines()), seen.n_outside + len(seen.assertions))
 
 
@@ -246,13 +249,29 @@ def _passed(argument: Argument) -> Value:
 
 
 class _Progress:
-    """A line on stderr from time to time."""
+    """A bar on a terminal; elsewhere a line on stderr from time to time."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
+        self._drawn = False
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._last >= PROGRESS_SECONDS:
-            self._last = now
-            print(f"{done} of {total} programs", file=sys.stderr)
+        terminal = sys.stderr.isatty()
+        if now - self._last < (BAR_SECONDS if terminal else PROGRESS_SECONDS) and not (self._drawn and done == total):
+            return
+        self._last = now
+        text = f"{done} of {total} programs"
+        if not terminal:
+            print(text, file=sys.stderr)
+            return
+        filled = BAR_WIDTH * done // max(total, 1)
+        self._drawn = done < total
+        end = "" if self._drawn else "\n"
+        print(f"\r[{'#' * filled}{' ' * (BAR_WIDTH - filled)}] {text}", end=end, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends the line of a bar that is not full."""
+        if self._drawn:
+            print(file=sys.stderr)
+            self._drawn = False

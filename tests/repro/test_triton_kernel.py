@@ -15,7 +15,7 @@ from triton_launches import row_maxima, with_kernel
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate import generate
-from aoti_debug.repro.templates import machine_code
+from aoti_debug.repro.templates import machine_code, triton_kernel
 from aoti_debug.repro.templates.compile_time import constexpr_next_power_of_2, if_mask
 from aoti_debug.repro.templates.kernel import Settings
 from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel, compiled
@@ -191,3 +191,25 @@ def test_a_recorded_fault_comes_or_does_not(tmp_path: Path) -> None:
     assert done.returncode == 11, done
     assert "fault reproduced" in done.stdout
     assert "arg0_1" in done.stdout or "in_ptr0" in done.stdout
+
+
+def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(triton_kernel, "BAR_SECONDS", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    progress = triton_kernel._Progress()
+    progress(1, 4)
+    progress(4, 4)
+    progress(1, 2)
+    progress.close()
+    width = triton_kernel.BAR_WIDTH
+    assert capsys.readouterr().err == (
+        f"\r[{'#' * (width // 4)}{' ' * (width - width // 4)}] 1 of 4 programs"
+        f"\r[{'#' * width}] 4 of 4 programs\n"
+        f"\r[{'#' * (width // 2)}{' ' * (width // 2)}] 1 of 2 programs\n"
+    )
+
+
+def test_progress_is_lines_elsewhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(triton_kernel, "PROGRESS_SECONDS", 0.0)
+    triton_kernel._Progress()(3, 4)
+    assert capsys.readouterr().err == "3 of 4 programs\n"

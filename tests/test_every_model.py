@@ -17,8 +17,9 @@ from built_model import Built
 from aoti_debug import tensors
 from aoti_debug.abi import Phase
 from aoti_debug.launches import LaunchStatus
-from aoti_debug.manifest import Form, Role
+from aoti_debug.manifest import Role
 from aoti_debug.rundir import RunDir
+from aoti_debug.values import Tensor
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,7 +79,7 @@ def test_every_launch_and_every_tensor_is_saved(saved: Callable[[str], RunDir], 
         for argument in launch.args:
             if argument.tensor is None:
                 continue
-            phases = {Phase.AFTER} if argument.spec.form is Form.OUTPUT_SLOT else {Phase.BEFORE, Phase.AFTER}
+            phases = {Phase.BEFORE, Phase.AFTER} if isinstance(argument.before, Tensor) else {Phase.AFTER}
             missing += [(launch.id, launch.kernel, argument.name, p.name) for p in phases - argument.files.keys()]
             for saved_tensor in argument.files.values():
                 if saved_tensor.path:

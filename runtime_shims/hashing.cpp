@@ -86,6 +86,29 @@ uint64_t hash_with(const uint8_t* data, size_t bytes, uint64_t first_word, uint6
   return sum;
 }
 
+struct Sum {
+  uint64_t value = 0;
+
+  void add(const Sum& later) { value += later.value; }
+};
+
+// `hash(data, bytes, first_word)` of all elements, by all threads, added up.
+template <class Result, class Hash>
+Result sum_elements(const StridedReader& reader, int64_t count, size_t element_bytes, const Hash& hash) {
+  constexpr int64_t kBlock = 1024;  // elements; a whole number of words
+  return in_parts<Result>(count, [&](int64_t begin, int64_t end) {
+    alignas(64) uint8_t gathered[kBlock * 16];
+    const int64_t step = reader.is_contiguous() ? end - begin : kBlock;
+    Result sum;
+    for (int64_t at = begin; at < end; at += step) {
+      const int64_t n = end - at < step ? end - at : step;
+      sum.add(hash(reader.read(at, n, gathered), static_cast<size_t>(n) * element_bytes,
+                   static_cast<uint64_t>(at) * element_bytes / kWord));
+    }
+    return sum;
+  });
+}
+
 }  // namespace
 
 uint64_t hash_bytes(const uint8_t* data, size_t bytes, uint64_t first_word) {
@@ -103,24 +126,15 @@ HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word
   return sums;
 }
 
+uint64_t host_hash(const device::TensorView& view) {
+  const Sum sum = sum_elements<Sum>(
+      StridedReader(view), view.numel, view.element_bytes,
+      [](const uint8_t* data, size_t bytes, uint64_t first_word) { return Sum{hash_bytes(data, bytes, first_word)}; });
+  return hash_finish(sum.value, static_cast<uint64_t>(view.numel) * view.element_bytes);
+}
+
 HashSums hash_elements(const StridedReader& reader, int64_t count, size_t element_bytes) {
-  constexpr int64_t kBlock = 1024;  // elements; a whole number of words
-  return in_parts<HashSums>(count, [&](int64_t begin, int64_t end) {
-    const uint64_t first_word = static_cast<uint64_t>(begin) * element_bytes / kWord;
-    if (reader.is_contiguous()) {
-      return hash_bytes_twice(reader.read(begin, end - begin, nullptr),
-                              static_cast<size_t>(end - begin) * element_bytes, first_word);
-    }
-    alignas(64) uint8_t buffer[kBlock * 16];
-    HashSums sums;
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t n = end - at < kBlock ? end - at : kBlock;
-      const uint8_t* data = reader.read(at, n, buffer);
-      sums.add(hash_bytes_twice(data, static_cast<size_t>(n) * element_bytes,
-                                static_cast<uint64_t>(at) * element_bytes / kWord));
-    }
-    return sums;
-  });
+  return sum_elements<HashSums>(reader, count, element_bytes, hash_bytes_twice);
 }
 
 }  // namespace aoti_debug

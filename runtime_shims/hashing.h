@@ -25,6 +25,9 @@ struct HashSums {
 uint64_t hash_bytes(const uint8_t* data, size_t bytes, uint64_t first_word);
 HashSums hash_bytes_twice(const uint8_t* data, size_t bytes, uint64_t first_word);
 
+// The content hash of a tensor in host memory: TensorStats::hash.
+uint64_t host_hash(const device::TensorView& view);
+
 // Both sums over the first `count` elements of a tensor in host memory.
 HashSums hash_elements(const StridedReader& reader, int64_t count, size_t element_bytes);
 

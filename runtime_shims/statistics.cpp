@@ -339,26 +339,6 @@ void run_float8(const device::TensorView& view, Float8 format, TensorStats* stat
 
 }  // namespace
 
-uint64_t host_hash(const device::TensorView& view) {
-  struct Sum {
-    uint64_t value = 0;
-    void add(const Sum& later) { value += later.value; }
-  };
-  const StridedReader reader(view);
-  const Sum total = in_parts<Sum>(view.numel, [&](int64_t begin, int64_t end) {
-    alignas(kVectorBytes) uint8_t gathered[kBlock * 16];
-    Sum sum;
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t count = std::min(kBlock, end - at);
-      const uint64_t first_word = static_cast<uint64_t>(at) * view.element_bytes / sizeof(uint64_t);
-      const uint8_t* bytes = reader.read(at, count, gathered);
-      sum.value += hash_bytes(bytes, static_cast<size_t>(count) * view.element_bytes, first_word);
-    }
-    return sum;
-  });
-  return hash_finish(total.value, static_cast<uint64_t>(view.numel) * view.element_bytes);
-}
-
 void host_statistics(const device::TensorView& view, TensorStats* stats) {
   switch (view.dtype) {
     case kUInt8:

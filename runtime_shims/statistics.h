@@ -9,7 +9,4 @@ namespace aoti_debug {
 // describe the elements. The dtype must have values (Kind::kBool to Kind::kComplex).
 void host_statistics(const device::TensorView& view, TensorStats* stats);
 
-// The content hash alone: TensorStats::hash.
-uint64_t host_hash(const device::TensorView& view);
-
 }  // namespace aoti_debug

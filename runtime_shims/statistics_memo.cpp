@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "content_hash.h"
+#include "hashing.h"
 #include "statistics.h"
 #include "strided.h"
 

@@ -148,6 +148,13 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
                      void* const* args) AOTI_DEBUG_HIDDEN;
 
+// Allocates a buffer of the wrapper between guards. `allocation` is its index in the manifest's allocations, `tensor`
+// (an AtenTensorHandle*) receives a new reference; the other parameters are aoti_torch_empty_strided's.
+// 0: there are no guards, or none around this buffer: nothing was done, and the wrapper allocates it as ever.
+uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim, const int64_t* sizes,
+                             const int64_t* strides, int32_t dtype, int32_t device_type, int32_t device_index,
+                             void* tensor) AOTI_DEBUG_HIDDEN;
+
 // Count the iterations of a while loop around the launches of the calling thread.
 void aoti_debug_loop_enter(void) AOTI_DEBUG_HIDDEN;
 void aoti_debug_loop_next(void) AOTI_DEBUG_HIDDEN;
@@ -284,6 +291,31 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
     if (active) end_with_exception(&launch, values);
     throw;
   }
+}
+
+template <class Allocator, class Handle>
+__attribute__((noinline, cold)) auto allocate_guarded(uint32_t allocation, const char* name, Allocator allocator,
+                                                      int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                                                      int32_t dtype, int32_t device_type, int32_t device_index,
+                                                      Handle* tensor) {
+  using Error = decltype(allocator(ndim, sizes, strides, dtype, device_type, device_index, tensor));
+  if (aoti_debug_allocate(allocation, name, ndim, sizes, strides, dtype, device_type, device_index, tensor) != 0) {
+    return static_cast<Error>(0);
+  }
+  return allocator(ndim, sizes, strides, dtype, device_type, device_index, tensor);
+}
+
+// aoti_torch_empty_strided, the `allocator`, for a buffer of the wrapper.
+template <class Allocator, class Handle>
+inline __attribute__((always_inline)) auto allocate(uint32_t allocation, const char* name, Allocator allocator,
+                                                    int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                                                    int32_t dtype, int32_t device_type, int32_t device_index,
+                                                    Handle* tensor) {
+  if (__builtin_expect(aoti_debug_level() != 0, 0)) {
+    return allocate_guarded(allocation, name, allocator, ndim, sizes, strides, dtype, device_type, device_index,
+                            tensor);
+  }
+  return allocator(ndim, sizes, strides, dtype, device_type, device_index, tensor);
 }
 
 class Call {

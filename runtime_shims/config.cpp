@@ -1,7 +1,12 @@
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
 
 namespace aoti_debug {
 namespace {
@@ -47,9 +52,17 @@ class Loader {
 
   void launch() {
     const char* value = variable("AOTI_DEBUG_LAUNCH");
-    if (value != nullptr && !parse_launch(value, &config_.launch)) {
-      complain("AOTI_DEBUG_LAUNCH", value, "CALL.LAUNCH such as 0.3", "every launch");
+    if (value != nullptr && !parse_launches(value, &config_.launches)) {
+      complain("AOTI_DEBUG_LAUNCH", value, "CALL.LAUNCH such as 0.3, or several with commas", "every launch");
     }
+  }
+
+  void flight() {
+    bytes("AOTI_DEBUG_FLIGHT", &config_.flight);
+    bytes("AOTI_DEBUG_FLIGHT_BYTES", &config_.flight_bytes);
+    if (config_.flight <= kLongestFlight) return;
+    complain("AOTI_DEBUG_FLIGHT", variable("AOTI_DEBUG_FLIGHT"), "a number up to 65536", "65536");
+    config_.flight = kLongestFlight;
   }
 
   void print() {
@@ -60,6 +73,33 @@ class Loader {
     } else if (strcmp(value, "stderr") != 0) {
       complain("AOTI_DEBUG_PRINT", value, "stderr or none", "stderr");
     }
+  }
+
+  void backtrace() {
+    const char* value = variable("AOTI_DEBUG_BACKTRACE");
+    if (value == nullptr) return;
+    config_.backtrace = strcmp(value, "1") == 0;
+    if (!config_.backtrace && strcmp(value, "0") != 0) complain("AOTI_DEBUG_BACKTRACE", value, "0 or 1", "0");
+  }
+
+  void guards() {
+    const char* value = variable("AOTI_DEBUG_GUARDS");
+    if (value == nullptr) return;
+    config_.guards = strcmp(value, "1") == 0;
+    if (!config_.guards && strcmp(value, "0") != 0) complain("AOTI_DEBUG_GUARDS", value, "0 or 1", "0");
+  }
+
+  void poison() {
+    const char* value = variable("AOTI_DEBUG_POISON");
+    if (value == nullptr) return;
+    unsigned char byte = 0;
+    int used = 0;
+    if (strlen(value) == 2 && sscanf(value, "%2hhx%n", &byte, &used) == 1 && used == 2) {
+      config_.poison = byte;
+    } else {
+      complain("AOTI_DEBUG_POISON", value, "two hexadecimal digits", "ff");
+    }
+    if (!config_.guards) config_.complaints.push_back("AOTI_DEBUG_POISON does nothing without AOTI_DEBUG_GUARDS=1");
   }
 
   void complain(const char* name, const char* value, const char* wanted, const std::string& used) {
@@ -91,7 +131,6 @@ bool parse_bytes(const char* text, uint64_t* bytes) {
 
 bool parse_launch(const char* text, LaunchChoice* launch) {
   LaunchChoice choice;
-  choice.any = false;
   if (*text == 'c') {
     choice.kind = AOTI_DEBUG_CALL_CONSTANT;
     ++text;
@@ -111,6 +150,18 @@ bool parse_launch(const char* text, LaunchChoice* launch) {
   choice.call = count == 0 ? 0 : numbers[0];
   choice.launch = numbers[count];
   *launch = choice;
+  return true;
+}
+
+bool parse_launches(const char* text, std::vector<LaunchChoice>* launches) {
+  std::vector<LaunchChoice> found;
+  const std::string_view words = text;
+  for (size_t start = 0; start <= words.size();) {
+    const size_t end = std::min(words.find(',', start), words.size());
+    if (!parse_launch(std::string(words.substr(start, end - start)).c_str(), &found.emplace_back())) return false;
+    start = end + 1;
+  }
+  *launches = std::move(found);
   return true;
 }
 
@@ -143,7 +194,11 @@ Config load_config(const AotiDebugPackage& package) {
     loader.complain("AOTI_DEBUG_CRUMB_EVERY", "0", "a number from 1", std::to_string(every));
   }
   loader.launch();
+  loader.flight();
   loader.print();
+  loader.guards();
+  loader.poison();
+  loader.backtrace();
   return config;
 }
 

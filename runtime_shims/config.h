@@ -11,12 +11,12 @@
 namespace aoti_debug {
 
 constexpr uint64_t kNoLimit = UINT64_MAX;
+constexpr uint64_t kLongestFlight = 65536;  // launches
 
 enum class PhaseChoice : uint8_t { kByRole, kBefore, kAfter, kBoth };
 
-// The one launch that AOTI_DEBUG_LAUNCH names; all of them where `any` is set.
+// A launch that AOTI_DEBUG_LAUNCH names.
 struct LaunchChoice {
-  bool any = true;
   uint8_t kind = AOTI_DEBUG_CALL_MODEL;
   uint32_t call = 0;
   uint32_t launch = 0;
@@ -34,8 +34,13 @@ struct Config {
   uint64_t keep_free_bytes = uint64_t{1} << 30;
   uint64_t journal_bytes = uint64_t{256} << 20;
   uint64_t crumb_every = 1;
-  LaunchChoice launch;
+  std::vector<LaunchChoice> launches;  // what is printed and saved; empty: every one
+  uint64_t flight = 0;                 // launches whose inputs the flight recorder keeps; 0: off
+  uint64_t flight_bytes = kNoLimit;    // of tensors that it keeps; kNoLimit: as /dev/shm allows
   bool print = true;
+  bool backtrace = false;               // write down the native stack of a crash
+  bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates
+  uint8_t poison = 0xff;                // what guarded buffers are filled with
   std::vector<std::string> complaints;  // a line for each value that was not understood
 };
 
@@ -43,6 +48,9 @@ Config load_config(const AotiDebugPackage& package);
 
 // "0.3", "c0.1"; a bare "3" is "0.3". False where `text` is none of them.
 bool parse_launch(const char* text, LaunchChoice* launch);
+
+// Launches with commas between them.
+bool parse_launches(const char* text, std::vector<LaunchChoice>* launches);
 
 // A number with an optional suffix K, M, G or T (powers of 1024).
 bool parse_bytes(const char* text, uint64_t* bytes);

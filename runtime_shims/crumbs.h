@@ -6,6 +6,7 @@
 #include <string>
 
 #include "journal_format.h"
+#include "shared_file.h"
 
 namespace aoti_debug {
 
@@ -13,17 +14,11 @@ class Crumbs {
  public:
   static constexpr uint16_t kNoSlot = UINT16_MAX;
 
-  Crumbs() = default;
-  // The mapping stays for the life of the process: the driver knows it, and a stream may still store into it.
-  ~Crumbs() = default;
-  Crumbs(const Crumbs&) = delete;
-  Crumbs& operator=(const Crumbs&) = delete;
-
   // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory.
   // "", or why there are no crumbs.
   std::string open(const std::string& run_directory, uint64_t every);
 
-  bool is_open() const { return base_ != nullptr; }
+  bool is_open() const { return registered_; }
 
   // The slot of a stream as a model uses it; kNoSlot where all are taken. The same address may name the default streams
   // of two devices, which is why the model counts.
@@ -33,17 +28,16 @@ class Crumbs {
   bool write(void* stream, uint16_t slot, uint32_t sequence) const;
 
   // Puts a copy into the run directory in place of the link, and removes the shared memory.
-  void keep_copy();
+  void keep_copy() { shared_.keep_copy(kBytes); }
 
  private:
   static constexpr uint32_t kSlots = 1023;
   static constexpr size_t kBytes = sizeof(CrumbHeader) + kSlots * sizeof(CrumbSlot);
 
-  CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(base_ + sizeof(CrumbHeader)); }
+  CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
 
-  uint8_t* base_ = nullptr;
-  std::string shared_path_;
-  std::string link_path_;
+  SharedFile shared_;
+  bool registered_ = false;
   std::mutex mutex_;
   uint32_t used_ = 0;
   const void* models_[kSlots] = {};

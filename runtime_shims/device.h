@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "guard_zones.h"
 #include "journal_format.h"
 
 namespace aoti_debug::device {
@@ -32,6 +33,18 @@ bool register_crumbs(void* base, size_t bytes);
 
 // Enqueues on `stream` the store of `value` at base + offset, after everything enqueued so far.
 bool write_crumb(void* stream, size_t offset, uint32_t value);
+
+// ---- the flight recorder
+
+// The same for the flight recorder's memory.
+bool register_flight(void* base, size_t bytes);
+bool write_flight(void* stream, size_t offset, uint32_t value);
+
+// Enqueues on `stream` the copy of device memory to `host`, in the flight recorder's memory, after everything enqueued
+// so far; returns at once. False: it was not enqueued.
+bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host);
+
+// ---- streams
 
 bool is_capturing(void* stream);
 
@@ -66,5 +79,19 @@ struct StatsResult {
 // Results that are ready, oldest first: with `wait`, waits for all that are enqueued on the stream. Returns how many of
 // `results` were filled, or -1 on a device error (results that arrived before it can be taken with wait = false).
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait);
+
+// ---- guards: zones of known bytes around buffers (guard_zones.h)
+
+// Enqueues on `stream` the filling of both zones, and of the buffer with the byte `poison`.
+bool fill_guarded(void* stream, const GuardedMemory& memory, uint8_t poison);
+
+// Enqueues the comparison of all zones with what they should hold: what a launch has damaged is reported as its doing
+// and mended. False: it could not be enqueued.
+bool check_guards(void* stream, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count);
+
+// Damage that has been reported, oldest first: with `wait`, waits for all checks that are enqueued on the stream.
+// Returns how many of `damages` were filled, or -1 on a device error (reports that arrived before it can be taken with
+// wait = false). A stream takes 256 reports in all.
+int take_damage(void* stream, GuardDamage* damages, int capacity, bool wait);
 
 }  // namespace aoti_debug::device

@@ -11,6 +11,12 @@ bool register_crumbs(void*, size_t) { return false; }
 
 bool write_crumb(void*, size_t, uint32_t) { return false; }
 
+bool register_flight(void*, size_t) { return false; }
+
+bool write_flight(void*, size_t, uint32_t) { return false; }
+
+bool copy_to_flight(void*, uint64_t, size_t, void*) { return false; }
+
 bool is_capturing(void*) { return false; }
 
 int32_t pending_error(void*, char* text, size_t text_bytes) {
@@ -29,5 +35,11 @@ void free_staging(void* memory) { std::free(memory); }
 bool begin_stats(void*, const TensorView&, bool) { return false; }
 
 int take_stats(void*, StatsResult*, int, bool) { return 0; }
+
+bool fill_guarded(void*, const GuardedMemory&, uint8_t) { return false; }
+
+bool check_guards(void*, const GuardedLaunch&, const GuardedMemory*, uint32_t) { return false; }
+
+int take_damage(void*, GuardDamage*, int, bool) { return 0; }
 
 }  // namespace aoti_debug::device

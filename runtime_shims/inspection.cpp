@@ -11,6 +11,7 @@
 #include "dtype.h"
 #include "hashing.h"
 #include "launch_record.h"
+#include "readable.h"
 #include "strided.h"
 
 namespace aoti_debug {
@@ -23,8 +24,6 @@ struct Subject {
   uint16_t slot;
   TensorMeta meta;
 };
-
-bool is_tensor_form(uint8_t form) { return form <= AOTI_DEBUG_POINTER; }
 
 bool is_wanted(const Config& config, Phase phase, uint8_t role) {
   switch (config.phase) {
@@ -62,22 +61,6 @@ std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* v
     if (look(slot, values, after, &subject.meta).tag == VALUE_TENSOR) found.push_back(subject);
   }
   return found;
-}
-
-// Why the elements cannot be read; "" where they can.
-std::string unreadable(const TensorMeta& meta) {
-  if (meta.layout != kLayoutStrided) return std::string("not read: layout ") + layout_name(meta.layout);
-  if (is_quantized(meta.dtype)) return std::string("not read: quantized ") + dtype(meta.dtype).name;
-  if (dtype(meta.dtype).kind == Kind::kUnreadable)
-    return "not read: dtype " + std::to_string(meta.dtype) + " is unknown";
-  if (meta.device_type == kDeviceMeta) return "not read: a meta tensor has no elements";
-  if (meta.device_type != kDeviceCpu && !device::owns(meta.device_type)) {
-    return "not read: it is on " + device_name(meta.device_type, meta.device_index);
-  }
-  const device::TensorView view = view_of(meta);
-  if (view.numel != 0 && meta.data == 0) return "not read: it has no memory";
-  if (!fits_storage(view, meta.storage_offset, meta.storage_bytes)) return "not read: it reaches beyond its storage";
-  return "";
 }
 
 uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {

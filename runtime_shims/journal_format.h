@@ -51,6 +51,7 @@ typedef enum RecordType {
   RECORD_FAULT = 9,         // Fault, then char text[text_bytes]
   RECORD_NOTE = 10,         // Note, then char text[text_bytes]
   RECORD_RUN_END = 11,      // no payload: the package was unloaded in order
+  RECORD_GUARD = 12,        // GuardDamage
 } RecordType;
 
 typedef struct RecordHeader {
@@ -215,11 +216,29 @@ typedef struct Fault {
   uint32_t reserved;
 } Fault;  // 24 bytes
 
+// A launch wrote into a zone around a buffer that the wrapper allocates (AOTI_DEBUG_GUARDS=1). Offsets count bytes from
+// the buffer's first: they are below 0 in front of it, and from `bytes` on behind it.
+typedef struct GuardDamage {
+  uint32_t call;
+  uint32_t launch;
+  uint32_t allocation;  // index in the manifest's allocations
+  uint8_t kind;
+  uint8_t reserved[3];
+  uint64_t data;      // address of the buffer's first byte
+  uint64_t bytes;     // of the buffer
+  int64_t first;      // offset of the first byte that is not what it was
+  int64_t last;       // and of the last one
+  uint64_t damaged;   // how many there are
+  uint8_t found[16];  // what is there now, from `first` on; 0 behind the zone's end
+} GuardDamage;        // 72 bytes
+
 typedef enum NoteCode {
   NOTE_RECORDING_STOPPED = 1,  // a limit, a full disk, a directory that cannot be written
   NOTE_CAPTURING = 2,          // levels 1 and 2 stand aside under CUDA graph capture
   NOTE_CONFIGURATION = 3,      // an environment variable that was not understood
   NOTE_CRUMBS_OFF = 4,         // breadcrumbs could not be set up
+  NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up
+  NOTE_GUARDS = 6,             // a buffer without guards, or damage that is no longer recorded
 } NoteCode;
 
 typedef struct Note {
@@ -258,6 +277,7 @@ static_assert(sizeof(LaunchEnd) == 16, "");
 static_assert(sizeof(TensorFile) == 48, "");
 static_assert(sizeof(TensorStats) == 120, "");
 static_assert(sizeof(Fault) == 24, "");
+static_assert(sizeof(GuardDamage) == 72, "");
 static_assert(sizeof(Note) == 8, "");
 static_assert(sizeof(CrumbHeader) == 64, "");
 static_assert(sizeof(CrumbSlot) == 64, "");

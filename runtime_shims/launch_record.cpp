@@ -271,6 +271,7 @@ void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const
 }
 
 void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain, int32_t code, const char* text) {
+  call.run->faulted.store(true);
   Fault record{};
   record.call = call.call;
   record.launch = launch == nullptr ? 0 : launch->launch;

@@ -66,8 +66,16 @@ void Run::finish(bool idle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (notes_ != nullptr && notes_->start(0) != nullptr) notes_->finish(RECORD_RUN_END, 0, journal.now_ns());
   if (idle && journal.is_open()) journal.trim();
-  if (!directory.has_parent()) crumbs.keep_copy();
+  if (!directory.has_parent()) {
+    crumbs.keep_copy();
+    if (!has_failed()) flight.remove();
+  }
   directory.finish("clean");
+}
+
+bool Run::has_failed() const {
+  char text[256] = "";
+  return faulted.load() || (has_device && device::pending_error(nullptr, text, sizeof(text)) != 0);
 }
 
 void Run::note(NoteCode code, const std::string& text, bool tell) {
@@ -100,8 +108,10 @@ void Run::note_stops() {
 
 bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const {
   if (site.id < selected_.size() && selected_[site.id] == 0) return false;
-  const LaunchChoice& choice = config.launch;
-  return choice.any || (choice.kind == kind && choice.call == call && choice.launch == launch);
+  if (config.launches.empty()) return true;
+  return std::any_of(config.launches.begin(), config.launches.end(), [&](const LaunchChoice& choice) {
+    return choice.kind == kind && choice.call == call && choice.launch == launch;
+  });
 }
 
 void Run::open_crumbs() {
@@ -112,6 +122,19 @@ void Run::open_crumbs() {
   } else {
     note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
   }
+}
+
+void Run::open_flight() {
+  if (flight_tried.exchange(true) || !journal.is_open()) return;
+  const bool chosen = config.flight_bytes != kNoLimit;
+  const std::optional<uint64_t> bytes = chosen ? std::optional<uint64_t>(config.flight_bytes) : std::nullopt;
+  const std::string reason = flight.open(directory.path(), config.flight, bytes, has_device);
+  if (!reason.empty()) note(NOTE_FLIGHT_OFF, "no flight recorder: " + reason, true);
+}
+
+bool Run::is_newly_unguarded(uint32_t allocation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return unguarded_.insert(allocation).second;
 }
 
 StatsQueue& Run::stats_queue(void* stream, uint32_t thread) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "aoti_debug.h"
 #include "config.h"
 #include "crumbs.h"
+#include "flight.h"
 #include "headlines.h"
 #include "journal.h"
 #include "live_text.h"
@@ -53,7 +55,13 @@ class Run {
   // Sets up the breadcrumbs; `stream` is not being captured.
   void open_crumbs();
 
+  // Sets up the flight recorder. A device must have a context on this thread.
+  void open_flight();
+
   StatsQueue& stats_queue(void* stream, uint32_t thread);
+
+  // Whether this is the first time that a buffer got no guards.
+  bool is_newly_unguarded(uint32_t allocation);
 
   // Whether anything is recorded or shown at all.
   bool is_useful() const { return journal.is_open() || (config.print && config.level >= 2); }
@@ -65,6 +73,7 @@ class Run {
   RunDirectory directory;
   Journal journal;
   Crumbs crumbs;
+  Flight flight;
   LiveText live;
   Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;  // level 1
@@ -73,13 +82,21 @@ class Run {
   std::atomic<uint32_t> active_calls{0};
   std::atomic<bool> capture_noted{false};
   std::atomic<bool> crumbs_tried{false};
+  std::atomic<bool> flight_tried{false};
+  std::atomic<bool> faulted{false};        // a fault was recorded
+  std::atomic<uint32_t> damages{0};        // to guards, recorded or not
+  std::atomic<bool> checks_failed{false};  // a comparison of guards could not be enqueued
 
  private:
+  // Whether a launch failed, or the device is broken.
+  bool has_failed() const;
+
   std::atomic<uint32_t> threads_seen_{0};
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
   std::mutex mutex_;               // guards what follows
   std::unique_ptr<JournalWriter> notes_;
   std::vector<std::unique_ptr<ThreadState>> threads_;
+  std::set<uint32_t> unguarded_;  // allocations
   std::map<std::pair<void*, uint32_t>, std::unique_ptr<StatsQueue>> queues_;
 };
 

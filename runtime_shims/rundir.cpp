@@ -171,6 +171,7 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
   run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + filters(config);
   run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
   run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
+  if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
   run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
   const int error = write_run_json("running");
   if (error != 0) path_ += "/run.json";

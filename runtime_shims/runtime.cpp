@@ -10,8 +10,11 @@
 #include <new>
 
 #include "aoti_debug.h"
+#include "backtrace.h"
 #include "config.h"
 #include "device.h"
+#include "flight_sources.h"
+#include "guards.h"
 #include "inspection.h"
 #include "launch_record.h"
 #include "parallel.h"
@@ -35,6 +38,7 @@ thread_local ThreadState* t_thread = nullptr;
 
 void on_thread_end(void* state) {
   t_thread = nullptr;
+  remove_signal_stack();
   const ThreadState* thread = static_cast<ThreadState*>(state);
   // After a fork, the journal that the state writes to is another process's.
   if (thread->run == g_run.load()) thread->run->forget_thread(thread);
@@ -48,6 +52,7 @@ void on_fork() {
   t_thread = nullptr;
   new (&g_mutex) std::mutex;
   use_one_thread();
+  forget_crashes();
 }
 
 void finish_run() {
@@ -57,6 +62,7 @@ void finish_run() {
   if (g_thread_key_made) pthread_key_delete(g_thread_key);
   Run* run = g_run.exchange(nullptr);
   if (run == nullptr) return;
+  release_crashes();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
   run->finish(idle);
@@ -98,6 +104,7 @@ Run* start_run() {
   run = new Run(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
   run->start();
   if (!run->is_useful()) g_level.store(0);
+  if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
   g_run.store(run);
   return run;
 }
@@ -106,6 +113,7 @@ ThreadState* thread_state(Run* run) {
   if (t_thread != nullptr && t_thread->run == run) return t_thread;
   t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
   if (g_thread_key_made) pthread_setspecific(g_thread_key, t_thread);
+  if (run->config.backtrace) add_signal_stack();
   return t_thread;
 }
 
@@ -126,7 +134,9 @@ CallState* push_call(ThreadState* thread) {
   call->n_loops = 0;
   memset(call->loops, 0, sizeof(call->loops));
   call->stream_slot = 0;
+  call->guards.reset();
   call->crumbs = false;
+  call->flight = false;
   call->fault_seen = false;
   thread->call = call;
   return call;
@@ -155,6 +165,11 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
     call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
     if (call->level != 3) call->queue = &run->stats_queue(stream, thread->id);
   }
+  if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
+  if (run->config.flight != 0 && !capturing) {
+    run->open_flight();
+    call->flight = run->flight.is_open();
+  }
   record_call_begin(*call, capturing, run->journal.now_ns());
   if (capturing && run->config.level < 3 && !run->capture_noted.exchange(true)) {
     run->note(NOTE_CAPTURING, "a CUDA graph is being captured: tensors are neither printed nor saved", true);
@@ -171,6 +186,7 @@ void end_call(CallState* call, bool failed) {
   if (failed && error == 0 && !call->fault_seen) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
+  if (call->guards != nullptr) finish_guards(*call);
   show_measured(*call, true);
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());
@@ -200,6 +216,7 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   call.innermost = launch;
   launch->begin_ns = run->journal.now_ns();
   record_launch_begin(*launch, values, n_values);
+  if (call.flight) record_flight(*launch, values, n_values);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
 }
 
@@ -228,6 +245,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
     call.since_crumb = 0;
     run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
   }
+  if (call.guards != nullptr) check_guards(*launch);
   if (status != 0) report_fault(*launch, status, message);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
   if (status != 0) {
@@ -298,6 +316,16 @@ void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint
   LaunchState& launch = *thread->call->innermost;
   launch.grid_seen = true;
   guarded([&] { record_grid(launch, *kernel, grid, num_warps, shared_bytes, args); });
+}
+
+uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim, const int64_t* sizes,
+                             const int64_t* strides, int32_t dtype, int32_t device_type, int32_t device_index,
+                             void* tensor) {
+  if (t_thread == nullptr || t_thread->call == nullptr) return 0;
+  const BufferRequest request{allocation, ndim, sizes, strides, dtype, device_type, device_index};
+  bool made = false;
+  guarded([&] { made = allocate_guarded(*t_thread->call, request, name, static_cast<void**>(tensor)); });
+  return made ? 1 : 0;
 }
 
 void aoti_debug_loop_enter(void) {

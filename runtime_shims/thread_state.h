@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aoti_debug.h"
+#include "guards.h"
 #include "headlines.h"
 #include "journal.h"
 #include "launch_id.h"
@@ -46,6 +47,7 @@ struct CallState {
   void* stream;
   StatsQueue* queue;  // levels 1 and 2 on a device
   SaveBatch saves;
+  std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
   uint32_t call;
   uint32_t launches;
   uint32_t since_crumb;
@@ -56,6 +58,7 @@ struct CallState {
   uint8_t kind;
   uint8_t level;
   bool crumbs;
+  bool flight;
   bool inspecting;  // something is printed, measured or saved
   bool fault_seen;
 

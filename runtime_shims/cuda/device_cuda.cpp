@@ -11,31 +11,13 @@
 
 #include "../device.h"
 #include "copies.h"
-#include "crumb_writer.h"
 #include "driver.h"
+#include "guard_reports.h"
 #include "kernels.h"
 #include "layout.h"
+#include "shared_words.h"
+#include "statistics_ptx.h"
 #include "statistics_ring.h"
-
-#if !defined(AOTI_DEBUG_STATISTICS_PTX)
-#define AOTI_DEBUG_STATISTICS_PTX "cuda/statistics.ptx"  // found in the include directories
-#endif
-
-__asm__(
-    ".pushsection .rodata\n"
-    ".globl aoti_debug_statistics_ptx\n.hidden aoti_debug_statistics_ptx\n"
-    "aoti_debug_statistics_ptx:\n"
-    ".incbin \"" AOTI_DEBUG_STATISTICS_PTX
-    "\"\n"
-    ".globl aoti_debug_statistics_ptx_end\n.hidden aoti_debug_statistics_ptx_end\n"
-    "aoti_debug_statistics_ptx_end:\n"
-    ".byte 0\n"
-    ".popsection\n");
-
-extern "C" {
-extern __attribute__((visibility("hidden"))) const char aoti_debug_statistics_ptx[];
-extern __attribute__((visibility("hidden"))) const char aoti_debug_statistics_ptx_end[];
-}
 
 namespace aoti_debug::cuda {
 namespace {
@@ -63,6 +45,7 @@ struct StreamKey {
 // What a stream reuses. Work on a stream is ordered, so one of each is enough.
 struct StreamState {
   std::unique_ptr<StatisticsRing> ring;
+  std::unique_ptr<GuardReports> guards;
   CUdeviceptr gather = 0;
   size_t gather_bytes = 0;
   int device = -1;
@@ -72,9 +55,10 @@ struct StreamState {
 struct State {
   std::mutex mutex;
   std::map<StreamKey, StreamState> streams;
-  Kernels kernels{std::string_view(aoti_debug_statistics_ptx,
-                                   static_cast<size_t>(aoti_debug_statistics_ptx_end - aoti_debug_statistics_ptx))};
-  CrumbWriter crumbs;
+  Kernels kernels{statistics_ptx()};
+  SharedWords<struct OfCrumbs> crumbs;
+  SharedWords<struct OfFlight> flight;
+  GuardKernels guards{&kernels};
   Copies copies;
   size_t gather_bytes = 0;
   CUcontext known_context = nullptr;  // for threads that have none
@@ -271,6 +255,19 @@ auto attempt(const Body& body, decltype(body()) failed) noexcept -> decltype(bod
   }
 }
 
+// Runs `body` on the state of a stream, in its context.
+template <class Body, class Result>
+Result on_stream(void* stream, const Body& body, Result failed) noexcept {
+  const CUcontext context = context_of(static_cast<CUstream>(stream));
+  const WithContext own(context);
+  if (context == nullptr) return failed;
+  const auto locked = [&] {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    return body(static_cast<CUstream>(stream), stream_state(context, static_cast<CUstream>(stream)));
+  };
+  return attempt(locked, failed);
+}
+
 }  // namespace
 }  // namespace aoti_debug::cuda
 
@@ -286,6 +283,19 @@ bool register_crumbs(void* base, size_t bytes) {
 
 bool write_crumb(void* stream, size_t offset, uint32_t value) {
   return state().crumbs.write(static_cast<CUstream>(stream), offset, value);
+}
+
+bool register_flight(void* base, size_t bytes) {
+  return attempt([&] { return state().flight.open(base, bytes); }, false);
+}
+
+bool write_flight(void* stream, size_t offset, uint32_t value) {
+  return state().flight.write(static_cast<CUstream>(stream), offset, value);
+}
+
+bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host) {
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
+  return cuMemcpyDtoHAsync(host, address, bytes, static_cast<CUstream>(stream)) == CUDA_SUCCESS;
 }
 
 // The legacy default stream cannot be asked while a stream that it waits for is capturing: that counts as capturing.
@@ -356,6 +366,27 @@ bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   return attempt([&] { return take_statistics(static_cast<CUstream>(stream), results, capacity, wait); }, -1);
+}
+
+bool fill_guarded(void* stream, const GuardedMemory& memory, uint8_t poison) {
+  const auto body = [&](CUstream on, StreamState&) { return state().guards.fill(on, memory, poison); };
+  return on_stream(stream, body, false);
+}
+
+bool check_guards(void* stream, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
+  const auto body = [&](CUstream on, StreamState& mine) {
+    return state().guards.check(on, &mine.guards, launch, memories, count);
+  };
+  return on_stream(stream, body, false);
+}
+
+int take_damage(void* stream, GuardDamage* damages, int capacity, bool wait) {
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
+  if (wait && !synchronize(static_cast<CUstream>(stream))) return -1;
+  const auto body = [&](CUstream, StreamState& mine) {
+    return mine.guards == nullptr ? 0 : mine.guards->take(damages, capacity);
+  };
+  return on_stream(stream, body, 0);
 }
 
 }  // namespace aoti_debug::device

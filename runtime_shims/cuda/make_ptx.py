@@ -3,8 +3,9 @@
     python make_ptx.py [--nvcc NVCC]
 
 The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run
-pays for the dtypes that it meets, and one for the gathering of strided tensors. nvcc writes its own, newest version;
-the instructions are older, so the version and the target are lowered to the oldest that have them all.
+pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around buffers. nvcc writes
+its own, newest version; the instructions are older, so the version and the target are lowered to the oldest that have
+them all.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "statistics.ptx"
 KERNELS = "statistics.cu"
-SOURCES = (KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../content_hash.h")
+GUARD_KERNELS = "guards.cu"
+SOURCES = (
+    *(KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../content_hash.h"),
+    *(GUARD_KERNELS, "guard_jobs.h", "../guard_zones.h"),
+)
 ELEMENT_TYPE = re.compile(r"_\((\w+), \d+\)")
 GATHER = "Gather"
+GUARDS = "Guards"
 
 COMPILED_FOR = "compute_75"  # the oldest that nvcc 13 knows
 ISA_VERSION = "6.0"
@@ -37,7 +43,7 @@ FLAGS = (
 
 def modules() -> list[str]:
     """The names of the modules, in the order of the file."""
-    return [*ELEMENT_TYPE.findall((HERE / "element_types.h").read_text()), GATHER]
+    return [*ELEMENT_TYPE.findall((HERE / "element_types.h").read_text()), GATHER, GUARDS]
 
 
 def sources_hash() -> str:
@@ -86,10 +92,14 @@ def make(nvcc: str) -> str:
 
 
 def _compile(nvcc: str, module: str) -> str:
-    definition = "-DAOTI_DEBUG_GATHER" if module == GATHER else f"-DAOTI_DEBUG_ELEMENT={module}"
+    definition, source = f"-DAOTI_DEBUG_ELEMENT={module}", KERNELS
+    if module == GATHER:
+        definition = "-DAOTI_DEBUG_GATHER"
+    elif module == GUARDS:
+        definition, source = "-DAOTI_DEBUG_GUARDS", GUARD_KERNELS
     with tempfile.TemporaryDirectory(prefix="make_ptx-") as work:
         output = Path(work) / "module.ptx"
-        subprocess.run([nvcc, *FLAGS, definition, str(HERE / KERNELS), "-o", str(output)], check=True)
+        subprocess.run([nvcc, *FLAGS, definition, str(HERE / source), "-o", str(output)], check=True)
         return output.read_text()
 
 

@@ -17,7 +17,8 @@ from runtime_shims import journal_decoder, runtime_library
 
 VARIABLES = (
     *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),
-    *("JOURNAL_BYTES", "CRUMB_EVERY", "LAUNCH", "PRINT"),
+    *("JOURNAL_BYTES", "CRUMB_EVERY", "LAUNCH", "PRINT", "BACKTRACE"),
+    *("FLIGHT", "FLIGHT_BYTES", "GUARDS", "POISON"),
 )
 
 
@@ -58,8 +59,8 @@ def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         return Runtime(library, tmp_path / f"copy{next(numbers)}.so")
 
     yield load_
-    for link in tmp_path.rglob("crumbs.bin"):
-        if link.is_symlink():
+    for name in ("crumbs.bin", "flight.bin"):
+        for link in (path for path in tmp_path.rglob(name) if path.is_symlink()):
             Path(os.readlink(link)).unlink(missing_ok=True)
 
 

@@ -1,5 +1,6 @@
 // A device half whose memory is host memory and whose streams do everything at once. Tensors that the test marks are
 // "on" it: the shim's answer about their device is replaced.
+#include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <atomic>
@@ -7,9 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "device.h"
@@ -27,7 +30,19 @@ std::set<void*> g_marked;
 std::map<void*, std::deque<aoti_debug::device::StatsResult>> g_results;
 std::atomic<int> g_capturing{0}, g_error{0}, g_copies_fail{0}, g_crumbs_fail{0}, g_no_staging{0};
 std::atomic<uint64_t> g_copied{0}, g_staging{0}, g_most_staging{0};
+std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
+std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
+constexpr uint8_t kGuard = 0x5a;
+std::atomic<int> g_flight_fails{0}, g_flight_waits{0};
 uint8_t* g_crumbs = nullptr;
+uint8_t* g_flight = nullptr;
+std::map<void*, std::deque<std::function<void()>>> g_work;  // what streams have yet to do for the flight recorder
+
+void work(void* stream, std::function<void()> what) {
+  if (g_flight_waits == 0) return what();
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_work[stream].push_back(std::move(what));
+}
 
 }  // namespace
 
@@ -41,6 +56,15 @@ EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "copies fail") == 0) g_copies_fail = value;
   if (strcmp(what, "crumbs fail") == 0) g_crumbs_fail = value;
   if (strcmp(what, "no staging") == 0) g_no_staging = value;
+  if (strcmp(what, "guards fail") == 0) g_guards_fail = value;
+  if (strcmp(what, "flight fails") == 0) g_flight_fails = value;
+  if (strcmp(what, "flight waits") == 0) g_flight_waits = value;
+}
+EXPORT void f_work(void* stream, int count) {
+  for (; count > 0 && !g_work[stream].empty(); --count) {
+    g_work[stream].front()();
+    g_work[stream].pop_front();
+  }
 }
 EXPORT uint64_t f_copied() { return g_copied; }
 EXPORT uint64_t f_most_staging() { return g_most_staging; }
@@ -57,6 +81,22 @@ AOTITorchError aoti_torch_get_device_index(AtenTensorHandle tensor, int32_t* ind
   return AOTI_TORCH_SUCCESS;
 }
 
+// Memory of the device is host memory.
+AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
+                                        int32_t, int32_t, AtenTensorHandle* tensor) {
+  static const auto next =
+      reinterpret_cast<decltype(&aoti_torch_empty_strided)>(dlsym(RTLD_NEXT, "aoti_torch_empty_strided"));
+  return next(ndim, sizes, strides, dtype, 0, 0, tensor);
+}
+extern "C" AOTITorchError torch_from_blob(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                                          int64_t offset, int32_t dtype, int32_t, int32_t, AtenTensorHandle* tensor,
+                                          int32_t layout, const uint8_t* metadata, int64_t metadata_bytes,
+                                          void (*deleter)(void*, void*), void* context) {
+  static const auto next = reinterpret_cast<decltype(&torch_from_blob)>(dlsym(RTLD_NEXT, "torch_from_blob"));
+  return next(data, ndim, sizes, strides, offset, dtype, 0, -1, tensor, layout, metadata, metadata_bytes, deleter,
+              context);
+}
+
 namespace aoti_debug::device {
 
 bool owns(int32_t device_type) { return device_type == 1; }
@@ -68,6 +108,22 @@ bool register_crumbs(void* base, size_t) {
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
   __atomic_store_n(reinterpret_cast<uint32_t*>(g_crumbs + offset), value, __ATOMIC_RELAXED);
+  return true;
+}
+
+bool register_flight(void* base, size_t) {
+  g_flight = static_cast<uint8_t*>(base);
+  return g_flight_fails == 0;
+}
+
+bool write_flight(void* stream, size_t offset, uint32_t value) {
+  work(stream, [=] { __atomic_store_n(reinterpret_cast<uint32_t*>(g_flight + offset), value, __ATOMIC_RELAXED); });
+  return true;
+}
+
+bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host) {
+  if (g_copies_fail != 0) return false;
+  work(stream, [=] { memcpy(host, reinterpret_cast<const void*>(static_cast<uintptr_t>(address)), bytes); });
   return true;
 }
 
@@ -117,6 +173,42 @@ int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   auto& ready = g_results[stream];
   int count = 0;
   for (; count < capacity && !ready.empty(); ready.pop_front()) results[count++] = ready.front();
+  return count;
+}
+
+bool fill_guarded(void*, const GuardedMemory& memory, uint8_t poison) {
+  if (g_guards_fail == 1) return false;
+  const uint64_t guard = guard_bytes(memory.bytes);
+  uint8_t* const data = reinterpret_cast<uint8_t*>(memory.data);
+  memset(data - guard, kGuard, guard);
+  memset(data, poison, memory.bytes);
+  memset(data + memory.bytes, kGuard, guard);
+  return true;
+}
+
+// Only the byte behind the buffer counts.
+bool check_guards(void*, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
+  if (g_guards_fail == 2) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint8_t* const behind = reinterpret_cast<uint8_t*>(memories[i].data) + memories[i].bytes;
+    if (*behind == kGuard) continue;
+    GuardDamage damage{};
+    damage.call = launch.call;
+    damage.launch = launch.launch;
+    damage.allocation = memories[i].allocation;
+    damage.first = damage.last = static_cast<int64_t>(memories[i].bytes);
+    damage.damaged = 1;
+    g_damages.push_back(damage);
+    *behind = kGuard;
+  }
+  return true;
+}
+
+int take_damage(void*, GuardDamage* damages, int capacity, bool wait) {
+  if (g_error != 0 && wait) return -1;
+  if (!wait && g_error == 0) return 0;
+  int count = 0;
+  for (; count < capacity && !g_damages.empty(); g_damages.pop_front()) damages[count++] = g_damages.front();
   return count;
 }
 

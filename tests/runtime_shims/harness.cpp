@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "config.h"
 #include "content_hash.h"
+#include "guard_zones.h"
 #include "hashing.h"
 #include "journal_format.h"
 #include "safetensors_file.h"
@@ -54,6 +55,10 @@ EXPORT void h_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, 
 }
 EXPORT void h_grid(uint32_t kernel, const uint32_t* grid, uint32_t warps, uint32_t shared, void* const* args) {
   aoti_debug_grid(&g_kernels[kernel], grid, warps, shared, args);
+}
+EXPORT uint32_t h_allocate(uint32_t allocation, const char* name, int64_t ndim, const int64_t* sizes,
+                           const int64_t* strides, int32_t dtype, int32_t device_type, AtenTensorHandle* tensor) {
+  return aoti_debug_allocate(allocation, name, ndim, sizes, strides, dtype, device_type, 0, tensor);
 }
 EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }
@@ -156,6 +161,8 @@ EXPORT int h_parse_launch(const char* text, uint32_t* kind, uint32_t* call, uint
   *launch = choice.launch;
   return 1;
 }
+EXPORT uint64_t h_guard_bytes(uint64_t bytes) { return aoti_debug::guard_bytes(bytes); }
+EXPORT uint64_t h_guarded_bytes(uint64_t bytes) { return aoti_debug::guarded_bytes(bytes); }
 EXPORT int h_filter_matches(const char* patterns, int exact, const char* kernel) {
   using aoti_debug::Filter;
   return (exact != 0 ? Filter::names(patterns) : Filter::patterns(patterns)).matches(kernel);
@@ -176,6 +183,7 @@ EXPORT uint64_t h_sizeof(const char* name) {
   SIZE(TensorFile);
   SIZE(TensorStats);
   SIZE(Fault);
+  SIZE(GuardDamage);
   SIZE(Note);
   SIZE(CrumbHeader);
   SIZE(CrumbSlot);

@@ -19,6 +19,7 @@ TYPES = {
     9: "fault",
     10: "note",
     11: "run_end",
+    12: "guard",
 }
 STRUCTS = {
     "call_begin": ("<IBBHQQ", "call kind level stream_slot model stream"),
@@ -38,6 +39,7 @@ STRUCTS = {
     ),
     "fault": ("<IIBBHiII", "call launch kind in_launch domain code text_bytes _"),
     "note": ("<II", "code text_bytes"),
+    "guard": ("<IIIB3xQQqqQ16s", "call launch allocation kind data bytes first last damaged found"),
     "run_end": ("<", ""),
 }
 

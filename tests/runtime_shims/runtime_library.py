@@ -200,6 +200,10 @@ class Runtime:
         self._kept: list[object] = []
         self._slots: dict[int, Sequence[Slot]] = {}
 
+    def keep(self, thing: object) -> None:
+        """For as long as this copy of the library."""
+        self._kept.append(thing)
+
     def unload(self) -> None:
         ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.lib._handle))
         del self.lib

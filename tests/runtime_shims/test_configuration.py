@@ -104,6 +104,7 @@ def test_filters_by_precedence(
     assert shown(load, capfd, baked="other", FILTER="") == ["k_0", "k_1", "other"]
     assert shown(load, capfd, LAUNCH="0.1", FILTER="") == ["k_1"]
     assert shown(load, capfd, LAUNCH="2", PRINT="stderr") == ["other"]
+    assert shown(load, capfd, LAUNCH="2,0.0") == ["k_0", "other"]
     assert shown(load, capfd, PRINT="none") == []
 
 
@@ -114,7 +115,17 @@ def test_filters_by_precedence(
         ("PHASE", "later", "AOTI_DEBUG_PHASE=later is not before, after or both; using the default"),
         ("MAX_BYTES", "lots", "AOTI_DEBUG_MAX_BYTES=lots is not a number such as 512M; using the default"),
         ("CRUMB_EVERY", "0", "AOTI_DEBUG_CRUMB_EVERY=0 is not a number from 1; using 1"),
-        ("LAUNCH", "first", "AOTI_DEBUG_LAUNCH=first is not CALL.LAUNCH such as 0.3; using every launch"),
+        (
+            "LAUNCH",
+            "first",
+            "AOTI_DEBUG_LAUNCH=first is not CALL.LAUNCH such as 0.3, or several with commas; using every launch",
+        ),
+        (
+            "LAUNCH",
+            "0.1,",
+            "AOTI_DEBUG_LAUNCH=0.1, is not CALL.LAUNCH such as 0.3, or several with commas; using every launch",
+        ),
+        ("FLIGHT", "99999", "AOTI_DEBUG_FLIGHT=99999 is not a number up to 65536; using 65536"),
         ("PRINT", "stdout", "AOTI_DEBUG_PRINT=stdout is not stderr or none; using stderr"),
     ],
 )

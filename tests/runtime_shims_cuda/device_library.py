@@ -156,6 +156,9 @@ class DeviceLibrary:
         library.harness_register_crumbs.argtypes = [c_void_p, c_size_t]
         library.harness_write_crumb.argtypes = [c_void_p, c_size_t, c_uint32]
         library.harness_write_crumb_many.argtypes = [c_void_p, c_size_t, c_uint32, c_uint32]
+        library.harness_register_flight.argtypes = [c_void_p, c_size_t]
+        library.harness_write_flight.argtypes = [c_void_p, c_size_t, c_uint32]
+        library.harness_copy_to_flight.argtypes = [c_void_p, c_uint64, c_size_t, c_void_p]
         library.harness_is_capturing.argtypes = [c_void_p]
         library.harness_pending_error.argtypes = [c_void_p, c_char_p, c_size_t]
         library.harness_pending_error.restype = c_int32

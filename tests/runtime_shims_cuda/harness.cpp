@@ -13,6 +13,15 @@ EXPORT int harness_register_crumbs(void* base, size_t bytes) {
 EXPORT int harness_write_crumb(void* stream, size_t offset, uint32_t value) {
   return aoti_debug::device::write_crumb(stream, offset, value);
 }
+EXPORT int harness_register_flight(void* base, size_t bytes) {
+  return aoti_debug::device::register_flight(base, bytes);
+}
+EXPORT int harness_write_flight(void* stream, size_t offset, uint32_t value) {
+  return aoti_debug::device::write_flight(stream, offset, value);
+}
+EXPORT int harness_copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host) {
+  return aoti_debug::device::copy_to_flight(stream, address, bytes, host);
+}
 EXPORT int harness_is_capturing(void* stream) { return aoti_debug::device::is_capturing(stream); }
 EXPORT int32_t harness_pending_error(void* stream, char* text, size_t bytes) {
   return aoti_debug::device::pending_error(stream, text, bytes);
@@ -30,6 +39,19 @@ EXPORT int harness_begin_stats(void* stream, const TensorView* view, int with_st
 EXPORT int harness_take_stats(void* stream, StatsResult* results, int capacity, int wait) {
   return aoti_debug::device::take_stats(stream, results, capacity, wait != 0);
 }
+EXPORT int harness_fill_guarded(void* stream, const aoti_debug::GuardedMemory* memory, uint8_t poison) {
+  return aoti_debug::device::fill_guarded(stream, *memory, poison);
+}
+EXPORT int harness_check_guards(void* stream, const aoti_debug::GuardedLaunch* launch,
+                                const aoti_debug::GuardedMemory* memories, uint32_t count) {
+  return aoti_debug::device::check_guards(stream, *launch, memories, count);
+}
+EXPORT int harness_take_damage(void* stream, GuardDamage* damages, int capacity, int wait) {
+  return aoti_debug::device::take_damage(stream, damages, capacity, wait != 0);
+}
+EXPORT uint64_t harness_guard_bytes(uint64_t bytes) { return aoti_debug::guard_bytes(bytes); }
+EXPORT uint64_t harness_guarded_bytes(uint64_t bytes) { return aoti_debug::guarded_bytes(bytes); }
+EXPORT uint64_t harness_guard_word(uint64_t index) { return aoti_debug::guard_word(index); }
 EXPORT size_t harness_result_bytes() { return sizeof(StatsResult); }
 EXPORT size_t harness_view_bytes() { return sizeof(TensorView); }
 EXPORT int harness_write_crumb_many(void* stream, size_t offset, uint32_t first, uint32_t count) {

@@ -1,4 +1,4 @@
-"""statistics.ptx is what statistics.cu says, and every assembler takes it."""
+"""statistics.ptx is what statistics.cu and guards.cu say, and every assembler takes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import pytest
 from runtime_shims_cuda import samples
 from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES, triton_backend
 
-GATHER_KERNELS = {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)}
+KERNELS = {
+    "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
+    "Guards": {"aoti_debug_fill_guarded", "aoti_debug_check_guards"},
+}
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 
 
@@ -47,13 +50,13 @@ def test_there_is_a_module_for_every_dtype() -> None:
     numbers = re.findall(r"_\((\w+), (\d+)\)", (RUNTIME / "cuda" / "element_types.h").read_text())
     counted = {int(number) for name, number in numbers if not name.startswith("Opaque")}
     assert counted == {SCALAR_TYPES[dtype] for dtype in samples.DTYPES}
-    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather"]
+    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather", "Guards"]
 
 
 def test_each_module_has_its_kernels() -> None:
     for name, text in make_ptx.split(PTX).items():
         kernels = re.findall(r"^\.visible \.entry (\w+)", text, re.MULTILINE)
-        assert set(kernels) == (GATHER_KERNELS if name == "Gather" else {"aoti_debug_statistics"})
+        assert set(kernels) == KERNELS.get(name, {"aoti_debug_statistics"})
 
 
 def test_it_asks_for_old_drivers_and_devices_only() -> None:

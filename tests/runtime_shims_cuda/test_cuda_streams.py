@@ -15,6 +15,7 @@ CUDA_ERROR_ILLEGAL_ADDRESS = 700
 STREAM = 0x7000
 OTHER_STREAM = 0x7100
 RING = 1024
+KEPT: list[object] = []  # what the device may still come to
 
 
 @pytest.fixture
@@ -69,6 +70,39 @@ def test_without_a_context_nothing_is_enqueued(device: DeviceLibrary, crumbs: ct
     assert not device.begin(torch.ones(10), STREAM)
     assert device.take(STREAM) == []
     assert device.pending_error(STREAM) == (0, "")
+
+
+def test_the_flight_recorder_copies_in_stream_order_and_has_words_of_its_own(fresh_device: DeviceLibrary) -> None:
+    library = fresh_device.library
+    memories = mmap.mmap(-1, 4096), mmap.mmap(-1, 4096)
+    words, crumbs = ((ctypes.c_uint32 * 1024).from_buffer(memory) for memory in memories)
+    base = ctypes.addressof(words)
+    assert library.harness_register_flight(base, 4096)
+    assert library.harness_register_crumbs(ctypes.addressof(crumbs), 4096)
+    tensor = torch.arange(8, dtype=torch.int32)
+    own_stream(fresh_device, STREAM, 2)  # of a context that is not current
+    for stream in (STREAM, OTHER_STREAM):
+        assert library.harness_copy_to_flight(stream, tensor.data_ptr(), 32, base + 64)
+        assert library.harness_write_flight(stream, 0, 5)
+        assert library.harness_write_crumb(stream, 0, 6)
+        assert (words[0], words[17], crumbs[0]) == (0, 0, 0)
+        library.emulator_finish()
+        assert (words[0], list(words[16:24]), crumbs[0]) == (5, list(range(8)), 6)
+        words[0] = words[17] = crumbs[0] = 0
+
+
+def test_the_flight_recorder_after_a_fault(device: DeviceLibrary) -> None:
+    words = (ctypes.c_uint32 * 1024).from_buffer(mmap.mmap(-1, 4096))
+    assert device.library.harness_register_flight(ctypes.addressof(words), 4096)
+    tensor = torch.ones(8, dtype=torch.int32)
+    place = ctypes.addressof(words) + 64
+    KEPT.extend((words, tensor))
+    assert device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 4, place)
+    fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
+    assert device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 32, place)
+    device.library.emulator_finish()
+    assert list(words[16:24]) == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert not device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 32, place)
 
 
 @pytest.mark.parametrize(("status", "query", "expected"), [(0, 0, 0), (1, 0, 1), (2, 0, 1), (0, 906, 1), (0, 700, 0)])

@@ -1,4 +1,4 @@
-// The kernels of statistics.cu, compiled for the host.
+// The kernels of statistics.cu and guards.cu, compiled for the host.
 #include "block.h"
 
 inline void __syncthreads() { emulator::Block::current().wait_for_block(); }
@@ -9,6 +9,8 @@ inline uint32_t atomicAdd(uint32_t* address, uint32_t value) {
   *address += value;
   return old;
 }
+inline void atomicMin(uint32_t* address, uint32_t value) { *address = value < *address ? value : *address; }
+inline void atomicMax(uint32_t* address, uint32_t value) { *address = value > *address ? value : *address; }
 inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
   return emulator::Block::current().shuffle_down(value, distance);
 }
@@ -17,6 +19,7 @@ inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
 #include <cstring>
 #include <string>
 
+#include "cuda/guards.cu"
 #include "cuda/statistics.cu"
 #include "kernels.h"
 
@@ -34,6 +37,10 @@ void run_gather(const void* job) {
   gather<kBytes>(*static_cast<const GatherJob*>(job));
 }
 
+void run_fill_guarded(const void* job) { fill_guarded(*static_cast<const GuardFillJob*>(job)); }
+
+void run_check_guards(const void* job) { check_guards(*static_cast<const GuardCheckJob*>(job)); }
+
 Kernel find_kernel(const std::string& module, const std::string& name) {
   if (name == "aoti_debug_statistics") {
 #define KERNEL(TYPE, NUMBER) \
@@ -48,6 +55,10 @@ Kernel find_kernel(const std::string& module, const std::string& name) {
     if (name == "aoti_debug_gather_4") return Kernel{run_gather<4>, sizeof(GatherJob)};
     if (name == "aoti_debug_gather_8") return Kernel{run_gather<8>, sizeof(GatherJob)};
     if (name == "aoti_debug_gather_16") return Kernel{run_gather<16>, sizeof(GatherJob)};
+  }
+  if (module == "Guards") {
+    if (name == "aoti_debug_fill_guarded") return Kernel{run_fill_guarded, sizeof(GuardFillJob)};
+    if (name == "aoti_debug_check_guards") return Kernel{run_check_guards, sizeof(GuardCheckJob)};
   }
   return Kernel{nullptr, 0};
 }

@@ -8,7 +8,9 @@
 
 namespace aoti_debug::cuda {
 
-class CrumbWriter {
+// `Of` tells one memory from another.
+template <class Of>
+class SharedWords {
  public:
   // Registers host memory with the driver, for the life of the process.
   bool open(void* base, size_t bytes) {

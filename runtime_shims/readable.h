@@ -1,0 +1,17 @@
+// Which slots are tensors, and which tensors can be read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "aoti_debug.h"
+#include "tensor_meta.h"
+
+namespace aoti_debug {
+
+inline bool is_tensor_form(uint8_t form) { return form <= AOTI_DEBUG_POINTER; }
+
+// Why the elements cannot be read; "" where they can.
+std::string unreadable(const TensorMeta& meta);
+
+}  // namespace aoti_debug

@@ -18,7 +18,8 @@ from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.single_file import single_file
-from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.rescue import open_run
+from aoti_debug.rundir import RunDir
 
 __all__ = ["Repro", "write_repro"]
 

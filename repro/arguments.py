@@ -72,9 +72,10 @@ class Arguments:
     results: tuple[AllocatedResult, ...]
 
     def missing(self, fault: bool) -> Iterator[str]:
-        """What a replay needs and the run did not save, one text an argument. A fault needs no recorded results."""
+        """What a replay needs and the run did not save, one text an argument. A fault needs no recorded results, and
+        not what was in the memory of an output before."""
         for argument in self.tensors:
-            if argument.slot.before is None:
+            if argument.slot.before is None and not (fault and argument.role == "out"):
                 yield _missing(argument.slot, "before")
             elif argument.written and argument.slot.after is None and not fault:
                 yield _missing(argument.slot, "after")

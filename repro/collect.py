@@ -39,7 +39,7 @@ def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
     if run.package is None:
         return None, "the package that was run is gone"
     try:
-        code = artifact.inspect(run.package).read(f"{artifact.MODEL_FOLDER}{kernel.cubin}")
+        code = artifact.inspect(run.package).read(f"{artifact.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
     except ArtifactError as error:
         return None, str(error)
     if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:

@@ -14,6 +14,7 @@ from aoti_debug.values import Number
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
 
+WAYS = ("python repro.py --backend checked    every access of the kernel, and the index that led one outside",)
 _CTYPES = {
     "bool": "c_bool",
     "int8_t": "c_int8",
@@ -72,6 +73,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
         standard=("import ctypes",) if any(isinstance(slot.value, Number) for slot in slots) else (),
         imports=("from replay.cpp_kernel import Compiler, CppKernel",),
         kernel="KERNEL",
+        ways=WAYS,
         needs="the C++ compiler that COMPILER in repro.py names",
     )
 

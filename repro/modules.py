@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGE = "replay"  # the name that they are imported by
+_HEADER = re.compile(r'with_name\("(\w+\.h)"\)')  # a file that a module reads
 
 
 def modules_of(script: str) -> dict[str, str]:
@@ -17,24 +19,27 @@ def modules_of(script: str) -> dict[str, str]:
     Args:
         script: the text of repro.py.
     """
-    waiting = ["__init__", *_imported(script, from_package=True)]
+    waiting = ["__init__.py", *_imported(script, from_package=True)]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += _imported_by(name)
-    return {f"{name}.py": _text(name) for name in sorted(found)}
+            waiting += _needed_by(name)
+    return {name: _text(name) for name in sorted(found)}
 
 
 @cache
 def _text(name: str) -> str:
-    return (TEMPLATES / f"{name}.py").read_text(encoding="utf-8")
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 @cache
-def _imported_by(name: str) -> tuple[str, ...]:
-    return tuple(_imported(_text(name), from_package=False))
+def _needed_by(name: str) -> tuple[str, ...]:
+    if not name.endswith(".py"):
+        return ()
+    text = _text(name)
+    return (*_imported(text, from_package=False), *_HEADER.findall(text))
 
 
 def _imported(text: str, *, from_package: bool) -> Iterator[str]:
@@ -42,6 +47,7 @@ def _imported(text: str, *, from_package: bool) -> Iterator[str]:
         if not isinstance(node, ast.ImportFrom):
             continue
         if not from_package and node.level == 1:
-            yield from [node.module] if node.module else [alias.name for alias in node.names]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from (f"{name}.py" for name in names)
         elif from_package and node.module and node.module.startswith(f"{PACKAGE}."):
-            yield node.module.removeprefix(f"{PACKAGE}.")
+            yield f"{node.module.removeprefix(f'{PACKAGE}.')}.py"

@@ -140,11 +140,13 @@ def _arguments(arguments: Arguments) -> str:
             f"shape={a.layout.shape!r}",
             f"stride={a.layout.strides!r}",
             f"storage={literals.text(a.storage)}",
-            f"offset={a.offset}",
+            f"offset={a.offset}" + (", recorded=False" if a.slot.before is None else ""),
         )
         for a in arguments.tensors
     ]
     about = "# The arguments as they were just before the launch: tensors/before_<name>.safetensors has their values."
+    if any(a.slot.before is None for a in arguments.tensors):
+        about += "\n# recorded=False: nobody knows what was in this output's memory; here it is 0."
     return "\n".join([about, *_table("ARGUMENTS", "Argument", rows)])
 
 

@@ -1,74 +1,133 @@
-"""What a sanitizer reports, as text for the user."""
+"""What was seen of a wrong access to memory, whoever saw it. `access_text` has the sentences that are made of it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
-from .addresses import Extent, place_of
+SeenBy = Literal["bounds", "assertion", "sanitizer", "guard", "pattern", "operator"]
+
+# What a reader of the evidence may rely on; the other fields serve the sentences.
+PUBLISHED = ("kind", "what", "argument", "parameter", "element", "elements", "beyond", "bytes", "program", "count")
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    Attributes:
+        line: 0 where it is not known.
+    """
+
+    file: str
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Index:
+    """An element of an integer tensor that an address was computed from.
+
+    Attributes:
+        argument: of the launch.
+        element: from the argument's first element, in memory.
+        parameter: the kernel's own name of the argument; "" where it is the same.
+    """
+
+    argument: str
+    element: int
+    value: int
+    parameter: str = ""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One report of a sanitizer.
+    """One wrong access, or several of one kind of which this is the first.
 
     Attributes:
-        what: as the sanitizer names it: "heap-buffer-overflow", "Invalid __global__ read".
-        kind: "read", "write", "atomic" or "".
-        bytes: size of the access; 0 where it is not said.
-        address: None where the report is of none.
+        seen_by: "bounds": an interpreter or checked pointers; "assertion": the kernel itself; "sanitizer"; "guard": a
+            guard zone that changed; "pattern": an output that depends on what nothing had written; "operator": the
+            arguments of an operator, read by its rules.
+        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "index", "race",
+            "undefined behaviour", "overrun"; "" where the tool does not say.
+        what: in the tool's own words; the message of an assertion.
+        argument: of the launch, whose memory it belongs to; "" where it belongs to none.
+        parameter: the kernel's own name of the argument; "" where it is the same.
+        element: from the argument's first element, in memory; None where it is none in particular.
+        elements: how many lie between the argument's first and last one, both included.
+        beyond: elements outside of them: > 0 past the end, < 0 before the beginning, 0 inside or in a gap.
+        in_storage: outside of the argument, inside the storage behind it.
+        bytes: size of the access; of a guard zone, how many changed; 0 where it is not said.
+        address: where no argument is known yet, or a tool names it.
         kernel: the function.
-        source: "repro.py:23"; "" without line information.
         thread: "thread (5,0,0) in block (3,0,0)"; "" on the CPU.
-        note: what else the sanitizer says of it.
+        program, position: of a Triton kernel: the program of the grid, and the position in its block.
+        mask: of an interpreted access: "none" or "true".
+        count: of how many accesses this is the first.
+        index: the index that led there.
+        wrapped: the address was computed from an integer that passed the end of its type.
+        reach: of a guard zone: how far behind the storage the last changed byte lies.
+        notes: what else is known of it, one line each.
     """
 
-    what: str
+    seen_by: SeenBy
     kind: str = ""
+    what: str = ""
+    argument: str = ""
+    parameter: str = ""
+    element: int | None = None
+    elements: int = 0
+    beyond: int = 0
+    in_storage: bool = False
     bytes: int = 0
     address: int | None = None
+    source: Source | None = None
     kernel: str = ""
-    source: str = ""
     thread: str = ""
-    note: str = ""
+    program: tuple[int, int, int] | None = None
+    position: tuple[int, ...] = ()
+    mask: str = ""
+    count: int = 1
+    index: Index | None = None
+    wrapped: bool = False
+    reach: int = 0
+    notes: tuple[str, ...] = ()
 
+    def named(self, arguments: Mapping[str, str]) -> Access:
+        """With the launch's names of what the kernel calls by its parameters' names.
 
-def lines_of(
-    accesses: Sequence[Access], extents: Sequence[Extent], source_line: Mapping[str, str], named: Mapping[str, str]
-) -> Iterator[str]:
-    """Those of one source line and kind together; the first of them stands for all.
+        Args:
+            arguments: parameter -> argument of the launch.
+        """
+        index = self.index
+        if index is not None and index.argument in arguments:
+            index = replace(index, argument=arguments[index.argument], parameter=index.argument)
+        if self.argument not in arguments:
+            return replace(self, index=index)
+        return replace(self, argument=arguments[self.argument], parameter=self.argument, index=index)
 
-    Args:
-        source_line: "repro.py:23" -> the text there.
-        named: "repro.py:23" -> the argument whose pointer the access there starts from. Without it, an address belongs
-            to the argument that it lies in or is nearest to.
-    """
-    counts = Counter(_alike(access) for access in accesses)
-    for access in dict.fromkeys(accesses):
-        count = counts.pop(_alike(access), 0)
-        if not count:
-            continue
-        own = [extent for extent in extents if extent.name == named.get(access.source)]
-        yield _what(access, own or extents) + (f" (and {count - 1} more like it)" if count > 1 else "")
-        if access.source:
-            yield f"    {access.source}  {source_line.get(access.source, '')}".rstrip()
-        where = " of ".join(text for text in (access.thread, access.kernel) if text)
-        if where:
-            yield f"    {where}"
-        if access.note:
-            yield f"    {access.note}"
+    def to_json(self) -> str:
+        """For a report to the parent; `Access.of_json` reads it."""
+        return json.dumps(asdict(self))
 
+    @classmethod
+    def of_json(cls, text: str) -> Access:
+        data = json.loads(text)
+        program = data["program"]
+        return cls(
+            **{
+                **data,
+                "source": Source(**data["source"]) if data["source"] else None,
+                "index": Index(**data["index"]) if data["index"] else None,
+                "program": None if program is None else (program[0], program[1], program[2]),
+                "position": tuple(data["position"]),
+                "notes": tuple(data["notes"]),
+            }
+        )
 
-def _alike(access: Access) -> Access:
-    return replace(access, address=None, thread="", note="" if access.address else access.note)
-
-
-def _what(access: Access, extents: Sequence[Extent]) -> str:
-    text = access.what
-    if access.kind:
-        text += f": {access.kind} of {access.bytes} byte{'' if access.bytes == 1 else 's'}"
-    if access.address is None:
-        return text
-    place = place_of(access.address, extents)
-    return f"{text} at {access.address:#x}: {place.text}" if place else f"{text} at {access.address:#x}"
+    def evidence(self) -> dict[str, Any]:
+        """What the evidence file says of it."""
+        data = asdict(self)
+        index = data["index"] and {name: data["index"][name] for name in ("argument", "element", "value")}
+        return {**{name: data[name] for name in PUBLISHED}, "source": data["source"], "index": index}

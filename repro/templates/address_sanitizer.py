@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .accesses import Access
+from .accesses import Access, Source
 
 FLAGS = ("-fsanitize=address,undefined", "-fsanitize-recover=address,undefined", "-g", "-fno-omit-frame-pointer")
 _HEAD = re.compile(r"==\d+==\s*ERROR: AddressSanitizer: (\S+)(?: on (?:unknown )?address (0x[0-9a-f]+))?(.*)")
@@ -85,23 +85,24 @@ def _access(head: re.Match[str], report: str, source: Path) -> Access:
     frames = [frame for line in stack if (frame := _FRAME.match(line))]
     frame = next((f for f in frames if Path(f[2]).name == source.name), frames[0] if frames else None)
     return Access(
+        "sanitizer",
         what=f"AddressSanitizer: {head[1]}",
         kind=kind,
         bytes=size,
         address=int(head[2], 16) if head[2] else None,
         kernel=re.sub(r"\s*\[clone .*\]|\._omp_fn\.\d+|\(.*", "", frame[1]) if frame else "",
-        source=_place(frame[2], frame[3], source) if frame else "",
+        source=_place(frame[2], frame[3], source) if frame else None,
     )
 
 
 def _undefined(found: re.Match[str], source: Path) -> Access:
-    return Access(what=f"UBSan: {found[3]}", source=_place(found[1], found[2], source))
+    return Access("sanitizer", "undefined behaviour", f"UBSan: {found[3]}", source=_place(found[1], found[2], source))
 
 
-def _place(file: str, line: str, source: Path) -> str:
-    """A line of the kernel's own source is "SOURCE:12": repro.py has it under that name."""
+def _place(file: str, line: str, source: Path) -> Source:
+    """A line of the kernel's own source is in "SOURCE": repro.py has it under that name."""
     name = Path(file).name
-    return f"SOURCE:{line}" if name == source.name else f"{name}:{line}"
+    return Source("SOURCE" if name == source.name else name, int(line))
 
 
 def _shared(path: Path) -> Path:

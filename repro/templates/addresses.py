@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 
 import torch
 
+from .access_text import place_text
 from .memory import Argument, Memory
 
 
@@ -43,14 +44,21 @@ class Place:
     """
     Attributes:
         element: from the argument's first element, as the kernel counts.
-        inside: within the argument.
-        text: "element 1024 of in_ptr0, 1 element past its end"
+        elements: of the argument, gaps included.
+        beyond: elements outside of the argument: > 0 past its end, < 0 before its beginning, 0 inside.
+        in_storage: outside of the argument, inside the storage behind it.
     """
 
     extent: Extent
     element: int
-    inside: bool
-    text: str
+    elements: int
+    beyond: int
+    in_storage: bool
+
+    @property
+    def text(self) -> str:
+        """ "element 1024 of in_ptr0, 1 element past its end (1024 elements)" """
+        return place_text(self.extent.name, self.element, self.elements, self.beyond, self.in_storage)
 
 
 def extents_of(arguments: Iterable[Argument], memory: Memory) -> list[Extent]:
@@ -86,12 +94,6 @@ def place_of(address: int, extents: Sequence[Extent]) -> Place | None:
 
     nearest = min(extents, key=lambda e: (distance(e), e.begin < address < e.end, e.storage_end - e.storage_begin))
     element, count = nearest.element(address), (nearest.end - nearest.begin) // nearest.item_bytes
-    what = f"element {element} of {nearest.name}"
-    if 0 <= element < count:
-        return Place(nearest, element, True, what)
-    beyond = element - count + 1 if element >= count else -element
-    text = f"{what}, {beyond} element{'' if beyond == 1 else 's'} "
-    text += f"past its end ({count} elements)" if element >= count else f"before its beginning ({count} elements)"
-    if nearest.storage_begin <= address < nearest.storage_end:
-        text += ", inside its storage"
-    return Place(nearest, element, False, text)
+    beyond = element - count + 1 if element >= count else min(element, 0)
+    in_storage = beyond != 0 and nearest.storage_begin <= address < nearest.storage_end
+    return Place(nearest, element, count, beyond, in_storage)

@@ -10,6 +10,7 @@ import torch
 
 from .child import Report
 from .job import AS_RECORDED, Job
+from .kernel import NATIVE
 from .options import Options
 
 SECONDS = 1.0  # of measuring, about
@@ -36,7 +37,7 @@ def bench(job: Job, options: Options, report: Report) -> int:
     copied = 2 * source.nbytes / statistics.median(_times(lambda: target.copy_(source), device))
     middle = statistics.median(times)
     quarters = statistics.quantiles(times, n=4)
-    how = f" ({options.backend})" if options.backend else ""
+    how = f" ({options.backend})" if options.backend not in ("", NATIVE) else ""
     cache = ", each with a cold L2 cache" if device != "cpu" else ""
     print(f"{job.title}{how}: {_time(middle)}, the median of {len(times)} launches{cache}")
     print(f"  half of them took {_time(quarters[0])} to {_time(quarters[2])}")

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from .accesses import Access
+from .accesses import Access, Source
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
+CUDA = "CUDA"  # what is said of a call that failed
 _NUMBERED = re.compile(r"^=+ ?", re.MULTILINE)
 _MEMORY = re.compile(r"^((?:Potential )?Invalid (?:__\w+__ )?(\w+)) of size ([\d,]+)(?: bytes)?", re.IGNORECASE)
 _UNWRITTEN = re.compile(r"^(Uninitialized (?:__\w+__ )?memory (read)) of size ([\d,]+)", re.IGNORECASE)
@@ -49,7 +50,7 @@ def command(program: str, tool: str, log: Path) -> list[str]:
 def parse(text: str) -> list[Access]:
     """The reports in a log, in their order; without those on calls that failed after a wrong access."""
     found = [access for block in _blocks(text) if (access := _read(block))]
-    serious = [access for access in found if access.what != "CUDA"]
+    serious = [access for access in found if access.what != CUDA]
     return serious or found
 
 
@@ -71,13 +72,14 @@ def _read(block: list[str]) -> Access | None:
     if (race := _RACE.match(head)) is not None:
         return _race(race[1], block)
     if (program := _PROGRAM.match(head)) is not None:
-        return Access("CUDA", note=program[1])
+        return Access("sanitizer", what=CUDA, notes=(program[1],))
     memory = _MEMORY.match(head) or _UNWRITTEN.match(head)
     if memory is None:
         return None
-    kernel, source, thread, address, notes = "", "", "", None, []
+    kernel, source, thread, address = "", None, "", None
+    notes: list[str] = []
     for line in block[1:]:
-        if (at := _AT.match(line)) is not None and not source:
+        if (at := _AT.match(line)) is not None and source is None:
             kernel, source = _kernel_and_source(at["kernel"], at["source"])
         elif (by := _THREAD.match(line)) is not None:
             thread = by[1]
@@ -86,19 +88,34 @@ def _read(block: list[str]) -> Access | None:
             notes += [said] if said and said != "is out of bounds" else []
         elif line.strip().startswith("and is ") and "nearest allocation" in line:
             notes.append(line.strip())
-    kind = {"read": "read", "write": "write"}.get(memory[2].lower(), memory[2].lower())
-    size = int(memory[3].replace(",", ""))
-    return Access(memory[1], kind, size, address, kernel, source, thread, "; ".join(notes))
+    return Access(
+        "sanitizer",
+        f"uninitialised {memory[2].lower()}" if _UNWRITTEN.match(head) else memory[2].lower(),
+        memory[1],
+        bytes=int(memory[3].replace(",", "")),
+        address=address,
+        source=source,
+        kernel=kernel,
+        thread=thread,
+        program=_block_of(thread),
+        notes=tuple(notes),
+    )
 
 
 def _race(text: str, block: list[str]) -> Access:
     found = _RACE_AT.search("\n".join(block))
-    kernel, source = _kernel_and_source(found["kernel"], found["source"]) if found else ("", "")
-    note = "; ".join(line.strip() for line in block[1:] if line.strip())
-    return Access(f"racecheck: {text}", kernel=kernel, source=source, note=note)
+    kernel, source = _kernel_and_source(found["kernel"], found["source"]) if found else ("", None)
+    notes = tuple(line.strip() for line in block[1:] if line.strip())
+    return Access("sanitizer", "race", f"racecheck: {text}", kernel=kernel, source=source, notes=notes)
 
 
-def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, str]:
+def _block_of(thread: str) -> tuple[int, int, int] | None:
+    """The program of the grid in "thread (5,0,0) in block (3,0,0)"."""
+    found = re.search(r"in block \((\d+),(\d+),(\d+)\)", thread)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+
+
+def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, Source | None]:
     """Both forms: `at kernel(int*)+0x30 in file.py:23`, and the older `at 0x30 in /path/file.py:23:kernel`."""
     source = (source or "").strip()
     older = re.fullmatch(r"(.*):(\d+):(\w+)(?:\(.*\))?", source)
@@ -107,7 +124,10 @@ def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, str
     elif kernel is None and source and not re.search(r":\d+$", source):
         kernel, source = source, ""
     placed = re.fullmatch(r"(.*):(\d+)", source)
-    return (kernel or "").partition("(")[0], f"{Path(placed[1]).name}:{placed[2]}" if placed else source
+    function = (kernel or "").partition("(")[0]
+    if placed is not None:
+        return function, Source(Path(placed[1]).name, int(placed[2]))
+    return function, Source(source, 0) if source else None
 
 
 def _installed() -> Iterator[Path]:

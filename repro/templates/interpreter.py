@@ -27,16 +27,14 @@ from .interpreter_language import Language, python_function
 from .interpreter_memory import Memory
 from .interpreter_report import (
     MACHINERY,
-    FailedAssertion,
     Interpretation,
-    OutsideAccess,
     Program,
     Report,
     line_of,
 )
 from .interpreter_shadow import Shadow, with_shadow
 
-__all__ = ["FailedAssertion", "Interpretation", "NotInterpretableError", "OutsideAccess", "interpret"]
+__all__ = ["Interpretation", "NotInterpretableError", "interpret"]
 
 PROGRESS_SECONDS = 0.1  # between two calls of `progress`
 

@@ -8,12 +8,13 @@ import numpy
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
+from .accesses import Access, Index
 from .interpreter_atomic import Combine, combined
 from .interpreter_errors import NotInterpretableError
 from .interpreter_formats import Array, decoded, encoded, integers, is_encoded, numpy_dtype, truncated
 from .interpreter_libdevice import asm_function, fused, library_function
 from .interpreter_memory import Memory, Strays
-from .interpreter_report import FailedAssertion, OutsideAccess, Report, current_line
+from .interpreter_report import Report, current_line
 from .interpreter_shadow import ALWAYS, KEY, Feed, Shadow, at, chosen, either, joined, shadow_of, with_shadow
 
 Handle = triton_interpreter.TensorHandle
@@ -293,37 +294,38 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             return
         shape = ptrs.data.shape
         position, offset = int(stray.positions[0]), int(stray.offsets[0])
-        element = offset % (1 << 64) if owner is None else offset // owner.itemsize
+        element = None if owner is None else offset // owner.itemsize
         known = shadow or Shadow()
         self.report.add(
-            OutsideAccess(
-                what=what,
-                file=line.file,
-                line=line.line,
-                text=line.text,
+            Access(
+                "bounds",
+                what,
                 argument=argument,
                 element=element,
                 elements=0 if owner is None else owner.elements,
-                beyond=0 if owner is None else owner.beyond(element),
+                beyond=0 if owner is None or element is None else owner.beyond(element),
+                bytes=stray.width,
+                address=offset % (1 << 64) if owner is None else None,
+                source=line,
                 in_storage=owner is not None and owner.in_storage(offset, stray.width),
                 program=self.grid_idx,
                 position=tuple(int(i) for i in numpy.unravel_index(position, shape)),
                 mask="none" if _lanes(mask) is None else "true",
                 count=int(stray.positions.size),
-                fed_by=self._fed_by(known, shape, position),
+                index=self._index(known, shape, position),
                 wrapped=known.wrapped is not None and bool(at(known.wrapped, shape, position)),
             )
         )
 
-    def _fed_by(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> tuple[str, int, int] | None:
+    def _index(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> Index | None:
         """Of several loads that fed an address the one with the largest value: the likeliest to have led it astray."""
         live = [feed for feed in shadow.feeds if feed.live is None or at(feed.live, shape, position)]
         found = []
         for feed in live:
             owner = self.memory.regions[feed.region]
             element = int(at(feed.offsets, shape, position)) // owner.itemsize
-            found.append((owner.name, element, int(at(feed.values, shape, position))))
-        return max(found, key=lambda fed: abs(fed[2]), default=None)
+            found.append(Index(owner.name, element, int(at(feed.values, shape, position))))
+        return max(found, key=lambda index: abs(index.value), default=None)
 
     # Assertions
 
@@ -339,8 +341,19 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             return
         line = current_line()
         position = tuple(int(i) for i in numpy.unravel_index(failed[0], condition.data.shape))
-        failure = FailedAssertion(line.file, line.line, line.text, message, self.grid_idx, position, int(failed.size))
-        self.report.failed(failure)
+        shape, known = condition.data.shape, shadow_of(condition) or Shadow()
+        self.report.failed(
+            Access(
+                "assertion",
+                "assertion",
+                message or "tl.assume",
+                source=line,
+                program=self.grid_idx,
+                position=position,
+                count=int(failed.size),
+                index=self._index(known, shape, int(failed[0])),
+            )
+        )
 
 
 class _AsmResult:

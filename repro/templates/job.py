@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +49,9 @@ class Job:
         return sorted({s.device for s in self.storages if s.device.startswith("cuda")})
 
     def before(self, argument: Argument) -> torch.Tensor:
+        if not argument.recorded:
+            count = math.prod(argument.shape) * argument.dtype.itemsize
+            return torch.zeros(count, dtype=torch.uint8).view(argument.dtype).reshape(argument.shape)
         return load(self.folder / "tensors" / f"before_{argument.name}.safetensors", argument)
 
     def after(self, output: Argument | Result) -> torch.Tensor:
@@ -91,6 +95,8 @@ class Job:
 
     def run(self, memory: Memory) -> dict[str, torch.Tensor]:
         """Launches it once and waits for it: the arguments and what it allocated, by name."""
+        if self.kernel is not None:
+            self.kernel.know(memory.views)
         with torch.no_grad():
             made = self.launch(**memory.views) or {}
         for device in self.cuda_devices:

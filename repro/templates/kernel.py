@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+import torch
+
+from .access_text import lines_of
+from .accesses import Access
+
+NATIVE = "native"  # the back end that runs a kernel as the package does; where it is the default, nothing names it
+
 Programs = Literal["none", "leading", "any"]  # which part of its grid a kernel can be launched with
 
 
@@ -38,12 +45,26 @@ class Findings:
     """What a back end saw besides the outputs.
 
     Attributes:
-        lines: to print.
-        outside: how many accesses were outside of the arguments; each is a fault.
+        accesses: wrong ones; each is a fault.
+        remarks: what else there is to say, a line each.
     """
 
-    lines: tuple[str, ...]
-    outside: int
+    accesses: tuple[Access, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def outside(self) -> int:
+        """How many accesses were wrong; an assertion counts once."""
+        return sum(1 if access.seen_by == "assertion" else access.count for access in self.accesses)
+
+    @property
+    def lines(self) -> list[str]:
+        """To print."""
+        return [*(line for access in self.accesses for line in lines_of(access)), *self.remarks]
+
+
+class RefusalError(Exception):
+    """A launch cannot be run in this way; it is no fault of the launch."""
 
 
 class Kernel(Protocol):
@@ -82,6 +103,10 @@ class Kernel(Protocol):
         Raises:
             SystemExit: it cannot be made ready; the text says why.
         """
+        ...
+
+    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        """The arguments of the next launch, by the names that findings give them."""
         ...
 
     def findings(self) -> Findings | None:

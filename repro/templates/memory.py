@@ -36,6 +36,7 @@ class Argument:
     Attributes:
         role: "in", "out", "in-out" or "unknown".
         stride, offset: in elements; the offset counts from the storage's beginning.
+        recorded: False for an output that has no such file: its memory begins as zeros.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Argument:
     stride: tuple[int, ...]
     storage: str
     offset: int
+    recorded: bool = True
 
     @property
     def written(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from .job import Job
 from .kernel import Settings
@@ -22,6 +23,7 @@ class Options:
         sanitize: a tool of compute-sanitizer; "" for none.
         here: never in a child process.
         report: a pipe to the parent, in a child.
+        evidence: the file that says for programs what was found; None for none.
         trial: what a child of --reduce or --sanitize runs, as the parent wrote it.
     """
 
@@ -36,12 +38,25 @@ class Options:
     libraries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     report: int | None = None
+    evidence: Path | None = None
     trial: str = ""
 
     def applied(self, job: Job) -> Job:
         """The job with its tensors where they go, and with the libraries that the user named."""
         named = replace(job, libraries=self.libraries or job.libraries, imports=self.imports or job.imports)
         return named.on(self.backend)
+
+    @property
+    def option(self) -> str:
+        """What it does besides comparing with the record: "repeat", "sanitize", …; "" for nothing."""
+        chosen = {
+            "repeat": self.repeat,
+            "sanitize": self.sanitize,
+            "poison": self.poison,
+            "bench": self.bench,
+            "reduce": self.reduce,
+        }
+        return next((name for name, value in chosen.items() if value), "")
 
     def settings(self, job: Job) -> Settings:
         return Settings(job.folder, backend=self.backend, programs=self.programs)
@@ -95,6 +110,9 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
     )
+    parser.add_argument(
+        "--evidence", type=Path, metavar="FILE", help="write what was found for programs to read (JSON)"
+    )
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
     found = parser.parse_args(arguments)
@@ -115,6 +133,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
         libraries=tuple(found.load_library),
         imports=tuple(found.module),
         report=found.report,
+        evidence=None if found.evidence is None else found.evidence.absolute(),
         trial=found.trial,
     )
 

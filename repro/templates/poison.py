@@ -10,9 +10,12 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
+from .access_text import lines_of
+from .accesses import Access
 from .addresses import Extent, extents_of, place_of
 from .child import Report
 from .compare import index_of, unequal_bits
@@ -23,7 +26,10 @@ from .verdict import judge_findings
 
 GUARD = 1 << 16  # bytes before and after each storage
 NAN, NUMBER = 0xFF, 0x3B  # every byte: NaN, or -1; a number near 1 or below, or a large integer
+UNINITIALISED = "uninitialised read"  # what an output shows that depends on the pattern
 _M_PERTURB = -6  # of glibc's mallopt
+
+Zone = Literal["before", "between", "past"]
 
 
 @dataclass(frozen=True)
@@ -32,12 +38,12 @@ class Poisoned:
 
     Attributes:
         tensors: what came out, on the CPU.
-        overruns: one line each.
+        overruns: of guard zones, and of gaps between elements.
     """
 
     pattern: int
     tensors: dict[str, torch.Tensor]
-    overruns: tuple[str, ...]
+    overruns: tuple[Access, ...]
 
 
 def poison(job: Job, options: Options, report: Report) -> int:
@@ -45,13 +51,13 @@ def poison(job: Job, options: Options, report: Report) -> int:
     job.make_ready(options.settings(job))
     report.say("begin")
     runs = [_run(job, pattern) for pattern in (NAN, NUMBER)]
-    found = judge_findings(job)
-    overruns = list(dict.fromkeys(line for run in runs for line in run.overruns))
-    for line in overruns:
-        print(f"{job.title}: OVERRUN: {line}")
+    found = judge_findings(job, report)
+    overruns = list(dict.fromkeys(access for run in runs for access in run.overruns))
     depends = [] if job.random else list(_dependent(job, *runs))
-    for line in depends:
-        print(f"{job.title}: UNINITIALISED: {line}")
+    for what, accesses in (("OVERRUN", overruns), ("UNINITIALISED", depends)):
+        for access in accesses:
+            report.access(access)
+            print("\n".join([f"{job.title}: {what}: {lines_of(access)[0]}", *lines_of(access)[1:]]))
     for line in _left_alone(job, *runs):
         print(f"  {line}")
     if not (found or overruns or depends):
@@ -78,9 +84,9 @@ def _run(job: Job, pattern: int) -> Poisoned:
     kept = {output.name: made[output.name].detach().cpu().clone() for output in job.outputs}
     extents = extents_of(job.arguments, memory)
     overruns = [
-        line
+        access
         for name, block in memory.blocks.items()
-        for line in _changed(block, before[name], _covered(job, memory, name), extents)
+        for access in _changed(block, before[name], _covered(job, memory, name), extents)
     ]
     return Poisoned(pattern, kept, tuple(overruns))
 
@@ -117,34 +123,39 @@ def _covered(job: Job, memory: Memory, storage: str) -> torch.Tensor:
     return mask.bool()
 
 
-def _changed(block: Block, before: torch.Tensor, covered: torch.Tensor, extents: list[Extent]) -> Iterator[str]:
+def _changed(block: Block, before: torch.Tensor, covered: torch.Tensor, extents: list[Extent]) -> Iterator[Access]:
     changed = ((block.whole != before) & ~covered).nonzero().reshape(-1).cpu()
     begin, end = block.first, block.first + block.described.bytes
-    zones = (
-        ("before the beginning", changed[changed < begin]),
-        ("between the elements", changed[(changed >= begin) & (changed < end)]),
-        ("past the end", changed[changed >= end]),
+    zones: tuple[tuple[Zone, torch.Tensor], ...] = (
+        ("before", changed[changed < begin]),
+        ("between", changed[(changed >= begin) & (changed < end)]),
+        ("past", changed[changed >= end]),
     )
-    for where, bytes_ in zones:
+    for zone, bytes_ in zones:
         if not bytes_.numel():
             continue
         first, last = int(bytes_[0]), int(bytes_[-1])
-        near = last if where.startswith("before") else first
         own = [e for e in extents if e.storage_begin == block.whole.data_ptr() + begin]
-        place = place_of(block.whole.data_ptr() + near, own or extents)
-        what = f"{bytes_.numel()} bytes were written {where} of {place.extent.name if place else block.described.name}"
-        if where.startswith("before"):
-            what += f", up to {begin - first} bytes before its storage"
-        elif where.startswith("past"):
-            what += f", up to {last - end + 1} bytes past its storage"
-        yield what + (f": {place.text}" if place else "")
+        place = place_of(block.whole.data_ptr() + (last if zone == "before" else first), own or extents)
+        yield Access(
+            "guard",
+            "overrun",
+            zone,
+            argument=block.described.name if place is None else place.extent.name,
+            element=None if place is None else place.element,
+            elements=0 if place is None else place.elements,
+            beyond=0 if place is None else place.beyond,
+            in_storage=place is not None and place.in_storage,
+            bytes=int(bytes_.numel()),
+            reach={"before": begin - first, "between": 0, "past": last - end + 1}[zone],
+        )
 
 
-def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[str]:
+def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[Access]:
     for output in job.outputs:
         mine, theirs = one.tensors[output.name], other.tensors[output.name]
         if mine.shape != theirs.shape:
-            yield f"the shape of {output.name} depends on memory that nothing had written"
+            yield Access("pattern", UNINITIALISED, "the shape", argument=output.name)
             continue
         unequal = unequal_bits(mine, theirs)
         unequal &= ~(_is_pattern(mine, one.pattern) & _is_pattern(theirs, other.pattern))
@@ -153,9 +164,15 @@ def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[str]:
         count = int(unequal.sum())
         if count:
             index = index_of(int(unequal.nonzero()[0]), tuple(mine.shape))
-            yield (
-                f"{count} of {mine.numel()} elements of {output.name} depend on memory that nothing had written: "
-                f"at {index} {mine[index].item()} and {theirs[index].item()} with two bit patterns"
+            yield Access(
+                "pattern",
+                UNINITIALISED,
+                argument=output.name,
+                element=sum(at * step for at, step in zip(index, output.stride, strict=True)),
+                elements=mine.numel(),
+                bytes=mine.element_size(),
+                count=count,
+                notes=(f"at {index} {mine[index].item()} and {theirs[index].item()} with two bit patterns",),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -9,15 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from . import bench, poison, reduce, repeat, sanitize, trial, verdict
+import torch
+
+from . import bench, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
+from .access_text import lines_of
 from .child import Report, run_child
 from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job, Launch
-from .kernel import Kernel
-from .memory import Argument, Result, Storage
+from .kernel import Kernel, RefusalError
+from .memory import Argument, Memory, Result, Storage
 from .options import Options, parse
 
 Mode = Callable[[Job, Options, Report], int]
 
+SLOW = ("interpret", "checked")  # back ends that may take any time
 CUDA_ERROR = "CUDA error"
 
 
@@ -45,25 +50,31 @@ def main(
         random: why its values cannot be compared; "" if they can.
         libraries, imports: shared libraries and Python modules that define its operator.
     """
-    job = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
-    options = parse(job)
-    sys.exit(_run(options.applied(job), options))
-
-
-def _run(job: Job, options: Options) -> int:
+    given = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
+    options = parse(given)
+    job = options.applied(given)
     if options.report is not None:
-        return _as_child(job, options, Report(options.report))
+        sys.exit(_as_child(job, options, Report(options.report)))
+    if options.evidence is not None:
+        sys.exit(evidence.kept(job, options, options.evidence, lambda report: _run(job, options, report)))
+    sys.exit(_run(job, options, Report(None)))
+
+
+def _run(job: Job, options: Options, report: Report) -> int:
     if options.reduce:
         return reduce.reduce(job, options)
     if options.sanitize:
-        return sanitize.sanitize(job, options)
-    if job.fault and not options.here:
-        return _in_child(job, options)
-    if not job.fault:
-        return _mode(options)(job, options, Report(None))
+        return sanitize.sanitize(job, options, report)
+    if (job.fault or options.evidence) and not options.here:
+        return _in_child(job, options, report)
     try:
-        return _mode(options)(job, options, Report(None))
-    except Exception as error:  # noqa: BLE001 - whatever leaves the launch is its fault
+        return _mode(options)(job, options, report)
+    except RefusalError as error:
+        raise SystemExit(f"{job.title}: {error}") from error
+    except Exception as error:
+        if not job.fault:
+            raise
+        report.what = _one_line(error)
         traceback.print_exception(error)
         return FAULT
 
@@ -85,45 +96,68 @@ def _replay(job: Job, options: Options, report: Report) -> int:
     job.make_ready(options.settings(job))
     memory = job.memory()
     report.say("begin")
-    tensors = job.run(memory)
+    tensors = _watched(job, memory, report)
     if not job.fault:
-        return verdict.judge(job, options, tensors)
-    if verdict.judge_findings(job):
+        return verdict.judge(job, options, report, tensors)
+    if verdict.judge_findings(job, report):
         return FAULT
     if report.descriptor is None:
         print(f"{job.title}: it ended well; the recorded fault did not come ({job.fault})")
     return NO_FAULT
 
 
+def _watched(job: Job, memory: Memory, report: Report) -> dict[str, torch.Tensor]:
+    """The launch; of an operator, what its index tensors hold that lies outside is reported before it runs."""
+    if job.kernel is not None:
+        return job.run(memory)
+    with operator_indices.watched(memory.views, report.access):
+        return job.run(memory)
+
+
 def _as_child(job: Job, options: Options, report: Report) -> int:
     try:
         code = _mode(options)(job, options, report)
+    except (RefusalError, SystemExit) as error:
+        report.say("refused", str(error))
+        raise SystemExit(str(error)) from error
     except Exception as error:  # noqa: BLE001 - whatever leaves the launch is its fault
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        report.say("error", text)
+        report.say("error", _one_line(error))
         if not str(error).startswith(CUDA_ERROR):  # that says where it was noticed, not where it came from
             traceback.print_exception(error)
             sys.stderr.flush()
-        os._exit(FAULT)
+        os._exit(FAULT if report.began else FAILED)
     report.say("end", code)
     return code
 
 
-def _in_child(job: Job, options: Options) -> int:
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _in_child(job: Job, options: Options, report: Report) -> int:
     """The launch in a child process: whether the recorded fault comes, and else what the child says."""
-    print(f"recorded: {job.fault}", flush=True)
-    ended = run_child([*options.words(), *_mode_words(options)])
-    if not ended.began:
-        print(f"{job.title}: the replay failed before the launch ({ended.fault or ended.ending})")
+    if job.fault:
+        print(f"recorded: {job.fault}", flush=True)
+    words = [*options.words(), *_mode_words(options)]
+    hangs = bool(job.fault) and options.backend not in SLOW
+    ended = run_child(words, text="echoed" if options.evidence else "through", seconds=None if hangs else math.inf)
+    report.take(ended)
+    if ended.failed:
+        when = "failed" if ended.began else "failed before the launch"
+        print(f"{job.title}: the replay {when} ({ended.why})")
         return FAILED
     code = FAULT if ended.fault else int((ended.said("end") or ("", FAULT))[1])
-    if code == NO_FAULT or (code == AS_RECORDED and not _mode_words(options)):
+    if job.fault and (code == NO_FAULT or (code == AS_RECORDED and not _mode_words(options))):
         print(f"{job.title}: it ended well; the recorded fault did not come")
         return NO_FAULT
-    if code == FAULT:
-        if ended.fault:
-            print(f"here:     {ended.fault}")
+    if ended.fault:
+        print(f"here:     {ended.fault}")
+        for line in (line for access in report.accesses if access.seen_by == "operator" for line in lines_of(access)):
+            print(f"  {line}")
+    if code == FAULT and job.fault:
         print(f"{job.title}: fault reproduced")
+    elif ended.fault:
+        print(f"{job.title}: a fault that was not recorded")
     return code
 
 

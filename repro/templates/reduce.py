@@ -48,9 +48,9 @@ class Trials:
         if text not in self.known:
             file = self.folder / "part.json"
             file.write_text(text)
-            ended = run_child([*self.words, "--trial", str(file)], keep_text=True)
-            if not ended.began:
-                raise SystemExit(f"{ended.text}\nthe replay of {part} failed before the launch ({ended.ending})")
+            ended = run_child([*self.words, "--trial", str(file)], text="kept")
+            if ended.failed:
+                raise SystemExit(f"{ended.text}\nthe replay of {part} failed before the launch ({ended.why})")
             self.known[text] = outcome(ended)
             self._save()
         self.asked += 1

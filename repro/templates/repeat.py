@@ -50,7 +50,7 @@ def repeat(job: Job, options: Options, report: Report) -> int:
     pristine = {name: block.bytes.clone() for name, block in memory.blocks.items()}
     report.say("begin")
     tensors = job.run(memory)
-    found = judge_findings(job)
+    found = judge_findings(job, report)
     if found:
         return found
     varying = {output.name: Varying(tensors[output.name]) for output in job.outputs}

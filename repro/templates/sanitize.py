@@ -12,11 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import address_sanitizer, compute_sanitizer
-from .accesses import Access, lines_of
+from .access_text import lines_of
+from .accesses import Access
 from .addresses import Extent, extents_of
 from .child import Ended, Report, run_child
-from .cpp_kernel import CppKernel
+from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
+from .locate import located
 from .memory import Memory, fill, separate_memory
 from .options import Options
 
@@ -24,7 +26,7 @@ TRIAL = "sanitize "  # a child's --trial; what follows names the tool
 HANG_SECONDS = 900.0
 
 
-def sanitize(job: Job, options: Options) -> int:
+def sanitize(job: Job, options: Options, report: Report) -> int:
     """Exits with 11 where the sanitizer reports something.
 
     Raises:
@@ -32,9 +34,9 @@ def sanitize(job: Job, options: Options) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="repro-sanitize-") as reports:
         if job.cuda_devices:
-            return _cuda(job, options, Path(reports))
+            return _cuda(job, options, report, Path(reports))
         if isinstance(job.kernel, CppKernel):
-            return _cpp(job, job.kernel, options, Path(reports))
+            return _cpp(job, job.kernel, options, report, Path(reports))
     what = (
         f"the back end {options.backend} checks its accesses itself"
         if options.backend
@@ -64,19 +66,22 @@ def _fill(job: Job, memory: Memory, tool: str) -> None:
         fill(memory.views[argument.name], job.before(argument))
 
 
-def _cuda(job: Job, options: Options, reports: Path) -> int:
+def _cuda(job: Job, options: Options, report: Report, reports: Path) -> int:
     tool, log = options.sanitize, reports / "report"
     before = compute_sanitizer.command(compute_sanitizer.find(), tool, log)
     words = [*options.words(), "--trial", f"{TRIAL}{tool}"]
     ended = run_child(
-        words, before=before, environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, keep_text=True, seconds=HANG_SECONDS
+        words, before=before, environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, text="kept", seconds=HANG_SECONDS
     )
     text = log.read_text(errors="replace") if log.exists() else ""
     name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
-    return _say(job, name, ended, compute_sanitizer.parse(text), _lines(script, script.name), pointers_in(script))
+    found = compute_sanitizer.parse(text)
+    return _say(job, name, ended, report, found, _lines(script, script.name), pointers_in(script))
 
 
-def _cpp(job: Job, kernel: CppKernel, options: Options, reports: Path) -> int:
+def _cpp(job: Job, kernel: CppKernel, options: Options, report: Report, reports: Path) -> int:
+    if options.backend == CHECKED:
+        raise SystemExit(f"{job.title}: the back end {CHECKED} checks its accesses itself")
     if options.sanitize != "memcheck":
         raise SystemExit(
             f"{job.title}: {options.sanitize} watches CUDA kernels; a C++ kernel has --sanitize and --repeat"
@@ -86,31 +91,34 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, reports: Path) -> int:
     library = kernel.build(replace(settings, sanitize="address"))
     words = [*options.words(), "--trial", f"{TRIAL}address"]
     environment = address_sanitizer.environment(runtime, reports)
-    ended = run_child(words, environment=environment, keep_text=True, seconds=HANG_SECONDS)
+    ended = run_child(words, environment=environment, text="kept", seconds=HANG_SECONDS)
     text = "\n".join([ended.text, *(path.read_text(errors="replace") for path in sorted(reports.iterdir()))])
     source = library.with_suffix(".cpp")
-    return _say(
-        job, "AddressSanitizer and UBSan", ended, address_sanitizer.parse(text, source), _lines(source, "SOURCE")
-    )
+    found = address_sanitizer.parse(text, source)
+    return _say(job, "AddressSanitizer and UBSan", ended, report, found, _lines(source, "SOURCE"))
 
 
 def _say(
     job: Job,
     name: str,
     ended: Ended,
+    report: Report,
     accesses: Sequence[Access],
-    lines: Mapping[str, str],
+    text: Mapping[str, str],
     named: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     extents = [Extent.of_words(m[1:]) for m in ended.messages if m[0] == "extent"]
-    if not ended.began:
+    report.take(ended)
+    if ended.failed:
         print(ended.text, file=sys.stderr)
-        print(f"{job.title}: the replay failed before the launch ({ended.ending})")
+        print(f"{job.title}: the replay failed before the launch ({ended.why})")
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
-        for line in lines_of(accesses, extents, lines, named):
-            print(f"  {line}")
+        for access in located(accesses, extents, text, named):
+            report.access(access)
+            for line in lines_of(access):
+                print(f"  {line}")
         return FAULT
     if ended.fault:
         print(f"{job.title}: {name} reported nothing; the launch ended in {ended.fault}")

@@ -17,7 +17,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from .driver import WARP, Function, Value
-from .kernel import Findings, Programs, Settings
+from .kernel import Findings, Programs, RefusalError, Settings
 from .machine_code import instructions
 from .ptxas import use_ptxas_of, version_in
 
@@ -93,6 +93,7 @@ class TritonKernel:
         self._image: _Image | None = None
         self._loaded: dict[int, Function] = {}
         self._findings: Findings | None = None
+        self._names: dict[int, str] = {}
 
     def default_backend(self) -> str:
         order = ("jit", "cubin", "interpret") if torch.cuda.is_available() else ("interpret", "jit", "cubin")
@@ -146,6 +147,9 @@ class TritonKernel:
             passed = [_passed(arguments[name]) for name in names]
             self._loaded[device].launch(grid, [*passed, *(_passed(s if s.numel() else None) for s in scratch)])
 
+    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        self._names = {id(tensor): name for name, tensor in arguments.items()}
+
     def findings(self) -> Findings | None:
         return self._findings
 
@@ -163,13 +167,13 @@ class TritonKernel:
         assert self.binary is not None
         assert self._image is not None
         if instructions(self._image.code, self._image.name) == instructions(recorded, self.binary.name):
-            return Findings((SAME_CODE,), 0)
+            return Findings(remarks=(SAME_CODE,))
         about = [f"Triton {triton.__version__}"]
         if made_by := version_in(recorded):
             about.append(f"the package's ptxas was {made_by}")
         if "device_assert" in self.function.src:
             about.append("its assertions hold the lines that they stand on")
-        return Findings((f"{OTHER_CODE} ({'; '.join(about)})",), 0)
+        return Findings(remarks=(f"{OTHER_CODE} ({'; '.join(about)})",))
 
     def _packaged(self, folder: Path) -> _Image:
         assert self.binary is not None
@@ -180,24 +184,30 @@ class TritonKernel:
         return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes, False)
 
     def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Argument]) -> None:
-        from .interpreter import interpret
+        from .interpreter import NotInterpretableError, interpret
 
         plain = {
             name: argument if argument is None or isinstance(argument, torch.Tensor) else argument.value
             for name, argument in arguments.items()
         }
         progress = _Progress()
-        seen = interpret(
-            self.function,
-            grid,
-            plain,
-            self.constants,
-            signature=self.signature,
-            programs=self._settings.programs,
-            progress=progress,
-        )
-        progress.close()
-        self._findings = Findings(tuple(seen.lines()), seen.n_outside + len(seen.assertions))
+        try:
+            seen = interpret(
+                self.function,
+                grid,
+                plain,
+                self.constants,
+                signature=self.signature,
+                programs=self._settings.programs,
+                progress=progress,
+            )
+        except NotInterpretableError as error:
+            raise RefusalError(f"it cannot be interpreted: {error}") from error
+        finally:
+            progress.close()
+        names = {p: self._names.get(id(argument), "") for p, argument in arguments.items()}
+        named = {parameter: name for parameter, name in names.items() if name}
+        self._findings = Findings(tuple(access.named(named) for access in seen.accesses))
 
 
 @dataclass(frozen=True)

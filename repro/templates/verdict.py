@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import torch
 
+from .child import Report
 from .compare import Comparison, compare, kind
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
+from .kernel import NATIVE
 from .memory import Argument, Result
 from .options import Options
 
 
-def judge(job: Job, options: Options, tensors: dict[str, torch.Tensor]) -> int:
+def judge(job: Job, options: Options, report: Report, tensors: dict[str, torch.Tensor]) -> int:
     """Prints how the outputs compare, and returns the exit code."""
-    found = judge_findings(job)
+    found = judge_findings(job, report)
     return found or judge_outputs(job, options, tensors)
 
 
-def judge_findings(job: Job) -> int:
+def judge_findings(job: Job, report: Report) -> int:
     """Prints what the back end saw in the last launch; FAULT if it was an access outside."""
     findings = job.findings()
     if findings is None:
         return 0
     if findings.outside:
         print(f"{job.title}: {_count(findings.outside, 'access', 'accesses')} outside of the arguments")
+    for access in findings.accesses:
+        report.access(access)
     for line in findings.lines:
         print(line)
     return FAULT if findings.outside else 0
@@ -38,7 +42,7 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}
     bad = [name for name, found in compared.items() if not found.passes]
-    how = f" ({options.backend})" if options.backend else ""
+    how = f" ({options.backend})" if options.backend not in ("", NATIVE) else ""
     print(f"{job.title}{how}: " + (f"DIFFERS in {', '.join(bad)}" if bad else "as recorded"))
     width = max((len(name) for name in compared), default=0)
     for name, found in compared.items():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +204,10 @@ def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel) -> Path:
     return folder
 
 
+# In front of a kernel that needs nothing of torch's header, which takes seconds to compile.
+PLAIN = "// not torch/csrc/inductor/cpp_prefix.h\n#include <cstdint>\n#include <stdexcept>\n"
+
+
 def cpp_repro(
     folder: Path,
     body: str,
@@ -222,7 +229,7 @@ def cpp_repro(
     launch.tensor("buf0", out, role, after=None if fault else written, ctype="float*", form=Form.POINTER)
     launch.number("s0", n, ctype="const int64_t")
     text = (
-        f"{declared}\n"
+        f"{PLAIN}{declared}\n"
         'extern "C" void cpp_fused_planted_0(const float* in_ptr0, float* out_ptr0, const int64_t ks0)\n'
         f"{{\n    {body}\n}}\n"
     )
@@ -232,22 +239,54 @@ def cpp_repro(
 ADD_ONE = "for (int64_t i = 0; i < ks0; ++i) out_ptr0[i] = in_ptr0[i] + 1;"
 
 
-RUNNER = """
-import runpy, sys
+# Forks for each request: a fresh process that has imported torch already, and cannot import aoti_debug.
+FORKING = """
+import json, os, runpy, sys, traceback
+import numpy, safetensors.torch, torch
 sys.modules["aoti_debug"] = None  # importing it raises ImportError
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+for line in sys.stdin:
+    request = json.loads(line)
+    child = os.fork()
+    if child:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    for name, descriptor in (("out", 1), ("err", 2)):
+        os.dup2(os.open(request[name], os.O_WRONLY), descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = request["command"]
+    code = 0
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        code = 1
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 """
+
+
+@cache
+def _forking() -> subprocess.Popen[str]:
+    command = [sys.executable, "-I", "-c", FORKING]
+    return subprocess.Popen(command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Runs a repro in a fresh process that cannot import aoti_debug, from another directory."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
-    return subprocess.run(
-        [sys.executable, "-I", "-c", RUNNER, str(folder / "repro.py"), *options],
-        cwd="/",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [str(folder / "repro.py"), *options]
+    forking = _forking()
+    assert forking.stdin is not None
+    assert forking.stdout is not None
+    with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+        request = {"command": command, "environment": environment, "out": out.name, "err": err.name}
+        forking.stdin.write(json.dumps(request) + "\n")
+        forking.stdin.flush()
+        code = int(forking.stdout.readline())
+        return subprocess.CompletedProcess(command, code, out.read(), err.read())

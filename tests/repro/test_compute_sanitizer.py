@@ -12,8 +12,10 @@ from repro_launches import LaunchBuilder, replay, write
 
 from aoti_debug.manifest import Kind, Role
 from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
-from aoti_debug.repro.templates.accesses import Access, lines_of
+from aoti_debug.repro.templates.access_text import lines_of
+from aoti_debug.repro.templates.accesses import Access, Source
 from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
+from aoti_debug.repro.templates.locate import located
 from aoti_debug.repro.templates.memory import Argument, Storage, memory_of, separate_memory
 
 REPORTS = Path(__file__).parent.parent / "recorded" / "compute_sanitizer"
@@ -26,18 +28,21 @@ def parsed(name: str) -> list[Access]:
 def test_reports_of_memcheck() -> None:
     first, second, third = parsed("memcheck")
     assert first == Access(
+        "sanitizer",
         what="Invalid __global__ read",
         kind="read",
         bytes=4,
         address=0x7F52A2001004,
         kernel="triton_poi_fused_index_0",
-        source="repro.py:31",
+        source=Source("repro.py", 31),
         thread="thread (33,0,0) in block (2,0,0)",
-        note="and is 5 bytes after the nearest allocation at 0x7f52a2000000 of size 4,096 bytes",
+        program=(2, 0, 0),
+        notes=("and is 5 bytes after the nearest allocation at 0x7f52a2000000 of size 4,096 bytes",),
     )
     assert second.thread == "thread (34,0,0) in block (2,0,0)"
-    assert (third.kind, third.bytes, third.source) == ("write", 16, "repro.py:34")
-    assert third.note.startswith("is misaligned; and is inside")
+    assert (third.kind, third.bytes, third.source) == ("write", 16, Source("repro.py", 34))
+    assert third.notes[0] == "is misaligned"
+    assert third.notes[1].startswith("and is inside")
 
 
 def test_reports_of_an_older_version() -> None:
@@ -46,24 +51,24 @@ def test_reports_of_an_older_version() -> None:
         "atomic",
         8,
         "triton_red_fused_sum_1",
-        "repro.py:175",
+        Source("repro.py", 175),
     )
 
 
 def test_reports_of_the_other_tools() -> None:
     (race,) = parsed("racecheck")
     assert race.what.startswith("racecheck: Race reported between Write access at triton_red_fused_sum_0")
-    assert (race.kernel, race.source, race.address) == ("triton_red_fused_sum_0", "repro.py:41", None)
-    assert race.note.endswith("repro.py:44 [508 hazards]")
+    assert (race.kernel, race.source, race.address) == ("triton_red_fused_sum_0", Source("repro.py", 41), None)
+    assert race.notes[-1].endswith("repro.py:44 [508 hazards]")
     (unwritten,) = parsed("initcheck")
-    assert (unwritten.kind, unwritten.bytes, unwritten.address) == ("read", 4, 0x7F3C7EC000FC)
+    assert (unwritten.kind, unwritten.bytes, unwritten.address) == ("uninitialised read", 4, 0x7F3C7EC000FC)
     assert unwritten.kernel.startswith("void at::native::vectorized_elementwise_kernel<")
     assert parsed("clean") == []
 
 
 def test_a_failed_call_alone_is_told() -> None:
     text = '========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API'
-    assert compute_sanitizer.parse(text) == [Access("CUDA", note="cudaErrorLaunchFailure")]
+    assert compute_sanitizer.parse(text) == [Access("sanitizer", what="CUDA", notes=("cudaErrorLaunchFailure",))]
 
 
 EXTENTS = [
@@ -73,7 +78,9 @@ EXTENTS = [
 
 
 def test_the_argument_and_the_element_are_named() -> None:
-    assert list(lines_of(parsed("memcheck"), EXTENTS, {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"}, {})) == [
+    text = {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"}
+    found = located(parsed("memcheck"), EXTENTS, text, {})
+    assert [line for access in found for line in lines_of(access)] == [
         "Invalid __global__ read: read of 4 bytes at 0x7f52a2001004: "
         "element 1025 of in_ptr0, 2 elements past its end (1024 elements) (and 1 more like it)",
         "    repro.py:31  tmp1 = tl.load(in_ptr0 + x0)",
@@ -101,8 +108,12 @@ def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path
         Extent("buf1", 1 << 20, (1 << 20) + 4096, 1 << 20, (1 << 20) + 4096, 4),
         Extent("buf0", 1 << 30, 1 << 31, 1 << 30, 1 << 31, 4),
     ]
-    access = Access("Invalid __global__ read", "read", 4, (1 << 20) + (1 << 40), source="repro.py:3")
-    (line, _) = lines_of([access], extents, {}, named)
+    source = Source("repro.py", 3)
+    access = Access(
+        "sanitizer", "read", "Invalid __global__ read", bytes=4, address=(1 << 20) + (1 << 40), source=source
+    )
+    (placed,) = located([access], extents, {}, named)
+    line = lines_of(placed)[0]
     assert line.endswith(f"element {1 << 38} of buf1, {(1 << 38) - 1023} elements past its end (1024 elements)")
 
 
@@ -151,7 +162,13 @@ def test_address_sanitizer_without_symbols() -> None:
     text += "    #0 0x7f in malloc /src/x.cpp:69\n"
     (found,) = address_sanitizer.parse(text, Path("/elsewhere/abc.cpp"))
     assert found == Access(
-        "AddressSanitizer: heap-buffer-overflow", "write", 32, 0x60B0000001A4, "cpp_fused_0", "SOURCE:12"
+        "sanitizer",
+        "write",
+        "AddressSanitizer: heap-buffer-overflow",
+        bytes=32,
+        address=0x60B0000001A4,
+        kernel="cpp_fused_0",
+        source=Source("SOURCE", 12),
     )
 
 

@@ -14,10 +14,11 @@ from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 from triton.runtime.jit import JITFunction
 
+from aoti_debug.repro.templates.access_text import lines_of
+from aoti_debug.repro.templates.accesses import Access, Index
 from aoti_debug.repro.templates.interpreter import (
     Interpretation,
     NotInterpretableError,
-    OutsideAccess,
     interpret,
 )
 
@@ -25,7 +26,7 @@ BLOCK = {"BLOCK": 8}
 PATCHED = (tl, tl.core, tl.math, tl.tensor, tl.dtype, tl.core.tensor_descriptor_base, tl.condition)
 
 
-def only(seen: Interpretation) -> OutsideAccess:
+def only(seen: Interpretation) -> Access:
     (access,) = seen.outside
     return access
 
@@ -47,11 +48,12 @@ def test_a_kernel_that_stays_inside_is_computed() -> None:
 def test_a_read_past_the_end_gives_zero_and_is_reported() -> None:
     source, target = torch.ones(13), torch.full((16,), 7.0)
     access = only(interpret(kernels.copy_unmasked, (2, 1, 1), {"source": source, "target": target}, BLOCK))
-    assert (access.what, access.argument, access.element, access.beyond) == ("load", "source", 13, 1)
+    assert (access.kind, access.argument, access.element, access.beyond) == ("load", "source", 13, 1)
     assert (access.program, access.position, access.mask, access.count) == ((1, 0, 0), (5,), "none", 3)
-    assert access.text == "tl.store(target + i, tl.load(source + i))"
-    assert access.file == kernels.__file__
-    assert (access.in_storage, access.fed_by, access.wrapped) == (False, None, False)
+    assert access.source is not None
+    assert access.source.text == "tl.store(target + i, tl.load(source + i))"
+    assert access.source.file == kernels.__file__
+    assert (access.in_storage, access.index, access.wrapped) == (False, None, False)
     assert target.tolist() == [1.0] * 13 + [0.0] * 3
 
 
@@ -59,7 +61,7 @@ def test_a_write_past_the_end_is_dropped_and_reported() -> None:
     memory, source, target = neighbours(8)
     seen = interpret(kernels.copy_unmasked, (2, 1, 1), {"source": memory[:16], "target": target}, BLOCK)
     access = only(seen)
-    assert (access.what, access.argument, access.element, access.beyond) == ("store", "target", 8, 1)
+    assert (access.kind, access.argument, access.element, access.beyond) == ("store", "target", 8, 1)
     assert (access.in_storage, access.count) == (True, 8)
     assert source.tolist() == [1.0] * 8
     assert memory[16:].tolist() == [3.0] * 8
@@ -68,7 +70,7 @@ def test_a_write_past_the_end_is_dropped_and_reported() -> None:
 def test_the_grid_of_one_program_too_many() -> None:
     source, target = torch.arange(16), torch.zeros(16, dtype=torch.int64)
     seen = interpret(kernels.copy_unmasked, (3, 1, 1), {"source": source, "target": target}, BLOCK)
-    assert {(a.what, a.program, a.element, a.count) for a in seen.outside} == {
+    assert {(a.kind, a.program, a.element, a.count) for a in seen.outside} == {
         ("load", (2, 0, 0), 16, 8),
         ("store", (2, 0, 0), 16, 8),
     }
@@ -79,7 +81,7 @@ def test_the_grid_of_one_program_too_many() -> None:
 def test_the_wrong_mask() -> None:
     source, target = torch.ones(10), torch.zeros(10)
     seen = interpret(kernels.copy, (2, 1, 1), {"source": source, "target": target, "n": 11}, BLOCK)
-    assert [(a.what, a.element, a.beyond, a.mask, a.position, a.count) for a in seen.outside] == [
+    assert [(a.kind, a.element, a.beyond, a.mask, a.position, a.count) for a in seen.outside] == [
         ("load", 10, 1, "true", (2,), 1),
         ("store", 10, 1, "true", (2,), 1),
     ]
@@ -92,7 +94,7 @@ def test_an_indirect_access_names_the_index_that_fed_it(value: int, beyond: int)
     arguments = {"index": index, "source": torch.arange(10.0), "target": torch.zeros(16), "n": 16}
     access = only(interpret(kernels.gather, (2, 1, 1), arguments, BLOCK))
     assert (access.argument, access.element, access.beyond) == ("source", value, beyond)
-    assert access.fed_by == ("index", 11, value)
+    assert access.index == Index("index", 11, value)
     assert (access.program, access.position, access.mask) == ((1, 0, 0), (3,), "true")
 
 
@@ -101,14 +103,14 @@ def test_an_index_through_arithmetic_and_a_shape_is_traced() -> None:
     arguments = {"in_ptr0": index, "in_ptr1": torch.randn(5, 4), "out_ptr0": torch.empty(4, 4), "xnumel": 16}
     access = only(interpret(inductor.triton_poi_fused_embedding_1, (1, 1, 1), arguments, {"XBLOCK": 16}))
     assert (access.argument, access.element, access.beyond, access.count) == ("in_ptr1", 20, 1, 4)
-    assert access.fed_by == ("in_ptr0", 2, 5)
+    assert access.index == Index("in_ptr0", 2, 5)
 
 
 def test_of_two_indices_the_one_that_is_far_off_is_named() -> None:
     rows, columns = torch.tensor([0, 3, 2, 1], dtype=torch.int32), torch.tensor([3, 0, 1, 77])
     arguments = {"rows": rows, "columns": columns, "source": torch.ones(4, 4), "target": torch.zeros(4)}
     access = only(interpret(kernels.two_indices, (1, 1, 1), arguments, {"BLOCK": 4}))
-    assert (access.element, access.fed_by) == (81, ("columns", 3, 77))
+    assert (access.element, access.index) == (81, Index("columns", 3, 77))
 
 
 def test_an_address_of_no_argument() -> None:
@@ -116,8 +118,8 @@ def test_an_address_of_no_argument() -> None:
     for address in (0, 0x7F0000001000, -1):
         arguments = {"address": torch.tensor([address]), "target": target}
         access = only(interpret(kernels.by_address, (1, 1, 1), arguments, BLOCK))
-        assert (access.argument, access.element, access.count) == ("", address % 2**64, 8)
-    assert access.lines()[0] == "load outside every argument: address 0xffffffffffffffff; it gave 0"
+        assert (access.argument, access.address, access.count) == ("", address % 2**64, 8)
+    assert lines_of(access)[0] == "load outside every argument: address 0xffffffffffffffff; it gave 0"
     assert target.tolist() == [0.5] * 8
 
 
@@ -127,14 +129,15 @@ def test_an_atomic_outside_is_dropped_and_the_assertion_before_it_reported() -> 
     arguments = {"in_ptr0": index, "in_ptr1": values, "out_ptr0": one, "out_ptr1": other, "ynumel": 4, "xnumel": 128}
     kernel = inductor.triton_poi_fused_index_put_10
     seen = interpret(kernel, (2, 1, 1), arguments, {"Y": 4, "X": 64})
-    assert [(a.what, a.argument, a.element, a.position, a.count) for a in seen.outside] == [
+    assert [(a.kind, a.argument, a.element, a.position, a.count) for a in seen.outside] == [
         ("atomic", "out_ptr0", 4096, (2, 0), 128),
         ("atomic", "out_ptr1", 4096, (2, 0), 128),
     ]
-    assert {a.fed_by for a in seen.outside} == {("in_ptr0", 2, 32)}
+    assert {a.index for a in seen.outside} == {Index("in_ptr0", 2, 32)}
     (failed,) = seen.assertions
-    assert (failed.message, failed.program) == ("index out of bounds: 0 <= tmp4 < 32", (0, 0, 0))
-    assert "device_assert" in failed.text
+    assert (failed.what, failed.program) == ("index out of bounds: 0 <= tmp4 < 32", (0, 0, 0))
+    assert failed.source is not None
+    assert "device_assert" in failed.source.text
     assert torch.equal(one[:, 0].nonzero().flatten(), torch.tensor([0, 3, 31]))
     assert torch.equal(other[31], values[1])
 
@@ -183,7 +186,7 @@ def test_a_gap_of_a_view_is_outside_the_view_and_inside_the_storage() -> None:
     assert torch.equal(right["target"], view)
     access = only(interpret(kernels.rows, (4, 1, 1), {**right, "stride": 9}, BLOCK))
     assert (access.element, access.beyond, access.in_storage, access.count) == (9, 0, True, 6)
-    assert "element 9 is outside the view, inside the storage" in access.lines()[0]
+    assert "element 9 is outside the view, inside the storage" in lines_of(access)[0]
 
 
 def test_a_view_that_repeats_elements_may_have_gaps_too() -> None:
@@ -237,7 +240,7 @@ def test_an_index_that_was_not_chosen_did_not_feed() -> None:
     arguments = {"in_ptr0": index, "in_ptr1": torch.randn(4, 128), "ynumel": 4, "xnumel": 128}
     outputs = {"out_ptr0": torch.zeros(32, 128), "out_ptr1": torch.zeros(5, 128)}
     seen = interpret(inductor.triton_poi_fused_index_put_10, (1, 1, 1), {**arguments, **outputs}, {"Y": 4, "X": 128})
-    assert [a.fed_by for a in seen.outside] == [("in_ptr0", 1, 5)]
+    assert [a.index for a in seen.outside] == [Index("in_ptr0", 1, 5)]
 
 
 def test_addresses_far_away_are_not_touched() -> None:

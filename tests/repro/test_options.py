@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug.repro.templates import verdict
+from aoti_debug.repro.templates.accesses import Access
+from aoti_debug.repro.templates.child import Report
 from aoti_debug.repro.templates.compare import compare
 from aoti_debug.repro.templates.job import AS_RECORDED, DIFFERS, FAULT, Job
 from aoti_debug.repro.templates.kernel import Findings, Programs, Settings
@@ -46,7 +49,12 @@ class FakeKernel:
         x += 1 + self.error
 
     def findings(self) -> Findings | None:
-        return Findings(("  a load",), self.outside)
+        if not self.outside:
+            return Findings(remarks=("  a remark",))
+        return Findings((Access("bounds", "load", argument="x", element=4, elements=4, beyond=1, count=self.outside),))
+
+    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        assert list(arguments) == ["x"]
 
 
 def job(folder: Path, kernel: FakeKernel, device: str = "cpu") -> Job:
@@ -60,7 +68,7 @@ def job(folder: Path, kernel: FakeKernel, device: str = "cpu") -> Job:
 def run(found: Job, options: Options) -> int:
     applied = options.applied(found)
     applied.make_ready(options.settings(applied))
-    return verdict.judge(applied, options, applied.run(applied.memory()))
+    return verdict.judge(applied, options, Report(None), applied.run(applied.memory()))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,11 @@ def test_tensors_go_where_the_back_end_wants_them(tmp_path: Path) -> None:
 def test_accesses_outside_are_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = job(tmp_path, FakeKernel(outside=3))
     assert run(found, parse(found, [])) == FAULT
-    assert capsys.readouterr().out == "0.3 k: 3 accesses outside of the arguments\n  a load\n"
+    assert capsys.readouterr().out == (
+        "0.3 k: 3 accesses outside of the arguments\n"
+        "load outside x: element 4 of 4, 1 past the end; it gave 0\n"
+        "  3 such accesses at this line\n"
+    )
 
 
 def test_programs_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, replay, write
+from repro_launches import PLAIN, LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Role
@@ -136,14 +136,14 @@ def test_dtypes_that_safetensors_has_not_and_repeated_elements(tmp_path: Path) -
     assert "buf39  complex128 (3, 2)  equal bit for bit" in done.stdout, done
 
 
-KERNEL = """
+KERNEL = f"""{PLAIN}
 extern "C" void cpp_fused_test_0(const float* in_ptr0, float* in_out_ptr0, int64_t* out_ptr0, const int64_t ks0,
                                  const float scale, const bool flag)
-{
+{{
     for (int64_t i = 0; i < ks0; ++i) in_out_ptr0[i] = in_ptr0[i] * scale + in_out_ptr0[i];
     out_ptr0[0] = reinterpret_cast<uintptr_t>(in_ptr0) % 128;
     out_ptr0[2] = flag;
-}
+}}
 """
 
 
@@ -204,7 +204,7 @@ def test_an_edited_call_that_does_not_fit_the_kernel(tmp_path: Path) -> None:
 def test_a_fault_is_reproduced_in_a_child_process(tmp_path: Path, body: str, code: int, said: str) -> None:
     launch = builder(tmp_path, "cpp_fused_bad_0", Kind.CPP)
     launch.tensor("buf1", torch.ones(3), Role.INOUT, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
-    source = f'extern "C" void cpp_fused_bad_0(float* in_out_ptr0) {{ {body} }}\n'
+    source = f'{PLAIN}extern "C" void cpp_fused_bad_0(float* in_out_ptr0) {{ {body} }}\n'
     done = replay(write(launch.build("SIGSEGV"), tmp_path / "repro", Kernel("cpp_fused_bad_0", "cpp", source, "")))
     assert done.stdout.startswith("recorded: SIGSEGV\n")
     assert done.stdout.endswith(said), done
@@ -214,7 +214,7 @@ def test_a_fault_is_reproduced_in_a_child_process(tmp_path: Path, body: str, cod
 def test_a_launch_that_hangs(tmp_path: Path) -> None:
     launch = builder(tmp_path, "cpp_fused_bad_0", Kind.CPP)
     launch.tensor("buf1", torch.ones(3), Role.INOUT, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
-    source = 'extern "C" void cpp_fused_bad_0(float* p) { for (;;) *(volatile float*)p = 1; }\n'
+    source = PLAIN + 'extern "C" void cpp_fused_bad_0(float* p) { for (;;) *(volatile float*)p = 1; }\n'
     folder = write(launch.build("no end in time"), tmp_path / "repro", Kernel("cpp_fused_bad_0", "cpp", source, ""))
     process = folder / "replay" / "child.py"
     text = process.read_text()
@@ -236,7 +236,7 @@ def test_an_exception_is_a_fault(tmp_path: Path) -> None:
 def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
     launch = builder(tmp_path, "cpp_fused_bad_0", Kind.CPP)
     launch.tensor("buf1", torch.ones(3), Role.INOUT, param="in_out_ptr0", ctype="float*", form=Form.POINTER)
-    kernel = Kernel("cpp_fused_bad_0", "cpp", 'extern "C" void cpp_fused_bad_0(float* p) { nonsense; }\n', "")
+    kernel = Kernel("cpp_fused_bad_0", "cpp", PLAIN + 'extern "C" void cpp_fused_bad_0(float* p) { nonsense; }\n', "")
     done = replay(write(launch.build("SIGSEGV"), tmp_path / "repro", kernel))
     assert done.returncode == 1
     assert "the replay failed before the launch" in done.stdout

@@ -1,0 +1,290 @@
+"""Runs a repro and reads what it found; says which ways of running one this machine has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.manifest import Compiler, Kind
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """
+    Attributes:
+        file: the script, by its name or its path; "SOURCE" for the C++ source in it.
+    """
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class IndexValue:
+    """The integer that led an access astray.
+
+    Attributes:
+        element: from the argument's first element, in memory.
+    """
+
+    argument: str
+    element: int
+    value: int
+
+
+@dataclass(frozen=True)
+class SeenAccess:
+    """One wrong access, or the first of several that are alike.
+
+    Attributes:
+        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "overrun", "index",
+            "assertion", "race", "undefined behaviour"; "" where the tool does not say.
+        what: in the tool's own words; the message of an assertion.
+        argument: of the launch; "" where the address belongs to none.
+        parameter: the kernel's own name of it; "" where it is the same.
+        element: from the argument's first element, in memory; None where it is none in particular.
+        elements: of the argument, gaps included; for "index" the size of the dimension.
+        beyond: elements outside: > 0 past the end, < 0 before the beginning.
+        program: of a Triton kernel's grid.
+        count: how many are alike.
+    """
+
+    kind: str
+    what: str
+    argument: str
+    parameter: str
+    element: int | None
+    elements: int
+    beyond: int
+    bytes: int
+    program: tuple[int, int, int] | None
+    count: int
+    source: SourceLine | None
+    index: IndexValue | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a repro found: docs/repro.md says what each part is.
+
+    Attributes:
+        title: "0.3 cpp_fused_relu_1"
+        mode: "jit", "cubin", "interpret", "native", "checked"; "operator" where no kernel is the launch's own.
+        option: "repeat", "sanitize", "poison", "bench", "reduce"; "" for none.
+        sanitize: "memcheck", "racecheck", "initcheck"; "" for none.
+        outcome: "as recorded", "differs", "fault", "no fault", "failed".
+        code: the script's exit code.
+        what: one line: what the launch ended in, what was seen first, or why it failed; "" where all is well.
+        lines: what it printed.
+    """
+
+    title: str
+    mode: str
+    option: str
+    sanitize: str
+    outcome: str
+    code: int
+    what: str
+    accesses: tuple[SeenAccess, ...]
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """
+        Raises:
+            KeyError, TypeError: a part is missing.
+        """
+        accesses = tuple(_access(access) for access in data["accesses"])
+        return cls(**{**data, "accesses": accesses, "lines": tuple(data["lines"])})
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way of running a repro.
+
+    Attributes:
+        name: "jit", "checked", "memcheck", "poison", …
+        words: the options that ask for it.
+        missing: why it cannot be run here; "" where it can.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine has, as far as repros need it. A text says what is missing, "" that it is there."""
+
+    cuda: str = ""
+    triton: str = ""
+    compute_sanitizer: str = ""
+    compiler: str = ""
+    address_sanitizer: str = ""
+
+
+def this_machine(compiler: Compiler, cuda: bool) -> Machine:
+    """
+    Args:
+        compiler: of the package.
+        cuda: whether torch finds a CUDA device here.
+    """
+    from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer
+
+    program = compiler.command if shutil.which(compiler.command) else Path(compiler.command).name
+    no_compiler = "" if program and shutil.which(program) else f"{compiler.command or 'a C++ compiler'} is not here"
+    return Machine(
+        cuda="" if cuda else "torch finds no CUDA device here",
+        triton="" if find_spec("triton") is not None else "triton is not installed",
+        compute_sanitizer=_missing(compute_sanitizer.find),
+        compiler=no_compiler,
+        address_sanitizer=no_compiler or _missing(lambda: address_sanitizer.runtime_of(program)),
+    )
+
+
+def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
+    """The ways to look for a fault of a launch, those that say most first.
+
+    Args:
+        kind: of the launch.
+        device: that it ran on: "cpu", "cuda".
+    """
+    cuda = device != "cpu"
+    no_sanitizer = machine.cuda or machine.compute_sanitizer
+    watched = [Mode(tool, ("--sanitize", tool), no_sanitizer) for tool in ("memcheck", "initcheck")]
+    poison = Mode("poison", ("--poison",), machine.cuda if cuda else "")
+    if kind is Kind.TRITON:
+        device_needs = machine.triton or machine.cuda
+        return (
+            Mode("interpret", ("--backend", "interpret"), machine.triton),
+            Mode("cubin", ("--backend", "cubin"), device_needs),
+            Mode("jit", ("--backend", "jit"), device_needs),
+            *(Mode(m.name, m.words, machine.triton or m.missing) for m in watched),
+            Mode("poison", ("--poison",), device_needs),
+        )
+    if kind is Kind.CPP:
+        return (
+            Mode("checked", ("--backend", "checked"), machine.compiler),
+            Mode("native", ("--backend", "native"), machine.compiler),
+            Mode("address", ("--sanitize",), machine.address_sanitizer),
+            Mode("poison", ("--poison",), machine.compiler),
+        )
+    return (Mode("operator", (), machine.cuda if cuda else ""), *(watched if cuda else ()), poison)
+
+
+def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evidence:
+    """Runs a repro in a process of its own. Whatever goes wrong with that is evidence, too: it "failed".
+
+    Args:
+        repro: its folder, or the script.
+        mode: options: `Mode.words`.
+        timeout: seconds; then it is killed, with what it started.
+    """
+    script = repro / "repro.py" if repro.is_dir() else repro
+    with tempfile.TemporaryDirectory(prefix="aoti-debug-evidence-") as folder:
+        path = Path(folder) / "evidence.json"
+        command = [sys.executable, str(script), *mode, "--evidence", str(path)]
+        try:
+            code, said = _run(command, timeout)
+        except subprocess.TimeoutExpired:
+            return _failed(script, mode, -signal.SIGKILL, f"no end within {timeout:g} s", "")
+        except OSError as error:
+            return _failed(script, mode, 1, f"it cannot be started: {error.strerror}", "")
+        try:
+            return Evidence.of_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return _failed(script, mode, code, _ending(code, said), said)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return _failed(script, mode, code, f"its evidence cannot be read: {error}", said)
+
+
+def _run(command: Sequence[str], timeout: float) -> tuple[int, str]:
+    """The exit code, and what it wrote. It has a process group of its own, which is killed when time is up."""
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    with child:
+        try:
+            said, _ = child.communicate(timeout=timeout)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            raise
+    return child.returncode, said
+
+
+def _ending(code: int, said: str) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return signal.Signals(-code).name
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+    return last.strip() or f"exit code {code}"
+
+
+def _failed(script: Path, mode: Sequence[str], code: int, what: str, said: str) -> Evidence:
+    words = list(mode)
+    backend = words[words.index("--backend") + 1] if "--backend" in words[:-1] else ""
+    option = next((word.removeprefix("--") for word in words if word in _OPTIONS), "")
+    return Evidence(
+        title=script.parent.name,
+        mode=backend,
+        option=option,
+        sanitize=_tool(words),
+        outcome=FAILED,
+        code=code,
+        what=what,
+        accesses=(),
+        lines=tuple(said.splitlines()),
+    )
+
+
+_OPTIONS = ("--repeat", "--sanitize", "--poison", "--bench", "--reduce")
+
+
+def _tool(words: Sequence[str]) -> str:
+    if "--sanitize" not in words:
+        return ""
+    after = [*words, ""][words.index("--sanitize") + 1]
+    return after if after and not after.startswith("-") else "memcheck"
+
+
+def _access(data: Mapping[str, Any]) -> SeenAccess:
+    program, source, index = data["program"], data["source"], data["index"]
+    return SeenAccess(
+        **{
+            **data,
+            "program": None if program is None else (program[0], program[1], program[2]),
+            "source": None if source is None else SourceLine(**source),
+            "index": None if index is None else IndexValue(**index),
+        }
+    )
+
+
+def _missing(look: Callable[[], object]) -> str:
+    """Why a tool is not here, as the repro's own modules say it."""
+    try:
+        look()
+    except SystemExit as error:
+        return str(error)
+    return ""

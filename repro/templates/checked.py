@@ -1,0 +1,245 @@
+"""A C++ kernel with checked pointers: what it accessed outside of its arguments, and which index led it there."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from .accesses import Access, Index, Source
+from .addresses import reach
+from .checked_source import NotCheckableError, checked, parameters_of
+from .cpp_build import Compiler, library_of
+
+HEADER = Path(__file__).with_name("checked_pointer.h")
+KINDS = ("load", "store", "atomic", "element", "pointer", "check")  # as in the header
+MOST_TRIALS, MOST_EXPLAINED = 24, 24  # launches to find one index; accesses whose index is sought
+TRIAL_SECONDS = 20.0  # for all of them
+_STORED = re.compile(r"\w\[.*\]\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)")
+_BOUND = re.compile(r"<\s*(\d+)L?\b")
+
+Launch = Callable[[], "str | None"]
+
+
+class _Pointer(ctypes.Structure):
+    """replay::Pointer<T>: an extent, the offset in it, and the line that moved it there."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_int64),
+        ("argument", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("line", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """An integer that was loaded before a wrong access. `argument`: the position in the call."""
+
+    argument: int
+    element: int
+    value: int
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The first of alike wrong accesses, as the header counts them."""
+
+    kind: str
+    line: int
+    argument: int
+    element: int
+    bytes: int
+    count: int
+    same: int
+    loaded: tuple[_Loaded, ...]
+    message: str
+
+
+class CheckedCalls:
+    """The kernel, compiled with checked pointers.
+
+    Attributes:
+        accesses: those of the last call that were wrong.
+
+    Raises:
+        SystemExit: its source is of no form whose pointers can be checked, or the compiler refuses it so.
+    """
+
+    def __init__(self, name: str, source: str, compiler: Compiler, folder: Path) -> None:
+        try:
+            text = checked(source, name, HEADER.read_text(encoding="utf-8"))
+            self.parameters = parameters_of(source, name)
+        except NotCheckableError as error:
+            raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
+        try:
+            built = library_of(compiler, text, name, folder)
+        except SystemExit as error:
+            raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
+        self.library = ctypes.CDLL(str(built))
+        self.library.replay_found.restype = ctypes.c_char_p
+        self.lines = source.splitlines()
+        self.accesses: tuple[Access, ...] = ()
+
+    def pointer(self, position: int, tensor: torch.Tensor | None) -> _Pointer:
+        """What the kernel takes for a tensor at that position of the call."""
+        if tensor is None:
+            return _Pointer(None, 0, position, 0, 0)
+        return _Pointer(tensor.data_ptr(), _span(tensor) * tensor.element_size(), position, 0, 0)
+
+    def watched(self, launch: Launch, tensors: Sequence[torch.Tensor | None], names: Sequence[str]) -> str | None:
+        """Launches the kernel and looks at what it did; more launches, with one index changed in each, show which index
+        led it outside. The tensors are left as the first launch left them.
+
+        Args:
+            launch: gives the text of an exception that left the kernel.
+            tensors, names: by the position in the call; None and "" for what is no tensor.
+
+        Returns: the text of the exception, where nothing else explains it.
+        """
+        memory = _Memory(tensors)
+        self.library.replay_watch(-1, -1, -1, ctypes.c_int64(0))
+        begun = time.monotonic()
+        message = launch()
+        deadline = begun + TRIAL_SECONDS
+        records = self._found()
+        after = memory.copy()
+        explained = [self._index(record, launch, memory, deadline) for record in records[:MOST_EXPLAINED]]
+        memory.restore(after)
+        indices = [*explained, *([None] * (len(records) - len(explained)))]
+        self.accesses = tuple(
+            self._access(record, loaded, tensors, names) for record, loaded in zip(records, indices, strict=True)
+        )
+        return None if self.accesses else message
+
+    def _found(self) -> list[_Record]:
+        _, *lines = self.library.replay_found().decode(errors="replace").splitlines()
+        return [_record(line) for line in lines]
+
+    def _index(self, record: _Record, launch: Launch, memory: _Memory, deadline: float) -> _Loaded | None:
+        """The integer without which there are fewer such accesses to that element."""
+        for loaded in _likeliest(record)[:MOST_TRIALS]:
+            if time.monotonic() > deadline:
+                return None
+            memory.restore(memory.before)
+            if not memory.change(loaded):
+                continue
+            kind = KINDS.index(record.kind)
+            self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
+            launch()
+            if int(self.library.replay_found().split()[1]) < record.same:
+                return loaded
+        return None
+
+    def _access(
+        self, record: _Record, loaded: _Loaded | None, tensors: Sequence[torch.Tensor | None], names: Sequence[str]
+    ) -> Access:
+        text = self.lines[record.line - 1].strip() if 0 < record.line <= len(self.lines) else ""
+        index = None
+        if loaded is not None:
+            index = Index(names[loaded.argument], loaded.element, loaded.value, self.parameters[loaded.argument])
+        seen = Access("bounds", source=Source("SOURCE", record.line, text), count=record.count, index=index)
+        if record.kind == "check":
+            return replace(seen, seen_by="assertion", kind="assertion", what=record.message)
+        tensor, parameter = tensors[record.argument], self.parameters[record.argument]
+        elements = 0 if tensor is None else _span(tensor) * tensor.element_size() // record.bytes
+        element = record.element
+        return replace(
+            seen,
+            kind=_kind(record.kind, text, parameter),
+            argument=names[record.argument],
+            parameter=parameter,
+            element=element,
+            elements=elements,
+            beyond=min(element, 0) if element < elements else element - elements + 1,
+            in_storage=tensor is not None and _in_storage(tensor, element * record.bytes, record.bytes),
+            bytes=record.bytes,
+        )
+
+
+class _Memory:
+    """The storages behind the arguments of a call.
+
+    Attributes:
+        before: what they held when this was made.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor | None]) -> None:
+        self.tensors = tensors
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors if t is not None}
+        self.bytes = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in storages.values()]
+        self.before = self.copy()
+
+    def copy(self) -> list[torch.Tensor]:
+        return [held.clone() for held in self.bytes]
+
+    def restore(self, copies: Sequence[torch.Tensor]) -> None:
+        for held, copy in zip(self.bytes, copies, strict=True):
+            held.copy_(copy)
+
+    def change(self, loaded: _Loaded) -> bool:
+        """Makes that integer another one; False where it is not what was loaded."""
+        tensor = self.tensors[loaded.argument]
+        if tensor is None or not 0 <= loaded.element < _span(tensor):
+            return False
+        row = torch.as_strided(tensor, (_span(tensor),), (1,), tensor.storage_offset())
+        if int(row[loaded.element]) != loaded.value:
+            return False
+        row[loaded.element] = 0 if loaded.value else 1
+        return True
+
+
+def _record(line: str) -> _Record:
+    numbers, _, message = line.partition("|")
+    kind, place, argument, element, size, count, same, *rest = (int(word) for word in numbers.split())
+    triples = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    loaded = tuple(dict.fromkeys(_Loaded(*triple) for triple in triples))
+    return _Record(KINDS[kind], place, argument, element, size, count, same, loaded, message)
+
+
+def _likeliest(record: _Record) -> list[_Loaded]:
+    """The integers that were loaded before, those first that would explain the access."""
+    bound = _BOUND.search(record.message)
+    size = int(bound[1]) if bound is not None else None
+
+    def unlikely(loaded: _Loaded) -> tuple[bool, int]:
+        if size is not None:
+            return -size <= loaded.value < size, -abs(loaded.value)
+        return not _leads_to(loaded.value, record.element), -abs(loaded.value)
+
+    return sorted(record.loaded, key=unlikely)
+
+
+def _leads_to(value: int, element: int) -> bool:
+    """Whether the element may lie in row `value` of rows of some length."""
+    if value == 0 or (value < 0) != (element < 0):
+        return False
+    length = -(element // -value) if value < 0 else element // value
+    return length > 0 and 0 <= element - length * value < length
+
+
+def _kind(kind: str, text: str, parameter: str) -> str:
+    """What `parameter[index]` does on its line, where the kernel may call it by another name."""
+    if kind != "element":
+        return "access" if kind == "pointer" else kind
+    if re.search(rf"atomic_add\(\s*&\s*{parameter}\b", text):
+        return "atomic"
+    stored = _STORED.search(text)
+    if stored is None or (re.search(rf"\b{parameter}\b", text) and parameter not in text[: stored.end()]):
+        return "load"
+    return "store"
+
+
+def _span(tensor: torch.Tensor) -> int:
+    return reach(tensor) if tensor.numel() else 0
+
+
+def _in_storage(tensor: torch.Tensor, offset: int, width: int) -> bool:
+    begin = int(tensor.storage_offset()) * int(tensor.element_size()) + offset
+    return 0 <= begin <= int(tensor.untyped_storage().nbytes()) - width

@@ -1,0 +1,419 @@
+// What the pointer parameters of a generated kernel become, so that every access is checked. Included behind
+// cpp_prefix.h, whose vectors and helpers the kernel uses.
+//
+// A load outside of an argument gives 0, a store outside is dropped; both are counted, by source line and argument.
+// Each thread remembers the integers that it loaded last, by line: one of them led an address astray.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#undef AOTI_TORCH_CHECK
+#undef TORCH_CHECK
+#define AOTI_TORCH_CHECK(condition, ...)                                                            \
+  do {                                                                                              \
+    if (!(condition)) ::replay::check_failed(__LINE__, ::replay::message(#condition, __VA_ARGS__)); \
+  } while (false)
+#define TORCH_CHECK AOTI_TORCH_CHECK
+
+namespace replay {
+
+enum class Kind : int { load, store, atomic, element, pointer, check };
+
+constexpr std::size_t kMostRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
+constexpr std::size_t kMostMemories = 48;  // of a thread: lines that loaded integers
+constexpr std::int64_t kMostLanes = 64;    // of a vector
+constexpr std::size_t kBlank = 1 << 16;    // bytes that a pointer outside leads to
+
+// Integers that one line loaded last, from neighbouring elements.
+struct Loaded {
+  int argument = -1;
+  int line = 0;
+  std::int64_t element = 0;
+  std::int64_t count = 0;
+  std::array<std::int64_t, kMostLanes> values{};
+};
+
+// The first of alike wrong accesses. `same` of them were to that very element.
+struct Record {
+  Kind kind;
+  int line;
+  int argument;
+  std::int64_t element;
+  std::int64_t bytes;
+  std::int64_t count;
+  std::int64_t same;
+  std::string message;
+  std::vector<Loaded> loaded;
+};
+
+struct Found {
+  std::mutex mutex;
+  std::vector<Record> records;
+  std::int64_t forgotten = 0;  // wrong accesses of kinds that were not kept
+  Record watched{Kind::load, -1, -1, 0, 0, 0, 0, "", {}};
+};
+
+inline Found& found() {
+  static Found only;
+  return only;
+}
+
+inline std::vector<Loaded>& loaded_here() {
+  static thread_local std::vector<Loaded> memories;
+  return memories;
+}
+
+inline Loaded& memory_of(int argument, int line) {
+  auto& memories = loaded_here();
+  for (auto& memory : memories) {
+    if (memory.argument == argument && memory.line == line) return memory;
+  }
+  if (memories.size() == kMostMemories) memories.erase(memories.begin());
+  memories.push_back({argument, line});
+  return memories.back();
+}
+
+inline void count(Kind kind, int line, int argument, std::int64_t element, std::int64_t bytes, std::int64_t times,
+                  const std::string& message) {
+  auto& all = found();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto alike = [&](const Record& r) { return r.kind == kind && r.line == line && r.argument == argument; };
+  if (alike(all.watched) && all.watched.element == element) ++all.watched.same;
+  for (auto& record : all.records) {
+    if (alike(record)) {
+      record.count += times;
+      record.same += record.element == element;
+      return;
+    }
+  }
+  if (all.records.size() < kMostRecords) {
+    all.records.push_back({kind, line, argument, element, bytes, times, 1, message, loaded_here()});
+  } else {
+    all.forgotten += times;
+  }
+}
+
+template <class... Parts>
+std::string message(const char* condition, const Parts&... parts) {
+  if constexpr (sizeof...(Parts) == 0) {
+    return condition;
+  } else {
+    std::ostringstream text;
+    (text << ... << parts);
+    return text.str();
+  }
+}
+
+inline void check_failed(int line, const std::string& message) { count(Kind::check, line, -1, 0, 0, 1, message); }
+
+template <class T>
+T& blank() {
+  alignas(64) static thread_local char memory[kBlank];
+  std::memset(memory, 0, sizeof(T));
+  return *reinterpret_cast<T*>(memory);
+}
+
+inline void* blank_block() {
+  alignas(64) static thread_local char memory[kBlank];
+  std::memset(memory, 0, kBlank);
+  return memory;
+}
+
+// An index, and the line of the kernel that it stands on.
+struct Index {
+  template <class I, std::enable_if_t<std::is_convertible_v<I, std::int64_t>, int> = 0>
+  Index(I value, int line = __builtin_LINE()) : value(static_cast<std::int64_t>(value)), line(line) {}
+  std::int64_t value;
+  int line;
+};
+
+// What the caller hands over in place of a data pointer.
+struct Extent {
+  void* data;
+  std::int64_t bytes;
+  std::int64_t argument;
+};
+
+template <class T>
+class Pointer {
+ public:
+  using Element = std::remove_const_t<T>;
+
+  T& operator[](Index at) const {
+    const std::int64_t element = offset_ + at.value;
+    if (!inside(element)) {
+      count(Kind::element, at.line, argument(), element, sizeof(T), 1, "");
+      return blank<T>();
+    }
+    T& found = data()[element];
+    remember(element, 1, at.line);
+    return found;
+  }
+
+  T& operator*() const { return (*this)[Index(0, line_)]; }
+
+  Pointer operator+(Index by) const { return moved(by.value, by.line); }
+  Pointer operator-(Index by) const { return moved(-by.value, by.line); }
+  Pointer& operator+=(Index by) { return *this = moved(by.value, by.line); }
+  Pointer& operator-=(Index by) { return *this = moved(-by.value, by.line); }
+  Pointer& operator++() { return *this = moved(1, line_); }
+  friend Pointer operator+(Index by, const Pointer& pointer) { return pointer + by; }
+  friend bool operator==(const Pointer& pointer, std::nullptr_t) { return pointer.extent_.data == nullptr; }
+  friend bool operator!=(const Pointer& pointer, std::nullptr_t) { return pointer.extent_.data != nullptr; }
+  explicit operator bool() const { return extent_.data != nullptr; }
+
+  // For functions that take a plain pointer: its first element is checked, and nothing behind it.
+  template <class U, std::enable_if_t<std::is_same_v<std::remove_const_t<U>, Element> || std::is_void_v<U>, int> = 0>
+  operator U*() const {
+    if (extent_.data == nullptr) return nullptr;
+    if (offset_ == size()) return const_cast<Element*>(data() + offset_);
+    if (!inside(offset_)) {
+      count(Kind::pointer, line_, argument(), offset_, sizeof(T), 1, "");
+      return static_cast<Element*>(blank_block());
+    }
+    return const_cast<Element*>(data() + offset_);
+  }
+
+  // Elements from here on; what lies outside is 0. A lane that is not `wanted` is not looked at.
+  template <class Wanted>
+  void read(Element* into, std::int64_t n, Wanted wanted, int line) const {
+    std::int64_t bad = 0, first = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      into[i] = Element();
+      if (!wanted(i)) continue;
+      if (inside(offset_ + i)) {
+        into[i] = data()[offset_ + i];
+      } else if (bad++ == 0) {
+        first = offset_ + i;
+      }
+    }
+    if (bad) count(Kind::load, line, argument(), first, sizeof(T), bad, "");
+    remember(offset_, n, line);
+  }
+
+  // Elements from here on; what lies outside is dropped.
+  void write(const Element* values, std::int64_t n, int line) const {
+    std::int64_t bad = 0, first = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (inside(offset_ + i)) {
+        const_cast<Element*>(data())[offset_ + i] = values[i];
+      } else if (bad++ == 0) {
+        first = offset_ + i;
+      }
+    }
+    if (bad) count(Kind::store, line, argument(), first, sizeof(T), bad, "");
+  }
+
+  // The element at an index, for an atomic operation; null outside.
+  Element* atomic(std::int64_t index, int line) const {
+    if (inside(offset_ + index)) return const_cast<Element*>(data() + offset_ + index);
+    count(Kind::atomic, line, argument(), offset_ + index, sizeof(T), 1, "");
+    return nullptr;
+  }
+
+  int line() const { return line_; }
+
+ private:
+  T* data() const { return static_cast<T*>(extent_.data); }
+  int argument() const { return static_cast<int>(extent_.argument); }
+  std::int64_t size() const { return extent_.bytes / static_cast<std::int64_t>(sizeof(T)); }
+  bool inside(std::int64_t element) const { return element >= 0 && element < size(); }
+
+  Pointer moved(std::int64_t by, int line) const {
+    Pointer there = *this;
+    there.offset_ += by;
+    there.line_ = line;
+    return there;
+  }
+
+  void remember(std::int64_t element, std::int64_t n, int line) const {
+    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
+      auto& memory = memory_of(argument(), line);
+      memory.element = element;
+      memory.count = std::min(n, kMostLanes);
+      for (std::int64_t i = 0; i < memory.count; ++i) {
+        memory.values[i] = inside(element + i) ? static_cast<std::int64_t>(data()[element + i]) : 0;
+      }
+    }
+  }
+
+  Extent extent_;
+  std::int64_t offset_;
+  std::int64_t line_;
+};
+
+template <class T>
+struct IsPointer : std::false_type {};
+template <class T>
+struct IsPointer<Pointer<T>> : std::true_type {};
+
+// Vectors: what stands for Vector::loadu, vector.store, mask.loadu and Mask::from.
+
+template <class Vector, class T>
+Vector loadu(const Pointer<T>& from, std::int64_t n = Vector::size(), int line = __builtin_LINE()) {
+  alignas(64) std::array<std::remove_const_t<T>, Vector::size()> lanes{};
+  from.read(lanes.data(), n, [](std::int64_t) { return true; }, line);
+  return Vector::loadu(lanes.data(), n);
+}
+
+template <class Vector, class T>
+Vector loadu(const T* from) {
+  return Vector::loadu(from);
+}
+
+template <class Vector, class T>
+Vector loadu(const T* from, std::int64_t n) {
+  return Vector::loadu(from, n);
+}
+
+template <class Vector, class T>
+void store(Vector vector, const Pointer<T>& to, std::int64_t n = Vector::size(), int line = __builtin_LINE()) {
+  alignas(64) std::array<T, Vector::size()> lanes{};
+  vector.store(lanes.data(), static_cast<int>(n));
+  to.write(lanes.data(), n, line);
+}
+
+template <class Vector, class T>
+void store(Vector vector, T* to) {
+  vector.store(to);
+}
+
+template <class Vector, class T>
+void store(Vector vector, T* to, std::int64_t n) {
+  vector.store(to, static_cast<int>(n));
+}
+
+template <class U, int N, class Mask, class T>
+auto masked_loadu(const Mask& mask, const Pointer<T>& from, int line = __builtin_LINE()) {
+  using Vector = std::remove_cv_t<decltype(mask.template loadu<U, N>(static_cast<const U*>(nullptr)))>;
+  alignas(64) std::array<U, Vector::size()> lanes{};
+  const std::int64_t n = std::min<std::int64_t>(Vector::size(), Mask::size());
+  from.read(lanes.data(), n, [&](std::int64_t i) { return mask.is_masked(static_cast<int>(i)); }, line);
+  return Vector::loadu(lanes.data());
+}
+
+template <class U, int N, class Mask>
+auto masked_loadu(const Mask& mask, const U* from) {
+  return mask.template loadu<U, N>(from);
+}
+
+template <class Mask, class T>
+Mask mask_from(const Pointer<T>& from, std::int64_t n = Mask::size(), int line = __builtin_LINE()) {
+  alignas(64) std::array<std::remove_const_t<T>, Mask::size()> lanes{};
+  from.read(lanes.data(), n, [](std::int64_t) { return true; }, line);
+  return Mask::from(lanes.data(), static_cast<int>(n));
+}
+
+template <class Mask, class First, class... Rest,
+          std::enable_if_t<!IsPointer<std::remove_cv_t<std::remove_reference_t<First>>>::value, int> = 0>
+Mask mask_from(First&& first, Rest&&... rest) {
+  return Mask::from(std::forward<First>(first), std::forward<Rest>(rest)...);
+}
+
+// Tiles: dst[j * ld_dst + i] = src[i * ld_src + j].
+
+template <class T, class Source>
+T tile_element(const Source& source, std::int64_t at, int line) {
+  if constexpr (IsPointer<Source>::value) {
+    T value{};
+    (source + Index(at, line)).read(&value, 1, [](std::int64_t) { return true; }, line);
+    return value;
+  } else {
+    return source[at];
+  }
+}
+
+template <class T, bool kAtomic, class Target>
+void set_tile_element(const Target& target, std::int64_t at, T value, int line) {
+  if constexpr (!IsPointer<Target>::value) {
+    target[at] = value;
+  } else if constexpr (kAtomic) {
+    if (T* place = target.atomic(at, line)) atomic_add(place, value);
+  } else {
+    (target + Index(at, line)).write(&value, 1, line);
+  }
+}
+
+template <class T, bool kAtomic, class Source, class Target>
+void transposed(const Source& source, std::int64_t ld_source, const Target& target, std::int64_t ld_target,
+                std::int64_t m, std::int64_t n, int line) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      const T value = tile_element<T>(source, i * ld_source + j, line);
+      set_tile_element<T, kAtomic>(target, j * ld_target + i, value, line);
+    }
+  }
+}
+
+}  // namespace replay
+
+// The kernel calls these by their names in cpp_prefix.h; with a checked pointer these fit better.
+
+template <class T, int NI, int NV, class Indices, class Values>
+void atomic_add_vec(const replay::Pointer<T>& to, const Indices& index, const Values& values,
+                    std::int64_t n = Indices::size(), int line = __builtin_LINE()) {
+  alignas(64) std::array<std::int64_t, Indices::size()> at{};
+  alignas(64) std::array<T, Values::size()> lanes{};
+  index.store(at.data());
+  values.store(lanes.data());
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (T* place = to.atomic(at[i], line)) atomic_add(place, lanes[i]);
+  }
+}
+
+template <class T, bool kAtomic, class Source, class Target,
+          std::enable_if_t<replay::IsPointer<Source>::value || replay::IsPointer<Target>::value, int> = 0>
+void transpose_mxn(const Source& source, std::int64_t ld_source, Target target, std::int64_t ld_target, int m, int n,
+                   int line = __builtin_LINE()) {
+  replay::transposed<T, kAtomic>(source, ld_source, target, ld_target, m, n, line);
+}
+
+template <class T, int M, int N, bool kAtomic, class Source, class Target,
+          std::enable_if_t<replay::IsPointer<Source>::value || replay::IsPointer<Target>::value, int> = 0>
+void transpose_mxn(const Source& source, std::int64_t ld_source, Target target, std::int64_t ld_target,
+                   int line = __builtin_LINE()) {
+  replay::transposed<T, kAtomic>(source, ld_source, target, ld_target, M, N, line);
+}
+
+// What was found, one record a line: kind, line, argument, element, bytes, count, same, then "argument element value"
+// of each integer that was loaded before, then the message behind a "|". The first line counts what was forgotten.
+extern "C" const char* replay_found() {
+  static std::string text;
+  auto& all = replay::found();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::ostringstream out;
+  out << all.forgotten << " " << all.watched.same << "\n";
+  for (const auto& record : all.records) {
+    out << static_cast<int>(record.kind) << " " << record.line << " " << record.argument << " " << record.element << " "
+        << record.bytes << " " << record.count << " " << record.same;
+    for (const auto& memory : record.loaded) {
+      for (std::int64_t i = 0; i < memory.count; ++i) {
+        out << " " << memory.argument << " " << memory.element + i << " " << memory.values[i];
+      }
+    }
+    std::string message = record.message;
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    out << "|" << message << "\n";
+  }
+  text = out.str();
+  return text.c_str();
+}
+
+// Forgets what was found. Accesses like the given one are counted from now on; kind -1: none are.
+extern "C" void replay_watch(int kind, int line, int argument, std::int64_t element) {
+  auto& all = replay::found();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.records.clear();
+  all.forgotten = 0;
+  all.watched = {static_cast<replay::Kind>(kind), line, argument, element, 0, 0, 0, "", {}};
+}

@@ -1,0 +1,138 @@
+"""Compiles a generated C++ kernel the way the model's package did."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import torch
+
+# Appended to a kernel's source: calls the kernel so that an exception comes back as text instead of ending the process.
+CALL = """
+#line 1 "replay_call"
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace replay {
+template <class... Types, std::size_t... I>
+const char* call(void (*kernel)(Types...), void* const* arguments, const std::size_t* sizes, std::size_t count,
+                 std::index_sequence<I...>) {
+  static thread_local std::string message;
+  if (count != sizeof...(Types)) {
+    message = "the kernel takes " + std::to_string(sizeof...(Types)) + " arguments, not " + std::to_string(count);
+  } else if (!((sizeof(Types) == sizes[I]) && ...)) {
+    message = "an argument has another size than the kernel's parameter";
+  } else {
+    try {
+      kernel(*static_cast<Types*>(arguments[I])...);
+      return nullptr;
+    } catch (const std::exception& error) {
+      message = error.what();
+    } catch (...) {
+      message = "an exception that is no std::exception";
+    }
+  }
+  return message.c_str();
+}
+
+template <class... Types>
+const char* call(void (*kernel)(Types...), void* const* arguments, const std::size_t* sizes, std::size_t count) {
+  return call(kernel, arguments, sizes, count, std::index_sequence_for<Types...>());
+}
+}  // namespace replay
+
+// `arguments` points to one value for each parameter; `sizes` are theirs, in bytes.
+extern "C" const char* replay_call(void* kernel, void* const* arguments, const std::size_t* sizes, std::size_t count) {
+  return replay::call(reinterpret_cast<decltype(&$NAME)>(kernel), arguments, sizes, count);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler's command line. "{torch}" and "{python}" stand for what is installed where the replay runs.
+
+    Attributes:
+        command: the recorded compiler; where it is not there, one of the same name is taken.
+    """
+
+    command: str
+    flags: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+    @property
+    def program(self) -> str:
+        return self.command if shutil.which(self.command) else Path(self.command).name
+
+    def arguments(self, source: Path, library: Path) -> list[str]:
+        command_line = [
+            self.program,
+            str(source),
+            *self.flags,
+            *(f"-I{directory}" for directory in self.include_dirs),
+            *("-w", "-fPIC", "-shared", "-o", str(library)),
+            *self.link_flags,
+        ]
+        return [_here(word) for word in command_line]
+
+
+def library_of(compiler: Compiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """The compiled library; its source lies beside it. What was compiled before from the same text and command is used
+    again.
+
+    Args:
+        folder: what is built lies in its `build/`, where that can be written.
+        flags: further ones.
+
+    Raises:
+        SystemExit: the compiler cannot be run or refuses the source; its messages are in the text.
+    """
+    text = source + CALL.replace("$NAME", kernel)
+    compiler = replace(compiler, flags=(*compiler.flags, *flags))
+    command = compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
+    key = hashlib.sha256("\0".join([text, torch.__version__, *command]).encode()).hexdigest()[:16]
+    build = folder / "build" if os.access(folder, os.W_OK) else _elsewhere()
+    library = build / f"{key}.so"
+    if not library.exists():
+        build.mkdir(exist_ok=True)
+        _compile(compiler, text, build / f"{key}.cpp", library)
+    return library
+
+
+def _compile(compiler: Compiler, text: str, source: Path, library: Path) -> None:
+    source.write_text(text, encoding="utf-8")
+    unfinished = library.with_suffix(f".{os.getpid()}")
+    command = compiler.arguments(source, unfinished)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SystemExit(f"the compiler cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise SystemExit(f"the kernel does not compile:\n{' '.join(command)}\n{done.stderr}")
+    os.replace(unfinished, library)
+
+
+@cache
+def _elsewhere() -> Path:
+    """Where things are built that cannot be built in the repro's folder; one directory a user."""
+    directory = Path(tempfile.gettempdir()) / f"repro-build-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        return Path(tempfile.mkdtemp(prefix="repro-build-"))
+    return directory
+
+
+def _here(word: str) -> str:
+    torch_dir = str(Path(torch.__file__).parent)
+    return word.replace("{torch}", torch_dir).replace("{python}", sysconfig.get_paths()["include"])

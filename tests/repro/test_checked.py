@@ -1,0 +1,183 @@
+"""C++ kernels with checked pointers, called in this process: two compilations for all launches."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.repro.templates.access_text import lines_of
+from aoti_debug.repro.templates.accesses import Access, Index
+from aoti_debug.repro.templates.cpp_kernel import Compiler, CppKernel
+from aoti_debug.repro.templates.kernel import Settings
+
+Argument = torch.Tensor | ctypes.c_int64 | None
+Launch = Callable[..., tuple[Access, ...]]
+
+FLAGS = (
+    "-DSTANDALONE_TORCH_HEADER",
+    "-DC10_USING_CUSTOM_GENERATED_MACROS",
+    "-O1",
+    "-std=c++20",
+    "-fopenmp",
+)
+INCLUDES = ("{python}", "{torch}/include", "{torch}/include/torch/csrc/api/include")
+LINK = ("-L{torch}/lib", "-ltorch", "-ltorch_cpu", "-lgomp")
+
+# Inductor's forms of scalar code. Line 1 is empty, so that each number below is its own line.
+SCALAR = """
+extern "C" void cpp_fused_0(const int64_t* in_ptr0, const float* in_ptr1, const int* in_ptr2, float* in_out_ptr0,
+                            int64_t* out_ptr0, const int64_t ks0)
+{
+    auto out_ptr1 = in_out_ptr0;
+    #pragma omp parallel for
+    for (int64_t x0 = 0; x0 < ks0; x0 += 1) {
+        auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+        auto tmp1 = int64_t(tmp0 + 10L);
+        auto tmp2 = tmp0 < 0 ? tmp1 : tmp0;
+        AOTI_TORCH_CHECK((0 <= tmp2) & (tmp2 < 10L), "index out of bounds: 0 <= tmp2 < 10L");
+        for (int64_t x1 = 0; x1 < 4; x1 += 1) {
+            auto tmp3 = in_ptr1[static_cast<int64_t>(x1 + 4L * tmp2)];
+            out_ptr1[static_cast<int64_t>(x1 + 4L * x0)] = tmp3;
+        }
+        auto tmp4 = in_ptr2[static_cast<int64_t>(x0)];
+        atomic_add(&out_ptr0[static_cast<int64_t>(tmp4)], static_cast<int64_t>(1));
+    }
+}
+"""
+
+VECTOR = """
+extern "C" void cpp_fused_1(const int64_t* in_ptr0, const float* in_ptr1, const bool* in_ptr2, float* out_ptr0,
+                            float* out_ptr1, float* out_ptr2, const int64_t ks0)
+{
+    auto tmp0 = at::vec::VectorizedN<int64_t,2>::loadu(in_ptr0, static_cast<int64_t>(8));
+    auto tmp1 = at::vec::Vectorized<float>::loadu(in_ptr1 + static_cast<int64_t>(ks0), static_cast<int64_t>(8));
+    tmp1.store(out_ptr0 + static_cast<int64_t>(0L), static_cast<int64_t>(5));
+    atomic_add_vec<float, 2, 1>(out_ptr1, tmp0, tmp1);
+    auto tmp2 = at::vec::VecMask<float,1>::from(in_ptr2, static_cast<int64_t>(8));
+    auto tmp3 = tmp2.template loadu<float,1>(in_ptr1 + static_cast<int64_t>(16L - 4L));
+    tmp3.store(out_ptr2 + static_cast<int64_t>(ks0));
+    float tile[64];
+    transpose_mxn<float,8,2,false>(in_ptr1 + static_cast<int64_t>(0L), static_cast<int64_t>(2L), tile, 8L);
+    out_ptr0[5] = tile[8];
+}
+"""
+
+
+def kernel(folder: Path, name: str, source: str, *flags: str) -> Launch:
+    made = CppKernel(name, source, Compiler("g++", (*FLAGS, *flags), INCLUDES, LINK))
+    made.prepare(Settings(folder, backend="checked"))
+
+    def launch(**arguments: Argument) -> tuple[Access, ...]:
+        made.know({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
+        made(*arguments.values())
+        findings = made.findings()
+        assert findings is not None
+        return findings.accesses
+
+    return launch
+
+
+@pytest.fixture(scope="module")
+def scalar(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[tuple[Access, ...], torch.Tensor]]:
+    run = kernel(tmp_path_factory.mktemp("scalar"), "cpp_fused_0", SCALAR, "-DCPU_CAPABILITY_DEFAULT")
+
+    def launch(
+        index: list[int], counted: list[int], rows: int = 10, out_rows: int = 6
+    ) -> tuple[tuple[Access, ...], torch.Tensor]:
+        table, out = torch.arange(40.0).view(10, 4)[:rows], torch.full((out_rows, 4), 7.0)
+        numbers = torch.tensor(counted, dtype=torch.int32)
+        n = ctypes.c_int64(len(index))
+        accesses = run(
+            index=torch.tensor(index), table=table, numbers=numbers, buf1=out, buf2=torch.zeros(3).long(), s0=n
+        )
+        return accesses, out
+
+    return launch
+
+
+def test_a_launch_that_is_right(scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]]) -> None:
+    accesses, out = scalar([3, -1, 0, 9, 1, 2], [0, 1, 2, 0, 1, 2])
+    assert accesses == ()
+    assert out[:, 0].tolist() == [12.0, 36.0, 0.0, 36.0, 4.0, 8.0]
+
+
+def test_the_index_that_led_outside_is_named(
+    scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]],
+) -> None:
+    accesses, out = scalar([3, -1, 0, 2199023255552, 1, 2], [0, 1, 2, 0, 1, 2])
+    check, load = accesses
+    assert (check.seen_by, check.what) == ("assertion", "index out of bounds: 0 <= tmp2 < 10L")
+    assert check.index == load.index == Index("index", 3, 2199023255552, "in_ptr0")
+    assert (load.kind, load.argument, load.parameter) == ("load", "table", "in_ptr1")
+    assert (load.element, load.elements, load.bytes, load.count) == (4 * 2199023255552, 40, 4, 4)
+    assert lines_of(load) == [
+        "load outside table (in_ptr1): element 8796093022208 of 40, 8796093022169 past the end; it gave 0",
+        "  SOURCE:13: auto tmp3 = in_ptr1[static_cast<int64_t>(x1 + 4L * tmp2)];",
+        "  the index came from index (in_ptr0): element 3 is 2199023255552",
+        "  4 such accesses at this line",
+    ]
+    assert out[3].tolist() == [0.0] * 4
+    assert out[4].tolist() == [4.0, 5.0, 6.0, 7.0]
+
+
+def test_negative_indices_and_atomics(scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]]) -> None:
+    accesses, _ = scalar([-11, -10], [-2, 1])
+    _, load, atomic = accesses
+    assert (load.element, load.beyond, load.index) == (-4, -4, Index("index", 0, -11, "in_ptr0"))
+    assert (atomic.kind, atomic.argument, atomic.element) == ("atomic", "buf2", -2)
+    assert atomic.index == Index("numbers", 0, -2, "in_ptr2")
+
+
+def test_what_no_index_explains(scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]]) -> None:
+    """Row 5 of an output that has five; part of a table inside its storage; an empty table."""
+    accesses, _ = scalar([1] * 6, [0] * 6, out_rows=5)
+    (store,) = accesses
+    assert (store.kind, store.argument, store.element, store.beyond, store.count) == ("store", "buf1", 20, 1, 4)
+    assert store.index is None
+    (inside,) = scalar([5], [0], rows=5)[0]
+    assert (inside.element, inside.elements, inside.in_storage) == (20, 20, True)
+    assert inside.index == Index("index", 0, 5, "in_ptr0")
+    (empty,) = scalar([2], [0], rows=0)[0]
+    assert (empty.element, empty.elements, empty.index) == (8, 0, Index("index", 0, 2, "in_ptr0"))
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or "avx2" not in Path("/proc/cpuinfo").read_text(), reason="the CPU has no AVX2"
+)
+def test_vectors(tmp_path: Path) -> None:
+    run = kernel(tmp_path, "cpp_fused_1", VECTOR, "-DCPU_CAPABILITY_AVX2", "-mavx2", "-mfma", "-ffp-contract=off")
+    mask = torch.tensor([True] * 4 + [False] * 4)
+    index = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7])
+    arguments = {
+        "index": index,
+        "table": torch.arange(16.0),
+        "mask": mask,
+        "buf0": torch.zeros(6),
+        "buf1": torch.zeros(8),
+        "buf2": torch.zeros(9),
+    }
+    assert run(**arguments, s0=ctypes.c_int64(1)) == ()
+    assert arguments["buf0"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 1.0]
+    assert arguments["buf1"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    assert arguments["buf2"].tolist() == [0.0, 12.0, 13.0, 14.0, 15.0, 0.0, 0.0, 0.0, 0.0]
+
+    index[6], mask[5] = 1000, True
+    load, atomic, masked, store = run(**arguments, s0=ctypes.c_int64(10))
+    assert (load.kind, load.argument, load.element, load.beyond, load.count) == ("load", "table", 16, 1, 2)
+    assert (atomic.kind, atomic.argument, atomic.element, atomic.count) == ("atomic", "buf1", 1000, 1)
+    assert atomic.index == Index("index", 6, 1000, "in_ptr0")
+    assert (masked.kind, masked.argument, masked.element, masked.count) == ("load", "table", 17, 1)
+    assert (store.kind, store.argument, store.element, store.count) == ("store", "buf2", 10, 8)
+    assert [a.source.line for a in (load, atomic, masked, store) if a.source is not None] == [6, 8, 10, 11]
+    assert arguments["buf0"].tolist()[:5] == [10.0, 11.0, 12.0, 13.0, 14.0]
+
+
+def test_pointers_that_cannot_be_checked(tmp_path: Path) -> None:
+    source = 'extern "C" void cpp_fused_2(const float* in_ptr0) { reinterpret_cast<const int*>(in_ptr0)[0]; }\n'
+    with pytest.raises(SystemExit, match="cpp_fused_2 cannot be run with checked pointers: the kernel does not comp"):
+        kernel(tmp_path, "cpp_fused_2", source)

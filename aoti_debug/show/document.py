@@ -74,6 +74,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "suspects": [launch.id for launch in verdict.suspects],
         "why": verdict.why,
         "surfaced": verdict.surfaced.id if verdict.surfaced else None,
+        "frames": list(verdict.frames),
         "next": list(verdict.next_commands),
     }
 

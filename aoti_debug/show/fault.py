@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aoti_debug.diagnose import Proof, Verdict
 from aoti_debug.launches import Launch
 from aoti_debug.manifest import Certainty
@@ -27,7 +29,8 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
         running = " was running" if verdict.proof is Proof.LIKELY else ""
         lines += text.flowed([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
         lines += _source(guilty, width)
-        lines += _arguments(guilty, width)
+        lines += _grids(guilty, width)
+        lines += argument_lines(guilty, width)
     elif verdict.suspects:
         lines.append(f"  {_HEADS[verdict.proof]} {text.count(len(verdict.suspects), 'launch')}:")
         shown = verdict.suspects[:_LISTED]
@@ -39,6 +42,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     lines += _labelled("because", verdict.why, width)
     if verdict.surfaced is not None:
         lines += _labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width)
+    lines += _stack(verdict.frames, width)
     lines += [f"  next     {command}" for command in verdict.next_commands]
     return lines
 
@@ -62,7 +66,24 @@ def _source(launch: Launch, width: int) -> list[str]:
     return lines
 
 
-def _arguments(launch: Launch, width: int) -> list[str]:
+def _grids(launch: Launch, width: int) -> list[str]:
+    """How many programs of the kernel were started."""
+    lines: list[str] = []
+    for grid in launch.grids:
+        name = "" if grid.kernel == launch.kernel else f"{grid.kernel} "
+        shape = " × ".join(map(str, grid.grid))
+        lines += _labelled("grid", f"{name}{shape}, {text.count(grid.num_warps, 'warp')}", width)
+    return lines
+
+
+def _stack(frames: Sequence[str], width: int) -> list[str]:
+    """Where the host was, innermost first; the end of a long line says more than its middle."""
+    room = width - 11
+    shown = [text.middle_cut(frame, room) for frame in frames]
+    return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
+
+
+def argument_lines(launch: Launch, width: int) -> list[str]:
     recorded = [a for a in launch.args if a.tensor is not None or isinstance(a.before, Number)]
     lines: list[str] = []
     names = min(max((len(a.name) for a in recorded[:_MOST_ARGUMENTS]), default=0), 32)

@@ -85,6 +85,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
+def article(noun: str) -> str:
+    """ "a compiled package", "an exported program"."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
 def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
     """Lines of at most `width` columns. A word that is longer has a line of its own.
 

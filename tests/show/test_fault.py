@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import factories
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from recorded import INFERRED, SEGV, device_fault
 
+from aoti_debug import backtrace
 from aoti_debug.diagnose import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.rundir import RunDir, open_run
@@ -31,6 +33,7 @@ def test_a_fault_on_the_device(tmp_path: Path) -> None:
         "  in launch 0.1  triton_poi_fused_0",
         "  model    /home/u/model.py:12 in forward",
         "             y = torch.relu(x)",
+        "  grid     4 × 1 × 1, 4 warps",
         "  args     in      x     float32[8,32] cuda:0",
         "           out     buf0  float32[8,32] cuda:0",
         "  because  the device had completed every launch before 0.1, and not 0.1",
@@ -79,6 +82,42 @@ def test_a_crash_with_an_inferred_line_and_a_number(tmp_path: Path) -> None:
         "           int64_t ks0  -8",
         "  because  launch 0.0 began and never returned",
         "  next     aoti-debug repro cpp_fused_0 --launch 0.0",
+    ]
+
+
+def test_the_stack_of_the_host(tmp_path: Path) -> None:
+    run = crash(tmp_path, provenance=INFERRED)
+    (run.path / backtrace.STACKS).write_text(
+        "thread 1 signal 11 code 1 address 0x8 pc 0x5010 caller 0x0\nframes 1 0x5010 0x5021\n"
+    )
+    (run.path / backtrace.MAPS).write_text(f"5000-6000 r-xp 00000000 00:00 1 /gone/{'l' * 200}.so\n")
+    found = lines(run)
+    first, second = found[6:8]
+    assert first.startswith("  stack    lll")
+    assert first.endswith("l.so+0x10 (address 0x8)")
+    assert second.startswith("           lll")
+    assert second.endswith("l.so+0x20")
+    assert all(len(line) <= 100 for line in found)
+
+
+def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
+    package = make_manifest(
+        site("loop_kernel_0", arg("x"), kind=Kind.TRITON), kernels=[triton_kernel("loop_kernel")], device="cuda"
+    )
+    writer = JournalWriter(crumb_every=1)
+    writer.call_begin()
+    writer.launch_begin(0, 0, tensor(8, device="cuda:0"))
+    writer.grid(0, 0, (16, 2, 1), 0x1000, 0x2000, 8)
+    writer.launch_end(0)
+    exit_ = Exit(ExitKind.TIMEOUT, "no progress for 30 s", Stage.SYNCHRONISE)
+    run = open_run(run_directory(tmp_path, package, writer, exit=exit_, crumbs=factories.crumbs(0)))
+    assert lines(run)[:6] == [
+        "FAULT no end: no progress for 30 s",
+        "  in launch 0.0  loop_kernel_0",
+        "  model    /home/u/model.py:12 in forward",
+        "             y = torch.relu(x)",
+        "  grid     loop_kernel 16 × 2 × 1, 4 warps",
+        "  args     in      x  float32[8] cuda:0",
     ]
 
 

@@ -1,0 +1,183 @@
+"""`aoti-debug triage`: from "it crashes" or "it is NaN" to the culprit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.status import Status
+
+from aoti_debug import findings, report, triagedir
+from aoti_debug.cli.build import parse_configs
+from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.findings import Finding, FindingKind
+from aoti_debug.show import text
+from aoti_debug.show.finding import finding_lines
+from aoti_debug.triage.infinities import Infinities
+from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.triage import triage
+from aoti_debug.triagedir import Step
+
+_NAME = 30  # columns
+
+
+@click.command("triage")
+@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Inputs (.pt or .safetensors).  [default: the program's example inputs]",
+)
+@click.option("--random-inputs", metavar="SEED", type=int, help="Make inputs that fit, for a first look.")
+@click.option("--model", "name", metavar="NAME", default="", help="Which model of a compiled package with several.")
+@click.option("--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often.")
+@click.option("--guards", is_flag=True, help="Look for silent writes outside of buffers and for uninitialised reads.")
+@click.option(
+    "--inf",
+    "infinities",
+    type=click.Choice([policy.value for policy in Infinities]),
+    default=Infinities.FAIL.value,
+    show_default=True,
+    help="Infinities that nobody meant: a finding, a note, or nothing.",
+)
+@click.option(
+    "--timeout",
+    "stall",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="The model hangs if no launch begins or ends for so long.",
+)
+@click.option(
+    "--tries",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Run the model so often to see a fault again.",
+)
+@click.option(
+    "--inductor-config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
+)
+@click.option(
+    "--import",
+    "imports",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this first: it registers custom operators. Repeatable.",
+)
+@click.option(
+    "--load-library",
+    "libraries",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Load this library of custom operators first. Repeatable.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(triagedir.BASE),
+    show_default=True,
+    help="Where the triage's directory is made.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/triage.schema.json).")
+@click.pass_context
+def command(
+    context: click.Context,
+    model: Path,
+    inputs: Path | None,
+    random_inputs: int | None,
+    name: str,
+    calls: int,
+    guards: bool,
+    infinities: str,
+    stall: float,
+    tries: int,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Find out why MODEL.pt2 crashes, hangs or computes NaN.
+
+    MODEL.pt2 is an exported program, a package that torch has compiled (its own kernels and weights are run), or one
+    that `aoti-debug build` made. It is run several times, in processes of their own; the guilty launch is replayed
+    alone. Ends in a verdict with its evidence, a repro that was run, and a report. Exit code 1: something was found.
+    """
+    options = TriageOptions(
+        model=model,
+        inputs=inputs,
+        random_inputs=random_inputs,
+        name=name,
+        out=out,
+        calls=calls,
+        stall=stall,
+        tries=tries,
+        infinities=Infinities(infinities),
+        guards=guards,
+        inductor_configs=parse_configs(configs),
+        imports=imports,
+        libraries=libraries,
+    )
+    with Progress() as progress:
+        found = triage(options, progress, command=sys.argv)
+    page = report.write_triage(found)
+    if as_json:
+        click.echo(json.dumps(findings.to_json(found.finding), indent=1))
+    else:
+        print_lines(["", *finding_lines(from_here(found.finding), width()), f"  report   {relative(page)}"])
+    context.exit(EXIT_CLEAN if found.finding.kind is FindingKind.CLEAN else EXIT_FINDING)
+
+
+def from_here(finding: Finding) -> Finding:
+    """With paths that are relative to the working directory where they lie in it."""
+    here = f"{Path.cwd()}/"
+    return replace(
+        finding,
+        repro=finding.repro.removeprefix(here),
+        next=tuple(command.replace(here, "") for command in finding.next),
+    )
+
+
+def relative(path: Path) -> str:
+    return str(path).removeprefix(f"{Path.cwd()}/")
+
+
+class Progress:
+    """A line a step on stderr: how long it took and what it found."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def __call__(self, name: str, step: Step | None) -> None:
+        self._stop()
+        if step is not None:
+            click.echo(f"{step.name:<{_NAME}}{text.seconds(step.seconds):>9}  {text.first_line(step.text)}", err=True)
+        elif self._console.is_terminal:
+            self._status = self._console.status(name)
+            self._status.start()
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

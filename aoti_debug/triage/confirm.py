@@ -1,0 +1,146 @@
+"""Writes the repro of a launch and runs it in every way that this machine allows."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.diagnose import REPLAYABLE
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.findings import Finding
+from aoti_debug.launches import Launch
+from aoti_debug.repro import write_repro
+from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
+from aoti_debug.rundir import RunDir
+from aoti_debug.triage.steps import Steps
+from aoti_debug.triagedir import Step
+
+SECONDS = 120.0  # for one way of running a repro
+CORES_A_TRIAL = 4
+
+# Ways of running a repro, by what they are to show.
+EXACT = ("cubin", "native", "operator")
+FAULT = (*EXACT, "interpret", "checked", "memcheck", "address")
+OVERRUN = ("poison", "memcheck", "address", "checked", "interpret")
+UNINITIALISED = ("initcheck", "poison")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way in which the repro was run, and what it showed."""
+
+    mode: Mode
+    evidence: Evidence
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """
+    Attributes:
+        repro: its folder; None where the launch cannot be replayed.
+        refused: why it cannot, or which ways this machine does not have; sentences.
+    """
+
+    repro: Path | None
+    trials: tuple[Trial, ...]
+    refused: tuple[str, ...]
+
+
+def write(run: RunDir, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
+    """The repro's folder, or None and the reason why there is none."""
+    with steps.step("repro") as note:
+        if launch.site.kind not in REPLAYABLE:
+            note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
+            return None, note.text
+        try:
+            written = write_repro(launch.kernel, run=run.path, launch=launch.id, output=folder)
+        except AotiDebugError as error:
+            note.text = f"no repro: {error}"
+            return None, note.text
+        note.text = f"{written.tensors} tensors, {folder}"
+        return written.path, ""
+
+
+def run(
+    repro: Path, launch: Launch, recorded: RunDir, ways: Collection[str], steps: Steps, seconds: float = SECONDS
+) -> Confirmation:
+    """Runs a repro in each of these ways that the machine has, several at once where it has the cores."""
+    machine = this_machine(recorded.manifest.compiler, cuda=recorded.manifest.device == "cuda")
+    wanted = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
+    wanted.sort(key=lambda mode: mode.name not in EXACT)
+    possible = [mode for mode in wanted if not mode.missing]
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_A_TRIAL)) as pool:
+        started = [pool.submit(_trial, repro, mode, seconds) for mode in possible]
+        trials = tuple(_told(future, steps) for future in started)
+    return Confirmation(repro, trials, tuple(f"{mode.name}: {mode.missing}" for mode in wanted if mode.missing))
+
+
+def _trial(repro: Path, mode: Mode, seconds: float) -> Trial:
+    began = time.monotonic()
+    evidence = gather(repro, mode.words, seconds)
+    return Trial(mode, evidence, time.monotonic() - began)
+
+
+def _told(future: Future[Trial], steps: Steps) -> Trial:
+    trial = future.result()
+    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, headline(trial.evidence)))
+    return trial
+
+
+def of_fault(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding with what confirms the fault and what does not."""
+    return _with(finding, confirmation, "fault")
+
+
+def of_values(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding with what confirms that the launch, alone, makes the same values."""
+    return _with(finding, confirmation, "as recorded")
+
+
+def of_hang(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding; a repro that does not end confirms it."""
+    hung = [t for t in confirmation.trials if t.evidence.outcome == FAILED and t.evidence.what.startswith("no end")]
+    ended = [t for t in confirmation.trials if t not in hung]
+    return replace(
+        finding,
+        confirmed_by=tuple(_line(t) for t in hung),
+        contradicted_by=tuple(_line(t) for t in ended),
+        **_repro(confirmation),
+    )
+
+
+def _with(finding: Finding, confirmation: Confirmation, wanted: str) -> Finding:
+    ran = [trial for trial in confirmation.trials if trial.evidence.outcome != FAILED]
+    failed = [trial for trial in confirmation.trials if trial.evidence.outcome == FAILED]
+    return replace(
+        finding,
+        confirmed_by=tuple(_line(t) for t in ran if t.evidence.outcome == wanted),
+        contradicted_by=tuple(_line(t) for t in ran if t.evidence.outcome != wanted),
+        **_repro(confirmation),
+        warnings=(*finding.warnings, *(_line(t) for t in failed)),
+    )
+
+
+def _repro(confirmation: Confirmation) -> dict[str, Any]:
+    """The fields of a finding that lead to the repro."""
+    if confirmation.repro is None:
+        return {}
+    return {"repro": str(confirmation.repro), "next": (shlex.join(["python", str(confirmation.repro / "repro.py")]),)}
+
+
+def _line(trial: Trial) -> str:
+    return f"{trial.mode.name}: {headline(trial.evidence)}"
+
+
+def headline(evidence: Evidence) -> str:
+    """One line of what a repro showed."""
+    if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
+        return evidence.lines[1].strip()
+    return evidence.what.partition("\n")[0] or evidence.outcome

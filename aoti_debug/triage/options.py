@@ -1,0 +1,43 @@
+"""What a triage is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.triage.infinities import Infinities
+from aoti_debug.triagedir import BASE
+
+
+@dataclass(frozen=True)
+class TriageOptions:
+    """
+    Attributes:
+        model: the file of an exported program or of a compiled package, or an instrumented package.
+        name: which model of a compiled package that holds several; "" for the only one.
+        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        random_inputs: a seed: fitting inputs are made.
+        out: where the triage's directory is made.
+        calls: how often the model is called.
+        stall: seconds without a launch that begins or ends until the model counts as hung.
+        tries: how often the model is run to see a fault a second time.
+        infinities: what is said of infinities that nobody meant.
+        guards: look for writes outside of buffers, and for reads of what nothing had written.
+        inductor_configs, imports, libraries: as for `build` and `run`.
+    """
+
+    model: Path
+    inputs: Path | None = None
+    out: Path = Path(BASE)
+    calls: int = 1
+    stall: float = 60.0
+    tries: int = 3
+    infinities: Infinities = Infinities.FAIL
+    guards: bool = False
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    name: str = ""
+    random_inputs: int | None = None

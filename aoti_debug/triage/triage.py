@@ -1,0 +1,71 @@
+"""The whole of a triage, in a directory of its own."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import aoti_debug
+from aoti_debug import triagedir
+from aoti_debug.triage import session
+from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.steps import Listener, Steps
+from aoti_debug.triagedir import Record, Step, TriageDir
+
+
+def triage(options: TriageOptions, listener: Listener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
+    """Finds out why a model crashes, hangs or computes what is not finite.
+
+    Args:
+        listener: is told of every step.
+        command: the words of the command line, to be kept.
+
+    Returns:
+        The triage's directory; its finding is of kind CLEAN where nothing is wrong.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started. Nothing is left
+            behind then.
+    """
+    folder = triagedir.create(options.out)
+    steps = Steps(listener or _silent)
+    try:
+        outcome = session.investigate(options, folder, steps)
+    except BaseException:
+        if not (folder / triagedir.RUNS).exists():
+            _remove(folder)
+        raise
+    record = Record(
+        finding=outcome.finding,
+        steps=tuple(steps.done),
+        versions=_versions(),
+        command=tuple(command),
+        package=str(folder / session.PACKAGE),
+        run="" if outcome.run is None else str(outcome.run.path),
+    )
+    triagedir.write(folder, record)
+    return TriageDir(folder, record)
+
+
+def _silent(name: str, step: Step | None) -> None:
+    """Listens to nothing."""
+
+
+def _remove(folder: Path) -> None:
+    """Leaves nothing behind of a triage that never was."""
+    shutil.rmtree(folder)
+    if not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+def _versions() -> dict[str, str]:
+    found = {"aoti-debug": aoti_debug.__version__, "Python": platform.python_version(), "system": platform.platform()}
+    for name in ("torch", "triton", "safetensors"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

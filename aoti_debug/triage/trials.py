@@ -1,0 +1,94 @@
+"""The runs of a triage: the same package and inputs, recorded in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aoti_debug.child import Observer
+from aoti_debug.launches import Launch
+from aoti_debug.runner import RunOptions, RunResult, run_with
+from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.steps import Steps
+
+FLIGHT = 8  # launches whose inputs outlive a fault
+NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to land in somebody else's memory
+
+
+class Trials:
+    """Runs one package again and again; every run lies in `folder`."""
+
+    def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
+        self._package = package
+        self._folder = folder
+        self._options = options
+        self._steps = steps
+
+    def names(self) -> RunResult:
+        """Level 3 and the flight recorder: which launch, and its inputs even if the fault never comes again."""
+        return self._run("run, level 3", level=3, flight=FLIGHT)
+
+    def blocking(self) -> RunResult:
+        """Level 3, and the host waits for every kernel: which of several streams."""
+        return self._run("run, one launch at a time", level=3, flight=FLIGHT, environment={"CUDA_LAUNCH_BLOCKING": "1"})
+
+    def values(self) -> RunResult:
+        """Level 2: statistics of every tensor."""
+        return self._run("run, level 2", level=2)
+
+    def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
+        """Level 1: the tensors of some launches."""
+        name = "run, level 1"
+        wanted = ",".join(launch.id for launch in launches)
+        return self._run(name, level=1, launch=wanted, phase="both", environment=environment or {})
+
+    def guarded(self) -> RunResult:
+        """Level 3 with guard zones around every buffer."""
+        return self._run("run, guards", level=3, guards=True)
+
+    def poisoned(self, poison: int) -> RunResult:
+        """Level 2 with fresh buffers full of one byte."""
+        return self._run(f"run, buffers begin as {poison:02x}", level=2, guards=True, poison=poison)
+
+    def _run(
+        self,
+        name: str,
+        *,
+        level: int,
+        flight: int | None = None,
+        launch: str | None = None,
+        phase: str | None = None,
+        guards: bool = False,
+        poison: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> RunResult:
+        options = RunOptions(
+            package=self._package,
+            inputs=self._options.inputs,
+            random_inputs=self._options.random_inputs,
+            level=level,
+            filters=(),
+            phase=phase,
+            out=self._folder,
+            calls=self._options.calls,
+            stall=self._options.stall,
+            imports=self._options.imports,
+            libraries=self._options.libraries,
+            launch=launch,
+            flight=flight,
+            guards=guards,
+            poison=poison,
+            environment={**(environment or {}), "AOTI_DEBUG_PRINT": "none"},
+        )
+        with self._steps.step(name) as note:
+            result = run_with(options, Observer())
+            note.text = _outcome(result)
+        return result
+
+
+def _outcome(result: RunResult) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return f"{len(result.run.launches)} launches, no fault"
+    where = f" in {verdict.launch.id} {verdict.launch.kernel}" if verdict.launch else ""
+    return verdict.what.partition("\n")[0] + where

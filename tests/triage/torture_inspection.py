@@ -1,0 +1,36 @@
+"""Says what in a folder of triages cannot be read: `python torture_inspection.py FOLDER`, one line each.
+
+A run or a triage that was cut short may be missing or unfinished; one that is there must be readable.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from aoti_debug import rundir, triagedir
+from aoti_debug.errors import AotiDebugError
+
+
+def unreadable(base: Path) -> list[str]:
+    found = []
+    for record in sorted(base.glob(f"*/{triagedir.NAME}")):
+        try:
+            triagedir.open_triage(record.parent)
+        except AotiDebugError as error:
+            found.append(str(error))
+    for runs in sorted(base.glob(f"*/{triagedir.RUNS}")):
+        for name in rundir.runs(runs):
+            try:
+                run = rundir.open_run(runs / name)
+                _ = [launch.args for launch in run.launches]
+            except AotiDebugError as error:
+                found.append(str(error))
+    latest = base / rundir.LATEST
+    if latest.is_symlink() and not (latest / triagedir.NAME).is_file():
+        found.append(f"{latest} leads to no finished triage")
+    return found
+
+
+if __name__ == "__main__":
+    print(*unreadable(Path(sys.argv[1])), sep="\n")

@@ -40,8 +40,8 @@ build_report(BuildOptions(program=program, output=output, plain=plain))
 EXPORT = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
-import models
-torch.export.save(models.export(sys.argv[2], sys.argv[3]), sys.argv[4])
+import timed_models
+torch.export.save(timed_models.export(sys.argv[2], sys.argv[3]), sys.argv[4])
 """
 MIB = 1 << 20
 

@@ -15,6 +15,7 @@ from planted_triton import row_maxima_repro
 from repro_launches import LaunchBuilder, replay, write
 
 from aoti_debug.manifest import Kind, Role
+from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.templates import compute_sanitizer
 
 pytestmark = [
@@ -139,3 +140,34 @@ def test_an_operator_of_torch_under_memcheck(tmp_path: Path) -> None:
     print(reduced.stdout)
     assert "still shown by rows 2 to 2 of 4" in reduced.stdout, reduced
     assert reduced.returncode == 0
+
+
+def test_evidence_of_each_back_end(tmp_path: Path) -> None:
+    """The same planted fault, as programs read it."""
+    folder = repro(tmp_path, one_row_more)
+    interpreted = gather(folder, ("--backend", "interpret"))
+    assert (interpreted.mode, interpreted.outcome, interpreted.code) == ("interpret", "fault", 11), interpreted
+    load = next(access for access in interpreted.accesses if access.kind == "load")
+    assert (load.argument, load.parameter, load.element, load.elements) == ("arg0_1", "in_ptr0", 48, 48)
+    assert load.source is not None
+    assert "tl.load(in_ptr0 + " in load.source.text
+    poisoned = gather(folder, ("--poison", "--backend", "jit"))
+    (overrun,) = poisoned.accesses
+    assert (overrun.kind, overrun.argument, overrun.element, overrun.bytes) == ("overrun", "buf0", 3, 4)
+    needs_sanitizer()
+    watched = gather(folder, ("--sanitize", "memcheck"))
+    assert (watched.sanitize, watched.outcome) == ("memcheck", "fault"), watched
+    assert ("read", "arg0_1") in {(access.kind, access.argument) for access in watched.accesses}
+    assert all(access.program is not None for access in watched.accesses)
+
+
+def test_evidence_of_a_launch_that_breaks_the_device(tmp_path: Path) -> None:
+    """The child process dies with the device's error; the file says so all the same."""
+
+    def far(source: str) -> str:
+        return source.replace("tl.load(in_ptr0 + (", "tl.load(in_ptr0 + (1 << 40) + (")
+
+    found = gather(repro(tmp_path, far), ("--backend", "jit"))
+    assert (found.mode, found.outcome, found.code) == ("jit", "fault", 11), found
+    assert "CUDA error: an illegal memory access" in found.what
+    assert found.accesses == ()

@@ -1,0 +1,49 @@
+"""The models that the benchmarks time.
+
+* blocks: four blocks of Linear + GELU + LayerNorm, batch 2048, fp32; width 1024 on the CPU, 4096 on CUDA.
+* launches: a chain of 600 small reductions, each one kernel (launch-bound on CUDA).
+* mixed: each form in which generated code launches kernels, once or a few times: generated kernels, calls of the C shim
+  with an out argument or with results, calls in place, calls of the proxy executor.
+
+The first and the last are models of the tests (tests/models.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+
+import models
+
+
+class Launches(nn.Module):
+    def __init__(self, pairs: int) -> None:
+        super().__init__()
+        self.pairs = pairs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.pairs):
+            x = (3 * (3 * x).softmax(0)).softmax(1)  # along another axis each time: never one kernel
+        return x
+
+
+def export(name: str, device: str) -> ExportedProgram:
+    """Exports a benchmark model by name ("blocks", "launches" or "mixed") on "cpu" or "cuda"."""
+    torch.manual_seed(0)
+    module: nn.Module
+    example: tuple[torch.Tensor, ...]
+    if name == "blocks":
+        width = 4096 if device == "cuda" else 1024
+        module, example = models.Blocks(width, 4), (torch.randn(2048, width),)
+    elif name == "launches":
+        module, example = Launches(300), (torch.randn(64, 64),)
+    else:
+        module, example = models.CASES["mixed"].module(), models.inputs("mixed")
+    with torch.no_grad():
+        return torch.export.export(module.to(device).eval(), tuple(x.to(device) for x in example))

@@ -1,0 +1,235 @@
+"""Faults by addresses: indices past the end, before the beginning, overflown; tables without rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from corpus.case import CPU, GENERATED, Case, Example, Expected, Make
+
+FAR = 1 << 36  # rows: an address that is mapped nowhere
+REDUCED = 32  # elements: a reduction of so many is a launch of its own
+UNCHECKED = {"assert_indirect_indexing": False}  # Inductor's own checks of indices left out
+
+
+class Table(nn.Module):
+    """A table that is looked up."""
+
+    def __init__(self, rows: int = 1000, width: int = 64) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.linspace(-1, 1, rows * width).view(rows, width))
+
+
+class Lookup(Table):
+    def forward(self, index: Tensor) -> Tensor:
+        return self.table[index] * 2
+
+
+class LookupLater(Table):
+    """The index is made three launches before it is used: the operator and the two products are between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+
+    def forward(self, ids: Tensor, x: Tensor) -> Tensor:
+        index = (ids * (1 << 33)).amax(-1)  # origin
+        scale = torch.ops.corpus.count(index)
+        weight = self.mix(self.mix(x * scale)).sum()
+        return self.table[index] * weight
+
+
+class Overflow32(Table):
+    """int32: 3000 times a million is negative."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        offset = (ids * 1_000_000).amax(-1)  # origin
+        scale = torch.ops.corpus.count(offset)
+        return self.table[offset] * scale
+
+
+class Overflow32Fused(Table):
+    """The product is computed in the kernel that uses it."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table[ids * 1_000_000]  # origin
+
+
+class FloatIndex(Table):
+    """An index from a division by zero: Inf as an integer."""
+
+    def forward(self, x: Tensor, norm: Tensor) -> Tensor:
+        index = (x / norm).amax(-1).int()  # origin
+        scale = torch.ops.corpus.count(index)
+        return self.table[index] * scale
+
+
+class Rows(nn.Module):
+    def forward(self, table: Tensor, index: Tensor) -> Tensor:
+        return torch.relu(table[index] * 2) + 1
+
+
+class Scatter(nn.Module):
+    def forward(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        out = x.sin()
+        out[index] = values
+        return out
+
+
+class ScatterAdd(nn.Module):
+    def forward(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        return torch.index_put(x.sin(), (index,), values, accumulate=True)
+
+
+class Bag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(50, 16, mode="sum")
+
+    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        result: Tensor = self.bag(ids, offsets)
+        return result.relu()
+
+
+class Step(Table):
+    """A cursor that moves on at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cursor", torch.zeros(4, REDUCED, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        index = (self.cursor * FAR).amax(-1)  # origin
+        scale = torch.ops.corpus.count(index)
+        rows = self.table[index] * scale + x
+        self.cursor.add_(1)
+        return rows
+
+
+class Branch(Table):
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        def far(x: Tensor, index: Tensor) -> Tensor:
+            return self.table[index + FAR] * x  # origin
+
+        def near(x: Tensor, index: Tensor) -> Tensor:
+            return self.table[index] + x
+
+        result: Tensor = torch.cond(x.sum() > 0, far, near, (x, index))
+        return result
+
+
+class Loop(Table):
+    def forward(self, x: Tensor, index: Tensor) -> Any:
+        def more(i: Tensor, total: Tensor) -> Tensor:
+            return i < 10
+
+        def step(i: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+            return i + 1, total + self.table[index + (i // 7) * FAR]  # origin
+
+        return torch.while_loop(more, step, (torch.zeros((), dtype=torch.int64, device=x.device), x))
+
+
+class Pages(nn.Module):
+    """Integers divided by integers."""
+
+    def forward(self, total: Tensor, size: Tensor) -> Tensor:
+        return torch.div(total, size, rounding_mode="floor") + 1  # origin
+
+
+INDEX = (3, 1, 4, 15, 9, 26, 5, 35)
+
+
+def index_on(device: str, bad: int | None = None, dtype: torch.dtype = torch.int64) -> Tensor:
+    index = torch.tensor(INDEX, dtype=dtype)
+    if bad is not None:
+        index[5] = bad
+    return index.to(device)
+
+
+def lookup(bad: int) -> Make:
+    def make(device: str) -> Example:
+        return Example(Lookup().to(device), (index_on(device),), inputs=(index_on(device, bad),))
+
+    return make
+
+
+def later(device: str) -> Example:
+    ids, x = index_on(device).view(8, 1).expand(8, REDUCED).contiguous(), torch.ones(2, 8, device=device)
+    return Example(LookupLater().to(device), (ids * 0, x), inputs=(ids, x))
+
+
+def overflow32(device: str) -> Example:
+    good = torch.zeros(8, REDUCED, dtype=torch.int32, device=device)
+    return Example(Overflow32().to(device), (good,), inputs=(good + 3000,))
+
+
+def overflow32_fused(device: str) -> Example:
+    good = torch.zeros(8, dtype=torch.int32, device=device)
+    return Example(Overflow32Fused().to(device), (good,), inputs=(good + 3000,))
+
+
+def float_index(device: str) -> Example:
+    x, norm = (torch.ones(8, REDUCED, device=device) for _ in range(2))
+    return Example(FloatIndex().to(device), (x, norm), inputs=(x, norm * 0))
+
+
+def no_rows(device: str) -> Example:
+    table, index = torch.ones(10, 64, device=device), index_on(device) % 10
+    dynamic = ({0: Dim("rows", min=0, max=4096)}, None)
+    return Example(Rows(), (table, index), dynamic=dynamic, inputs=(table[:0].clone(), index))
+
+
+def scatter(module: type[nn.Module], bad: int) -> Make:
+    def make(device: str) -> Example:
+        x, values = torch.ones(64, 16, device=device), torch.ones(8, 16, device=device)
+        return Example(module(), (x, index_on(device), values), inputs=(x, index_on(device, bad), values))
+
+    return make
+
+
+def bag(device: str) -> Example:
+    ids, offsets = torch.arange(20, device=device), torch.tensor([0, 4, 8, 12], device=device)
+    return Example(Bag().to(device), (ids, offsets), inputs=(ids * 3, offsets))
+
+
+def branch(device: str) -> Example:
+    x = torch.ones(8, 64, device=device)
+    return Example(Branch().to(device), (-x, index_on(device)), inputs=(x, index_on(device)), strict=True)
+
+
+def loop(device: str) -> Example:
+    return Example(Loop().to(device), (torch.zeros(8, 64, device=device), index_on(device)), strict=True)
+
+
+def pages(device: str) -> Example:
+    total, size = torch.arange(8, device=device), torch.ones(8, dtype=torch.int64, device=device)
+    zero = size.clone()
+    zero[5] = 0
+    return Example(Pages(), (total, size), inputs=(total, zero))
+
+
+FROM_INPUT = Expected("fault", GENERATED, inputs=("index",))
+MADE = Expected("fault", GENERATED)
+
+CASES = (
+    Case("index_past_end", lookup(FAR), Expected("fault", GENERATED, ("*table*",), ("index",), confirmed="*"),
+         configs=UNCHECKED),
+    Case("index_negative", lookup(-FAR), FROM_INPUT, configs=UNCHECKED),
+    Case("index_asserted", lookup(1000), FROM_INPUT),
+    Case("index_made_earlier", later, Expected("fault", GENERATED, ("*table*",)), configs=UNCHECKED),
+    Case("index_int32_overflow", overflow32, MADE, configs=UNCHECKED),
+    Case("index_int32_overflow_fused", overflow32_fused, MADE, configs=UNCHECKED),
+    Case("index_from_infinity", float_index, MADE, CPU, configs=UNCHECKED),
+    Case("table_without_rows", no_rows, Expected("fault", GENERATED, inputs=("table", "index")), configs=UNCHECKED),
+    Case("scatter_past_end", scatter(Scatter, FAR), FROM_INPUT, configs=UNCHECKED),
+    Case("index_put_past_end", scatter(ScatterAdd, 64), Expected("fault", inputs=("index",))),
+    Case("embedding_bag_past_end", bag, Expected("fault", ("*embedding_bag*",), inputs=("ids",)), CPU),
+    Case("second_call", lambda d: Example(Step().to(d), (torch.ones(4, 64, device=d),)),
+         Expected("fault", GENERATED, call=1), options=("--calls", "2"), configs=UNCHECKED),
+    Case("cond_branch", branch, MADE, CPU, configs=UNCHECKED),
+    Case("while_iteration_7", loop, MADE, configs=UNCHECKED),
+    Case("integer_division_by_zero", pages, Expected("fault", GENERATED, inputs=("size",)), CPU),
+)  # fmt: skip

@@ -1,0 +1,22 @@
+"""Every case of the corpus."""
+
+from __future__ import annotations
+
+from corpus import addresses, clean_layers, clean_tensors, contracts, numbers, operators
+from corpus.case import Case
+
+FAULTS: tuple[Case, ...] = (*addresses.CASES, *numbers.CASES, *contracts.CASES, *operators.CASES)
+CLEAN: tuple[Case, ...] = (*clean_layers.CASES, *clean_tensors.CASES)
+
+
+def faults(device: str) -> tuple[Case, ...]:
+    """The cases with a fault on a device; those for "cuda" need triton to be read."""
+    if device != "cuda":
+        return tuple(case for case in FAULTS if device in case.devices)
+    from corpus import cuda
+
+    return tuple(case for case in (*FAULTS, *cuda.CASES) if device in case.devices)
+
+
+def clean(device: str) -> tuple[Case, ...]:
+    return tuple(case for case in CLEAN if device in case.devices)

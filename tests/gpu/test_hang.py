@@ -1,0 +1,64 @@
+"""A kernel that never ends: the watch over the process names it, with its grid."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from built_model import Built, build_model, importable
+
+from aoti_debug import runner
+from aoti_debug.diagnose import Proof
+from aoti_debug.runinfo import ExitKind, Stage
+from aoti_debug.show.fault import verdict_lines
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+STALL = 5
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    importable(Path(__file__).resolve().parent)
+    import hanging_ops
+
+    example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
+    with torch.no_grad():
+        program = torch.export.export(hanging_ops.Model(), example, strict=False)
+    return build_model(program, tmp_path_factory.mktemp("hanging"), {}, "hanging_ops")
+
+
+def inputs(folder: Path, go: int) -> Path:
+    path = folder / f"go{go}.pt"
+    torch.save((torch.rand(4, 256, device="cuda"), torch.full((1,), go, dtype=torch.int32, device="cuda")), path)
+    return path
+
+
+def test_a_kernel_that_ends_is_left_alone(built: Built, tmp_path: Path) -> None:
+    assert runner.run(built.package, inputs=inputs(tmp_path, 1), out=tmp_path / "runs", stall=STALL).verdict is None
+
+
+@pytest.mark.parametrize("limit", ["stall", "timeout"])
+def test_a_kernel_that_never_ends_is_named_with_its_grid(built: Built, tmp_path: Path, limit: str) -> None:
+    seconds = STALL if limit == "stall" else 30
+    began = time.monotonic()
+    result = runner.run(built.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **{limit: seconds})
+    assert time.monotonic() - began < 180
+    verdict = result.verdict
+    assert verdict is not None
+    assert result.run.state is ExitKind.TIMEOUT
+    assert result.run.info.exit.stage in (Stage.CALL, Stage.SYNCHRONISE)
+    assert verdict.proof is Proof.CERTAIN
+    assert verdict.launch is not None
+    assert verdict.launch.kernel.startswith("waiting_kernel")
+    assert verdict.launch.grid is not None
+    assert verdict.launch.grid.grid == (16, 1, 1)
+    lines = verdict_lines(verdict, 100)
+    print("\n".join(lines))
+    assert any(line.startswith("  grid     ") and "16 × 1 × 1, 4 warps" in line for line in lines)
+    assert any("float32[4,256] cuda:0" in line for line in lines)

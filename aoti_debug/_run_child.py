@@ -7,6 +7,7 @@ It tells how far it came on the pipe whose descriptor the request names, one JSO
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -14,10 +15,13 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TextIO
 
-from aoti_debug.errors import AotiDebugError
+from aoti_debug.errors import AotiDebugError, InputMismatch
 from aoti_debug.runinfo import Stage
+from aoti_debug.stall import REQUEST
 
 _PR_SET_PDEATHSIG = 1
 
@@ -25,6 +29,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     request = json.loads(sys.argv[1])
     _die_with(request["parent"])
+    _keep_python_stacks(request["python_stacks"])
     with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
         try:
             _run(request, pipe)
@@ -47,7 +52,7 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     _tell(pipe, stage=Stage.INPUTS.value)
     args, kwargs = _inputs(request)
     _tell(pipe, stage=Stage.LOAD.value)
-    model = torch._inductor.aoti_load_package(request["package"])
+    model = _load(request["package"])
     _tell(pipe, stage=Stage.CALL.value)
     began = time.monotonic()
     with torch.no_grad():
@@ -62,19 +67,48 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     gc.collect()
 
 
+def _load(path: str) -> Any:
+    """The model of an instrumented package, with weights that lie beside it."""
+    from torch._inductor.package import load_package
+    from torch.export.pt2_archive._package import load_pt2
+
+    from aoti_debug import artifact, compiled_for
+    from aoti_debug.errors import ArtifactError
+
+    package = artifact.inspect(path)
+    manifest = package.manifest()
+    if manifest.without_weights:
+        raise ArtifactError(
+            f"{path} has no weights: {manifest.without_weights}",
+            hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
+        )
+    folder = f"{artifact.AOTINDUCTOR}{manifest.model}/"
+    if manifest.device == "cuda":
+        compiled_for.check_this_gpu(package, folder)
+    if f"{folder}{artifact.WEIGHTS_CONFIG}" in package.members:
+        return load_pt2(path, load_weights_from_disk=True).aoti_runners[manifest.model]
+    return load_package(path, model_name=manifest.model)
+
+
 def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    from aoti_debug import artifact, inputs
+    from aoti_debug import artifact, input_contract, inputs, random_inputs, rundir
     from aoti_debug.errors import ArtifactError
 
     package = artifact.inspect(request["package"])
     signature = inputs.signature_of(package)
+    if request["random_inputs"] is not None:
+        made = random_inputs.make(signature, package.manifest(), request["random_inputs"])
+        inputs.write(made, Path(request["run"]) / rundir.RANDOM_INPUTS)
+        return made.args, dict(made.kwargs)
     if request["inputs"] is not None:
         found = inputs.read(request["inputs"], signature)
         return found.args, dict(found.kwargs)
     embedded = inputs.embedded(package)
     if embedded is None:
         raise ArtifactError(
-            f"{request['package']} has no inputs in it", hint="pass some: aoti-debug run PACKAGE.pt2 --inputs FILE.pt"
+            f"{request['package']} has no inputs in it",
+            hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+            + input_contract.described(signature),
         )
     inputs.check(embedded, signature, "the package")
     return embedded.args, dict(embedded.kwargs)
@@ -92,8 +126,21 @@ def _describe(error: Exception) -> dict[str, Any]:
         "message": str(error),
         "ours": isinstance(error, AotiDebugError),
         "hint": error.hint if isinstance(error, AotiDebugError) else "",
+        "mismatches": [asdict(found) for found in error.mismatches] if isinstance(error, InputMismatch) else [],
         "code": code if isinstance(code, int) else None,
     }
+
+
+def _keep_python_stacks(path: str) -> None:
+    """Where Python is when a signal ends the process, or asks; a faulthandler that the user wants stays as it is."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # open to the very end
+    except OSError as error:
+        print(f"aoti-debug: the stacks of Python are not kept: {error}", file=sys.stderr)
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file, all_threads=False)
+    faulthandler.register(REQUEST, file, all_threads=False)
 
 
 def _die_with(parent: int) -> None:

@@ -36,7 +36,12 @@ class Variable(str, Enum):
     JOURNAL_BYTES = "AOTI_DEBUG_JOURNAL_BYTES"
     CRUMB_EVERY = "AOTI_DEBUG_CRUMB_EVERY"
     LAUNCH = "AOTI_DEBUG_LAUNCH"
+    FLIGHT = "AOTI_DEBUG_FLIGHT"
+    FLIGHT_BYTES = "AOTI_DEBUG_FLIGHT_BYTES"
     PRINT = "AOTI_DEBUG_PRINT"
+    BACKTRACE = "AOTI_DEBUG_BACKTRACE"
+    GUARDS = "AOTI_DEBUG_GUARDS"
+    POISON = "AOTI_DEBUG_POISON"
     # The built-in printer's, honoured where ours are absent.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
@@ -59,6 +64,7 @@ class RecordType(int, Enum):
     FAULT = 9
     NOTE = 10
     RUN_END = 11
+    GUARD = 12
 
 
 class ValueTag(int, Enum):
@@ -106,6 +112,8 @@ class NoteCode(int, Enum):
     CAPTURING = 2
     CONFIGURATION = 3
     CRUMBS_OFF = 4
+    FLIGHT_OFF = 5
+    GUARDS = 6
 
 
 @dataclass(frozen=True)
@@ -256,6 +264,22 @@ FAULT = Struct(
         ("reserved", "I"),
     ),
 )
+GUARD_DAMAGE = Struct(
+    "GuardDamage",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("allocation", "I"),
+        ("kind", "B"),
+        ("reserved", "3B"),
+        ("data", "Q"),
+        ("bytes", "Q"),
+        ("first", "q"),
+        ("last", "q"),
+        ("damaged", "Q"),
+        ("found", "16B"),
+    ),
+)
 NOTE = Struct("Note", (("code", "I"), ("text_bytes", "I")))
 CRUMB_HEADER = Struct(
     "CrumbHeader",
@@ -277,6 +301,7 @@ STRUCTS = (
     TENSOR_FILE,
     TENSOR_STATS,
     FAULT,
+    GUARD_DAMAGE,
     NOTE,
     CRUMB_HEADER,
     CRUMB_SLOT,

@@ -20,6 +20,7 @@ MODELS = "models/"
 AOTINDUCTOR = "data/aotinductor/"
 MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
 INPUTS_MEMBER = "aoti_debug_inputs.pt"
+WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 
 

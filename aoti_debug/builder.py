@@ -1,4 +1,4 @@
-"""From an exported program to an instrumented package."""
+"""From an exported program or a compiled package to an instrumented package."""
 
 from __future__ import annotations
 
@@ -8,35 +8,43 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug import (
     __version__,
+    adopt,
     artifact,
     cache,
     instrument,
     kernel_details,
     lower,
+    lowering,
     manifest,
     package,
+    promises,
+    sameness,
+    signature,
     toolchain,
     wrapper,
 )
-from aoti_debug.artifact import ArtifactKind
+from aoti_debug.artifact import Artifact, ArtifactKind
 from aoti_debug.compiler import Torch, find_compiler, find_torch
-from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.errors import ArtifactError, InternalError, UsageError
 from aoti_debug.lower import Lowered
 from aoti_debug.lowering import Request, name_operators
-from aoti_debug.manifest import Compiler, Manifest
+from aoti_debug.manifest import Compiler, Manifest, Sameness, Source
+from aoti_debug.signature import Leaf
 from aoti_debug.toolchain import Compilation, Toolchain
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 TIMEOUT = 3600.0  # seconds; autotuning of a large model takes long
+INPUTS_CHILD = "aoti_debug._inputs_child"
 LEVELS = range(4)
+COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
 
 
 class Progress(Protocol):
@@ -50,11 +58,13 @@ class BuildOptions:
     """What to build, and how.
 
     Attributes:
-        program: the file of an exported program, or the program.
+        program: the file of an exported program or of a compiled package, or an exported program.
+        model: which model of a compiled package that holds several; "" for the only one.
         level: 0 off, 1 save, 2 print values, 3 kernel names; in force where the environment names none.
         filters: fnmatch patterns on kernel names, "!" excludes; narrow what levels 1-3 print and save.
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.
+        random_inputs: a seed: embed inputs that are made to fit.
         inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
             name: "mylib::op" or "mylib::op.default".
         imports: modules to import before the program is loaded; kept in the manifest.
@@ -75,6 +85,8 @@ class BuildOptions:
     keep_sources: Path | None = None
     plain: Path | None = None
     timeout: float = TIMEOUT
+    model: str = ""
+    random_inputs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,7 @@ class BuildSummary:
         stages: seconds of each stage, in order.
         without_inputs: why no inputs are embedded; "" where they are.
         unmatched: filters that match no kernel.
+        inputs: what the model takes.
     """
 
     package: Path
@@ -94,6 +107,7 @@ class BuildSummary:
     stages: Mapping[str, float]
     without_inputs: str
     unmatched: tuple[str, ...]
+    inputs: tuple[Leaf, ...]
 
 
 def build(
@@ -139,8 +153,9 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
     output = _checked_output(options)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
-        with stages.stage("lower"):
+        with stages.stage(_first_stage(options)):
             lowered = _lower(options, tools.torch, work)
+            leaves = _leaves(lowered)
         objects = work / "objects"
         objects.mkdir()
         with Compilation(tools, lowered.sources, objects) as compilation:
@@ -159,8 +174,12 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
             library = work / f"{lowered.sources.stem}.so"
             with stages.stage("link"):
                 compilation.link(library)
+        if options.random_inputs is not None:
+            with stages.stage("inputs"):
+                lowered = _with_random_inputs(options, lowered, manifest_json, tools.torch)
         with stages.stage("package"):
             package.write_instrumented(output, lowered, library, manifest_json)
+            _check_sameness(lowered, output)
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work)
         if options.keep_sources is not None:
@@ -177,6 +196,7 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
         stages=stages.seconds,
         without_inputs=lowered.answer.without_inputs,
         unmatched=unmatched_filters(described.filters, [site.kernel for site in described.sites]),
+        inputs=leaves,
     )
 
 
@@ -187,6 +207,12 @@ def unmatched_filters(filters: Sequence[str], kernels: Sequence[str]) -> tuple[s
         for pattern in filters
         if not any(fnmatch.fnmatchcase(kernel, pattern.removeprefix("!")) for kernel in kernels)
     )
+
+
+def _first_stage(options: BuildOptions) -> str:
+    program = options.program
+    compiled = isinstance(program, (str, Path)) and artifact.inspect(program).kind in COMPILED
+    return "unpack" if compiled else "lower"
 
 
 class _Stages:
@@ -214,15 +240,56 @@ def _checked_output(options: BuildOptions) -> Path:
     stem = "model"
     if isinstance(options.program, (str, Path)):
         program = Path(options.program)
-        artifact.expect(program, ArtifactKind.EXPORTED)
+        _check_program(program, options)
         stem = program.name.removesuffix(".pt2")
     output = options.output or Path(f"{stem}.instrumented.pt2")
     if isinstance(options.program, (str, Path)) and output.exists() and output.samefile(options.program):
-        raise UsageError(f"{output} is the exported program itself", hint="name another file with -o")
+        raise UsageError(f"{output} is the model itself", hint="name another file with -o")
     package.check_writable(output)
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
     if options.inputs is not None and not options.inputs.is_file():
         raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
     return output
+
+
+def _check_program(path: Path, options: BuildOptions) -> None:
+    if artifact.inspect(path).kind not in COMPILED:
+        artifact.expect(path, ArtifactKind.EXPORTED)
+        if options.model:
+            raise UsageError("an exported program holds one model", hint="leave out --model")
+    elif options.inductor_configs:
+        raise UsageError(
+            f"{path} is compiled already: --inductor-config changes nothing in it",
+            hint="pass the exported program, or leave the option out",
+        )
+
+
+def _model_of(package: Artifact, options: BuildOptions) -> str:
+    if options.model in package.models:
+        return options.model
+    names = ", ".join(package.models)
+    if options.model:
+        raise UsageError(f"{package.path} holds no model {options.model!r}", hint=f"it holds {names}")
+    if len(package.models) > 1:
+        raise UsageError(f"{package.path} holds {len(package.models)} models", hint=f"name one with --model: {names}")
+    return package.models[0]
+
+
+def _originals(lowered: Lowered) -> Mapping[str, str]:
+    """Hashes of the kernels that the package brought along."""
+    return {} if lowered.source is Source.EXPORTED else sameness.of_files(lowered.sources.shipped)
+
+
+def _check_sameness(lowered: Lowered, output: Path) -> None:
+    """Reads what was written: its kernels are those that the manifest says."""
+    originals = _originals(lowered)
+    if not originals:
+        return
+    found = sameness.compare(originals, sameness.of_package(artifact.inspect(output), lowered.model))
+    if found.different:
+        output.unlink()
+        raise InternalError(f"{output}: {found}; not {', '.join(found.different)}", hint="report this as a bug")
 
 
 def _patterns(options: BuildOptions) -> tuple[str, ...]:
@@ -242,8 +309,20 @@ def _lower(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     )
     Path(request.folder).mkdir()
     if isinstance(program, (str, Path)):
+        found = artifact.inspect(program)
+        if found.kind in COMPILED:
+            return adopt.adopt(found, _model_of(found, options), request, torch, timeout=options.timeout)
         return lower.lower(request, torch, timeout=options.timeout)
     return lower.lower_program(program, request, torch, timeout=options.timeout)
+
+
+def _with_random_inputs(options: BuildOptions, lowered: Lowered, manifest_json: str, torch: Torch) -> Lowered:
+    folder = lowered.signature.parent
+    (folder / lowering.MANIFEST).write_text(manifest_json, encoding="utf-8")
+    request = Request(program="", folder=str(folder), random_inputs=options.random_inputs)
+    lower.ask(INPUTS_CHILD, request, torch, options.timeout)
+    answer = replace(lowered.answer, without_inputs="")
+    return replace(lowered, inputs=folder / lowering.INPUTS, answer=answer)
 
 
 def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
@@ -263,6 +342,9 @@ def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
 def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysis: wrapper.Analysis) -> Manifest:
     sources = lowered.sources
     kernels = kernel_details.with_configs(analysis.kernels, lowered.answer.triton_configs, sources.directory)
+    originals = _originals(lowered)
+    kernels = tuple(replace(kernel, code_sha256=originals.get(kernel.name, "")) for kernel in kernels)
+    leaves = _leaves(lowered)
     return Manifest(
         format=manifest.FORMAT,
         tool_version=__version__,
@@ -282,8 +364,29 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         imports=options.imports,
         libraries=tuple(str(Path(path).resolve()) for path in options.libraries),
         source_sha256=hashlib.sha256(sources.wrapper.encode()).hexdigest(),
+        inputs=analysis.inputs,
+        input_names=_input_names(leaves, len(analysis.inputs)),
+        constants=analysis.constants,
+        outputs=analysis.outputs,
+        allocations=analysis.allocations,
+        promises=promises.of_inputs(analysis.inputs, leaves) + lowered.answer.promises,
+        without_promises=lowered.answer.without_promises,
+        model=lowered.model,
+        source=lowered.source,
+        without_weights=sources.without_weights if analysis.constants else "",
+        sameness=Sameness(len(originals), ()) if originals else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
     )
+
+
+def _leaves(lowered: Lowered) -> tuple[Leaf, ...]:
+    return signature.from_json(lowered.signature.read_text(encoding="utf-8")).leaves
+
+
+def _input_names(leaves: Sequence[Leaf], count: int) -> tuple[str, ...]:
+    """What the exported program calls its tensors; empty where they are not the package's inputs one by one."""
+    names = tuple(leaf.name for leaf in leaves if leaf.is_tensor)
+    return names if len(names) == count else ()
 
 
 def _build_plain(output: Path, tools: Toolchain, lowered: Lowered, work: Path) -> None:

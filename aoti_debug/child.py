@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aoti_debug import backtrace
 from aoti_debug.runinfo import Stage
+from aoti_debug.stall import Limits, Patience, ask_for_stacks
 
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16
@@ -46,7 +48,7 @@ class Report:
     seconds: float | None = None
     error: Mapping[str, Any] | None = None
     returncode: int = 0
-    timed_out: bool = False
+    given_up: str = ""  # why the process was killed: "no progress for 30 s"; "" where it was not
     lost: str = ""  # why stdout.log or stderr.log is not complete
 
     def hear(self, line: bytes, observer: Observer) -> None:
@@ -78,7 +80,15 @@ class Child:
                     sys.executable,
                     "-m",
                     "aoti_debug._run_child",
-                    json.dumps({**request, "pipe": writing, "parent": os.getpid()}),
+                    json.dumps(
+                        {
+                            **request,
+                            "pipe": writing,
+                            "parent": os.getpid(),
+                            "run": str(run),
+                            "python_stacks": str(run / backtrace.PYTHON),
+                        }
+                    ),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -102,11 +112,10 @@ class Child:
         self._run = run
         self._reading = reading
 
-    def watch(self, observer: Observer, timeout: float | None) -> Report:
-        """Waits for the end. `timeout` counts seconds from when the package is being loaded; then the process is
-        killed."""
+    def watch(self, observer: Observer, limits: Limits) -> Report:
+        """Waits for the end. A process that goes beyond the limits says where it is, and is killed."""
         report = Report()
-        deadline: float | None = None
+        patience = Patience(limits, self._run)
         farewell: float | None = None
         unfinished = b""
         logs = {name: _Log(self._run / f"{name}.log") for name in ("stdout", "stderr")}
@@ -131,13 +140,10 @@ class Child:
                     observer.tick()
                     if ended and not ready:
                         break  # a process that it started still holds the pipes
-                    if deadline is None and timeout is not None and report.stage not in (Stage.IMPORT, Stage.INPUTS):
-                        deadline = time.monotonic() + timeout
                     if report.error is not None and farewell is None:
                         farewell = time.monotonic() + _FAREWELL
-                    if deadline is not None and time.monotonic() > deadline and not report.timed_out:
-                        report.timed_out = self.process.poll() is None and report.error is None
-                        self.kill()
+                    if not report.given_up and report.error is None and not ended:
+                        report.given_up = self._end_if(patience.exhausted(report.stage))
                     if farewell is not None and time.monotonic() > farewell:
                         self.kill()
             report.returncode = self.process.wait()
@@ -148,6 +154,14 @@ class Child:
                 log.close()
             self._close()
         return report
+
+    def _end_if(self, why: str) -> str:
+        """Ends the process where there is a reason; "" where there is none, or it has ended already."""
+        if not why or self.process.poll() is not None:
+            return ""
+        ask_for_stacks(self.process.pid, self._run)
+        self.kill()
+        return why
 
     def kill(self) -> None:
         """Ends the process and those that it started, if they still live. A process that hangs in the device's driver

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aoti_debug import commands
+from aoti_debug import backtrace, commands, raised
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.launches import Fault, Launch, LaunchStatus
 from aoti_debug.manifest import Kind
@@ -37,6 +37,8 @@ class Verdict:
         why: how this is known, one sentence.
         surfaced: the launch in which it was noticed, where that is another one.
         next_commands: what to type next.
+        frames: where the host was, innermost first: at most six useful frames of its stack; none where the device is to
+            blame, or nothing was caught.
     """
 
     what: str
@@ -45,6 +47,7 @@ class Verdict:
     why: str
     surfaced: Launch | None
     next_commands: tuple[str, ...]
+    frames: tuple[str, ...] = ()
 
     @property
     def launch(self) -> Launch | None:
@@ -73,6 +76,7 @@ ASYNCHRONOUS = {
     721: "the context is lost: a contained memory error",
 }
 CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
+DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
 
 
 def diagnose(run: RunDir) -> Verdict | None:
@@ -88,6 +92,7 @@ def diagnose(run: RunDir) -> Verdict | None:
         why=finding.why,
         surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
         next_commands=_next_commands(run, finding),
+        frames=case.frames(finding),
     )
 
 
@@ -99,6 +104,7 @@ class _Finding:
     why: str
     surfaced: Launch | None = None
     narrow: str = ""  # the environment variable that narrows a range
+    fault: Fault | None = None  # what a launch reported
 
 
 class _Case:
@@ -109,6 +115,12 @@ class _Case:
         self.faults = run.timeline.faults
         self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
+        self.caught = backtrace.read(run.path)
+        # The exit says which signal it was, unless nobody was left to write that down.
+        vanished = run.state is ExitKind.ABORTED and not self.exit.signal
+        died = self.caught.died if self.caught is not None else None
+        self.died = died if vanished or self.exit.signal in DEATHS else None
+        self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
 
     # What the device did
 
@@ -193,12 +205,16 @@ class _Case:
         call = next((c for c in self.run.timeline.calls if (c.kind, c.call) == (fault.kind, fault.call)), None)
         went_on = call is not None and call.ended and not call.failed
         why = f"{how}, which the generated code does not check: the model went on" if went_on else how
-        return _Finding(text, Proof.CERTAIN, (launch,), why)
+        return _Finding(text, Proof.CERTAIN, (launch,), why, fault=fault)
 
     def _within_a_launch(self, what: str) -> _Finding:
         innermost = {launch.thread: launch for launch in self.open}
         suspects = tuple(innermost.values())
-        killed = self.run.state is ExitKind.ABORTED
+        killed = self.run.state is ExitKind.ABORTED and self.died is None
+        guilty = None if self.died is None else innermost.get(self.died.thread)
+        if len(suspects) > 1 and guilty is not None:
+            why = f"{len(suspects)} threads were within a launch; the signal came in the one that ran this launch"
+            return _Finding(what, Proof.CERTAIN, (guilty,), why)
         if len(suspects) > 1:
             why = f"{len(suspects)} threads were within a launch; nothing says which of them failed"
             return _Finding(what, Proof.RANGE, suspects, why)
@@ -206,11 +222,18 @@ class _Case:
         return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
 
     def _fault(self) -> Fault | None:
-        """What ended the model; where the model went on, its first fault."""
+        """What ended the model; where the model went on, its first fault.
+
+        Of several in one call the first caused the others: generated code does not check every call, and goes on
+        without the result.
+        """
         located = [f for f in self.faults if f.launch is not None] or list(self.faults)
         if not located:
             return None
-        return located[-1] if self.exit.exception or self.exit.signal else located[0]
+        if not (self.exit.exception or self.exit.signal):
+            return located[0]
+        last = located[-1]
+        return next(f for f in located if (f.kind, f.call) == (last.kind, last.call))
 
     def _outside(self, what: str) -> _Finding:
         if self.run.level == 0:
@@ -227,10 +250,23 @@ class _Case:
         match self.run.state:
             case ExitKind.TIMEOUT:
                 return f"no end: {self.exit.detail}" if self.exit.detail else "no end in time"
-            case ExitKind.ABORTED if not self.exit.signal:
+            case ExitKind.ABORTED if not self.signal:
                 return self.exit.detail or "the process vanished"
             case _:
-                return _signal_text(self.exit.signal) or self.exit.detail or "a fault"
+                words = backtrace.last_words(self.run.path) if self.signal == "SIGABRT" else ""
+                text = _signal_text(self.signal) or raised.message(self.exit.detail) or "a fault"
+                return f"{text}: {words}" if words else text
+
+    def frames(self, finding: _Finding) -> tuple[str, ...]:
+        """Where the host was, where it was the host that failed or hung: in a launch that it had not left, or in
+        none."""
+        open_threads = [launch.thread for launch in finding.suspects if launch.status is LaunchStatus.OPEN]
+        died = self.died is not None and (open_threads or not finding.suspects)
+        if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
+            return self.caught.useful(open_threads)
+        if finding.fault is not None and finding.fault.domain is not FaultDomain.CUDA:
+            return raised.frames(finding.fault.text) or raised.frames(self.exit.detail)
+        return ()
 
     def _launch_of(self, fault: Fault | None) -> Launch | None:
         if fault is None or fault.launch is None:
@@ -279,7 +315,7 @@ def _signal_text(name: str) -> str:
 def _fault_text(fault: Fault) -> str:
     if fault.domain is FaultDomain.CUDA:
         return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
-    return fault.text or f"error code {fault.code}"
+    return raised.message(fault.text) or f"error code {fault.code}"
 
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:

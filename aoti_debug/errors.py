@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 EXIT_CLEAN = 0
@@ -40,6 +42,43 @@ class UsageError(AotiDebugError):
 
 class ArtifactError(AotiDebugError):
     exit_code = 3
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An input that is not what the model was exported for.
+
+    Attributes:
+        name: as the exported program names it; "" where the count of the inputs is wrong.
+        position: among the flattened inputs, from 0; -1 for their count.
+        kind: what is wrong: "count", "kind" (no tensor, or another constant), "dtype", "shape", "strides", "device".
+        promised, found: "float32[4, 8] on cpu"; for strides and devices, these alone.
+        sentence: what is wrong.
+        advice: what to do.
+    """
+
+    name: str
+    position: int
+    kind: str
+    promised: str
+    found: str
+    sentence: str
+    advice: str
+
+
+class InputMismatch(ArtifactError):  # noqa: N818 - what it is, not that it is an error
+    """Inputs that the model was not exported for.
+
+    Attributes:
+        mismatches: all of them, by position.
+    """
+
+    def __init__(self, mismatches: Iterable[Mismatch]) -> None:
+        self.mismatches = tuple(mismatches)
+        super().__init__(
+            "\n".join(found.sentence for found in self.mismatches),
+            hint="; ".join(dict.fromkeys(found.advice for found in self.mismatches)),
+        )
 
 
 class ToolchainError(AotiDebugError):

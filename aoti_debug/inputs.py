@@ -10,14 +10,15 @@ from __future__ import annotations
 import ast
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aoti_debug import input_contract
 from aoti_debug import signature as signatures
 from aoti_debug.artifact import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
-from aoti_debug.errors import ArtifactError
+from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.signature import Leaf, Signature
 
 
@@ -33,7 +34,7 @@ def read(path: str | Path, signature: Signature) -> Inputs:
     """Reads an inputs file and checks it.
 
     Raises:
-        ArtifactError: it cannot be read, or its content does not fit the signature; the message names the argument.
+        ArtifactError: it cannot be read; as InputMismatch, its content does not fit the signature.
     """
     path = Path(path)
     if not path.is_file():
@@ -93,49 +94,11 @@ def check(inputs: Inputs, signature: Signature, where: str) -> None:
         where: what the inputs came from, for the message.
 
     Raises:
-        ArtifactError: wrong count, or an argument of wrong kind, dtype, shape, strides or device.
+        InputMismatch: wrong count, or arguments of wrong kind, dtype, shape, strides or device.
     """
-    values = _flatten(inputs)
-    if len(values) != len(signature.leaves):
-        raise ArtifactError(
-            f"the model takes {_count(len(signature.leaves))}, {where} has {len(values)}",
-            hint=f"the model takes {', '.join(leaf.name for leaf in signature.leaves)}",
-        )
-    for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True)):
-        wrong = _mismatch(leaf, value)
-        if wrong:
-            raise ArtifactError(
-                f"input {position} ({leaf.name}) of {where} is {_describe(value)}; the model was exported for {leaf}",
-                hint=wrong,
-            )
-
-
-def _mismatch(leaf: Leaf, value: Any) -> str:
-    """What is wrong with a value, as advice; "" where nothing is."""
-    import torch
-
-    if not leaf.is_tensor:
-        return "" if repr(value) == leaf.constant else f"export has fixed {leaf.name} to {leaf.constant}"
-    if not isinstance(value, torch.Tensor):
-        return f"{leaf.name} has to be a tensor"
-    if str(value.dtype) != leaf.dtype:
-        return f"convert it: {leaf.name}.to({leaf.dtype})"
-    if len(value.shape) != len(leaf.shape) or not all(
-        dim.admits(size) for dim, size in zip(leaf.shape, value.shape, strict=True)
-    ):
-        return f"its shape has to be [{', '.join(map(str, leaf.shape))}]"
-    expected = torch.device(leaf.device)
-    if value.device.type != expected.type or value.device.index not in (None, expected.index):
-        return f"move it: {leaf.name}.to('{leaf.device}')"
-    if leaf.strides is not None and not _same_layout(value.shape, value.stride(), leaf.strides):
-        return f"its strides have to be {list(leaf.strides)}, not {list(value.stride())}"
-    return ""
-
-
-def _same_layout(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
-    if 0 in shape:
-        return True
-    return all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True))
+    found = input_contract.mismatches(_flatten(inputs), signature, where)
+    if found:
+        raise InputMismatch(found)
 
 
 def _flatten(inputs: Inputs) -> list[Any]:
@@ -203,14 +166,17 @@ def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) ->
     if not signature.in_spec:
         raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
     remaining = iter(keys)
-    values = [
-        given[next(remaining)].to(leaf.device) if leaf.is_tensor else _constant(leaf) for leaf in signature.leaves
-    ]
+    values = [given[next(remaining)].to(leaf.device) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
     args, kwargs = pytree.tree_unflatten(values, pytree.treespec_loads(signature.in_spec))
     return Inputs(tuple(args), kwargs)
 
 
-def _constant(leaf: Leaf) -> Any:
+def constant(leaf: Leaf) -> Any:
+    """The value of a leaf that is no tensor.
+
+    Raises:
+        ArtifactError: it cannot be written down as Python source.
+    """
     try:
         return ast.literal_eval(leaf.constant)
     except ValueError as error:
@@ -243,15 +209,3 @@ def _load(path: Path, file: Path | io.BytesIO) -> Any:
 
 
 _FORMS = 'write it with torch.save((x, y), path) or torch.save({"args": (x,), "kwargs": {"y": y}}, path)'
-
-
-def _count(number: int) -> str:
-    return f"{number} input" if number == 1 else f"{number} inputs"
-
-
-def _describe(value: Any) -> str:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
-    return f"{value!r}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aoti_debug.errors import InternalError
 from aoti_debug.manifest import Kernel, Kind, Manifest, Site, to_json
-from aoti_debug.wrapper import expressions
+from aoti_debug.wrapper import allocations, expressions
 from aoti_debug.wrapper.calls import Call, Scan
 from aoti_debug.wrapper.functions import Body, device_of, entry_points
 from aoti_debug.wrapper.kernels import functions
@@ -91,6 +91,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
     for body in entry_points(masked):
         edits += _function(wrapper, masked, body, scans[body.name], device)
     edits += _launches([call for scan in scans.values() for call in scan.calls], sites)
+    edits += _allocations(wrapper, masked)
     edits += _grids(wrapper, masked, kernels)
     return apply(wrapper, edits)
 
@@ -142,6 +143,16 @@ def _launches(calls: Sequence[Call], sites: Sequence[Site]) -> Iterator[Edit]:
             changed = _argument(argument.text)
             if changed != argument.text:
                 yield Edit(*argument.span, changed)
+
+
+def _allocations(wrapper: str, masked: str) -> Iterator[Edit]:
+    """Lets the runtime allocate the buffers that it can put guards around."""
+    for index, found in enumerate(allocations.find(wrapper, masked)):
+        call, name = found.call, found.allocation.name
+        if found.allocation.guarded:
+            yield Edit(
+                call.head.start, call.opening + 1, f"aoti_debug::allocate({index}, {_literal(name)}, {call.callee}, "
+            )
 
 
 def _argument(text: str) -> str:

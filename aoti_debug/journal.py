@@ -31,6 +31,7 @@ from aoti_debug.records import (
     CallEnd,
     Fault,
     Grid,
+    GuardDamage,
     LaunchBegin,
     LaunchEnd,
     LaunchKey,
@@ -268,6 +269,14 @@ class _Block:
         key = LaunchKey(_KINDS[kind], call, launch) if in_launch else None
         return Fault(time_ns, self.thread, _KINDS[kind], call, key, FaultDomain(domain), code, text)
 
+    def guard_damage(self, body: int, _flags: int, time_ns: int) -> GuardDamage:
+        call, launch, allocation, kind, data, size, first, last, damaged, *found = abi.GUARD_DAMAGE.codec.unpack_from(
+            self.data, body
+        )
+        key = LaunchKey(_KINDS[kind], call, launch)
+        shown = bytes(found[: last + 1 - first])
+        return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, shown)
+
     def note(self, body: int, _flags: int, time_ns: int) -> Note:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)
         return Note(time_ns, self.thread, NoteCode(code), self._text(body + abi.NOTE.size, size))
@@ -286,6 +295,7 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.TENSOR_FILE.value: _Block.tensor_file,
     RecordType.TENSOR_STATS.value: _Block.tensor_stats,
     RecordType.FAULT.value: _Block.fault,
+    RecordType.GUARD.value: _Block.guard_damage,
     RecordType.NOTE.value: _Block.note,
     RecordType.RUN_END.value: _Block.run_end,
 }

@@ -226,6 +226,7 @@ class Timeline:
     launches: tuple[Launch, ...]
     faults: tuple[Fault, ...]
     notes: tuple[records.Note, ...]
+    damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order in which it was found
     ended: bool  # the package was unloaded in order
 
 
@@ -241,6 +242,7 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
     call_ends: dict[tuple[CallKind, int], records.CallEnd] = {}
     faults: list[Fault] = []
     notes: list[records.Note] = []
+    damages: list[records.GuardDamage] = []
     ended = False
     for record in found:
         match record:
@@ -268,6 +270,8 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 call_ends[record.kind, record.call] = record
             case records.Note():
                 notes.append(record)
+            case records.GuardDamage():
+                damages.append(record)
             case records.RunEnd():
                 ended = True
     kernels = {kernel.id: kernel for kernel in manifest.kernels if kernel.id >= 0}
@@ -276,6 +280,7 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
         launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
         faults=tuple(faults),
         notes=tuple(notes),
+        damages=tuple(damages),
         ended=ended,
     )
 

@@ -22,6 +22,7 @@ from aoti_debug import artifact, cache, hashed_kernels, inductor_cache, lowering
 from aoti_debug.compiler import Torch
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.lowering import Answer, Failure, Request
+from aoti_debug.manifest import Source
 from aoti_debug.sources import Sources
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LINE_WIDTH = 300
 UNSAVABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
+CHILD = "aoti_debug._lower_child"
 REFUSED = {
     "aot_inductor.use_minimal_arrayref_interface": True,
     "aot_inductor.allow_stack_allocation": True,
@@ -47,6 +49,8 @@ class Lowered:
         inputs: the file of inputs to embed, or None.
         signature: the file with the program's signature.
         log: what the child printed; does not exist where there was no child.
+        model: its name in the archive.
+        source: what it was made from.
     """
 
     sources: Sources
@@ -55,6 +59,8 @@ class Lowered:
     signature: Path
     log: Path
     answer: Answer
+    model: str = "model"
+    source: Source = Source.EXPORTED
 
 
 def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
@@ -69,10 +75,10 @@ def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
         ToolchainError: the lowering failed, crashed or hung; the message names its log.
     """
     _refuse(request.configs)
-    lowered = _collect(request, _in_child(request, torch, timeout))
+    lowered = _collect(request, ask(CHILD, request, torch, timeout))
     if not wrapper.shared_cubins(lowered.sources.wrapper):
         return lowered
-    answer = _in_child(replace(request, hashed_kernels=True), torch, timeout)
+    answer = ask(CHILD, replace(request, hashed_kernels=True), torch, timeout)
     return _with_hashed_kernels(lowered, request, answer)
 
 
@@ -124,10 +130,15 @@ def _refuse(configs: Mapping[str, Any]) -> None:
             )
 
 
-def _in_child(request: Request, torch: Torch, timeout: float) -> Answer:
+def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
+    """What the process `python -m <module> REQUEST.json` answers.
+
+    Raises:
+        as `lower`.
+    """
     folder = Path(request.folder)
     log = folder / lowering.LOG
-    command = [sys.executable, "-m", "aoti_debug._lower_child", str(lowering.write_request(request))]
+    command = [sys.executable, "-m", module, str(lowering.write_request(request))]
     with contextlib.suppress(FileNotFoundError):
         (folder / lowering.ANSWER).unlink()
     with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:

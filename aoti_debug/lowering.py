@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.manifest import Promise
 
 ARCHIVE = "lowered.pt2"
 HASHED_ARCHIVE = "hashed.pt2"
 INPUTS = "inputs.pt"
 SIGNATURE = "signature.json"
+MANIFEST = "manifest.json"
 REQUEST = "request.json"
 ANSWER = "answer.json"
 LOG = "lower.log"
@@ -30,6 +32,7 @@ class Request:
         configs: the user's Inductor settings, with operators by name (`name_operators`).
         inputs: a file to embed instead of the program's example inputs; "" for those.
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
+        random_inputs: a seed: make inputs that fit.
     """
 
     program: str
@@ -39,6 +42,7 @@ class Request:
     libraries: tuple[str, ...] = ()
     inputs: str = ""
     hashed_kernels: bool = False
+    random_inputs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Answer:
         times: seconds of each step.
         triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.
         custom_shims: custom operators that have a C shim of their own: its declarations, by operator.
+        promises: of the buffers.
+        without_promises: why those of some buffers are missing; "" where they are not.
     """
 
     torch_version: str
@@ -77,6 +83,8 @@ class Answer:
     times: Mapping[str, float]
     triton_configs: Mapping[str, TritonConfig] = field(default_factory=dict)
     custom_shims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    promises: tuple[Promise, ...] = ()
+    without_promises: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,12 @@ def read_answer(folder: Path) -> Answer | Failure | None:
         name: TritonConfig(**{**config, "values": tuple((key, value) for key, value in config["values"])})
         for name, config in data["triton_configs"].items()
     }
-    return Answer(**{**data, "shim_operators": tuple(data["shim_operators"]), "triton_configs": configs})
+    promises = tuple(
+        Promise(**{**promise, "sizes": tuple(promise["sizes"]), "strides": tuple(promise["strides"])})
+        for promise in data["promises"]
+    )
+    shims = tuple(data["shim_operators"])
+    return Answer(**{**data, "shim_operators": shims, "triton_configs": configs, "promises": promises})
 
 
 @dataclass(frozen=True)

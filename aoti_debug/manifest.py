@@ -35,6 +35,14 @@ class Kind(str, Enum):
     CUTLASS = "cutlass"
 
 
+class Source(str, Enum):
+    """What a package was built from."""
+
+    EXPORTED = "exported program"  # lowered and compiled here
+    COMPILED = "compiled package"  # its kernels, kernel binaries and weights are the package's own
+    UNCOMPILED = "package of C++ sources"  # kernel binaries and weights are its own; C++ is compiled here
+
+
 class Form(int, Enum):
     """AotiDebugForm of aoti_debug.h."""
 
@@ -180,6 +188,8 @@ class Kernel:
     global_scratch: int = 0  # bytes that a launch is given besides its arguments
     profile_scratch: int = 0
     cubin_sha256: str = ""
+    # C++ of a compiled package only:
+    code_sha256: str = ""  # of its machine code in the original library
 
 
 @dataclass(frozen=True)
@@ -202,6 +212,60 @@ class Compiler:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A weight, a buffer or a folded constant of the model."""
+
+    name: str  # the C++ variable: "l_weight"
+    fqn: str  # the module's attribute: "l.weight"; "" of a folded constant
+    dtype: str  # "float32"
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    folded: bool
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the graph promised of a buffer or of a model's input.
+
+    Sizes and strides (elements) are expressions of symbols as Inductor writes them: "16", "s77", "2*s77"; "" where they
+    are not known.
+    """
+
+    name: str  # the C++ variable: "buf3", "true_graph_0_buf1"
+    device: str  # "cpu", "cuda:0"
+    dtype: str  # "float32"
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    function: str = "run_impl"  # or "_const_run_impl": each has buffers of its own
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where the memory of a buffer comes from, and whether a run with guards puts zones of known bytes around it."""
+
+    name: str  # the C++ variable: "buf3", "pool0"
+    line: int  # in the generated wrapper, from 1; 0 where it is not allocated there
+    guarded: bool
+    reason: str = ""  # why it has no guards
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """Whether the kernels are those of the compiled package that this one was built from.
+
+    Attributes:
+        kernels: how many that package has: exported functions of its library, and kernel binaries.
+        different: those that are missing here or not the same, sorted.
+    """
+
+    kernels: int
+    different: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kernels - len(self.different)} of {self.kernels} kernels identical to the original"
+
+
+@dataclass(frozen=True)
 class Manifest:
     format: int
     tool_version: str
@@ -216,6 +280,17 @@ class Manifest:
     imports: tuple[str, ...] = ()  # --import
     libraries: tuple[str, ...] = ()  # --load-library, absolute paths
     source_sha256: str = ""  # of the generated wrapper before instrumentation
+    inputs: tuple[str, ...] = ()  # the C++ variables of the model's inputs, in order: "arg5_1"
+    input_names: tuple[str, ...] = ()  # as the exported program names them: "index"; empty where that is not known
+    constants: tuple[Constant, ...] = ()
+    outputs: tuple[str, ...] = ()  # the C++ variable behind each output, in order; "" where that is not known
+    promises: tuple[Promise, ...] = ()
+    without_promises: str = ""  # why those of some buffers are missing; "" where they are not
+    allocations: tuple[Allocation, ...] = ()  # of buffers; GuardDamage::allocation is an index in it
+    model: str = "model"  # its name in the package
+    source: Source = Source.EXPORTED
+    without_weights: str = ""  # why the package has none for its constants; "" where it has
+    sameness: Sameness | None = None  # with the compiled package; each kernel's hash is in `kernels`
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
 
     def kernel(self, name: str) -> Kernel | None:
@@ -265,7 +340,8 @@ def _convert(hint: Any, value: Any) -> Any:
         (item, *_) = typing.get_args(hint)
         return tuple(_convert(item, v) for v in value)
     if origin in (Union, types.UnionType):
-        return value
+        inner = next((arm for arm in typing.get_args(hint) if isinstance(arm, type) and is_dataclass(arm)), None)
+        return _build(inner, value) if inner is not None and value is not None else value
     if isinstance(hint, type) and is_dataclass(hint):
         return _build(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):

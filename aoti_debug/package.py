@@ -59,7 +59,7 @@ def check_writable(output: Path) -> None:
 
 
 def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
-    folder = artifact.MODEL_FOLDER
+    folder = f"{artifact.AOTINDUCTOR}{lowered.model}/"
     members: list[tuple[str, Path | bytes]] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
         (f"{folder}{lowered.sources.stem}.so", library),

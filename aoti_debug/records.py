@@ -149,6 +149,21 @@ class Fault(NamedTuple):
     text: str
 
 
+class GuardDamage(NamedTuple):
+    """Bytes around a buffer that a launch overwrote. Offsets count from the buffer's first byte."""
+
+    time_ns: int
+    thread: int
+    key: LaunchKey
+    allocation: int  # index in Manifest.allocations
+    data: int  # address of the buffer
+    size: int  # bytes of the buffer
+    first: int  # offset of the first damaged byte
+    last: int
+    damaged: int  # bytes
+    found: bytes  # what is there now, from `first` on; at most 16
+
+
 class Note(NamedTuple):
     time_ns: int
     thread: int
@@ -164,5 +179,15 @@ class RunEnd(NamedTuple):
 
 
 Record: TypeAlias = (
-    CallBegin | CallEnd | LaunchBegin | Grid | LaunchEnd | TensorFile | TensorStats | Fault | Note | RunEnd
+    CallBegin
+    | CallEnd
+    | LaunchBegin
+    | Grid
+    | LaunchEnd
+    | TensorFile
+    | TensorStats
+    | Fault
+    | GuardDamage
+    | Note
+    | RunEnd
 )

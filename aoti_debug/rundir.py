@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from aoti_debug import crumbs, journal, launches, manifest, runinfo
+from aoti_debug import crumbs, journal, launches, manifest, rescued, runinfo
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.launches import Launch, SavedTensor, Timeline
@@ -32,6 +32,7 @@ LATEST = "latest"
 JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
+RANDOM_INPUTS = "inputs.pt"  # made for the run
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")
 
@@ -58,7 +59,8 @@ class RunDir:
     @cached_property
     def timeline(self) -> Timeline:
         with _garbage_collection_paused():
-            return launches.assemble(self.journal.records if self.journal else (), self.manifest)
+            found = self.journal.records if self.journal else ()
+            return launches.assemble((*found, *rescued.read(self.path)), self.manifest)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

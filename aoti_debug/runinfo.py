@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.abi import Variable
 from aoti_debug.errors import RunDirError
 
 NAME = "run.json"
 FORMAT = 1
+
+_HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
 
 
 class ExitKind(str, Enum):
@@ -63,6 +67,8 @@ class RunInfo:
     calls: int = 1
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    guards: bool = False  # zones of known bytes around buffers
+    poison: int | None = None  # the byte that buffers were filled with
     format: int = FORMAT
 
 
@@ -101,6 +107,19 @@ def read(run: Path) -> RunInfo:
         return _build(data)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirError(f"{path} is damaged: {error!r}", hint="run the package again") from error
+
+
+def poison_in_force(guards: bool, poison: int | None) -> int | None:
+    """The byte that guarded buffers begin with: what was asked for, else the environment's, else the default.
+
+    None: there are no guards.
+    """
+    if not guards and os.environ.get(Variable.GUARDS.value) != "1":
+        return None
+    if poison is not None:
+        return poison
+    given = os.environ.get(Variable.POISON.value, "")
+    return int(given, 16) if _HEX_BYTE.match(given) else 0xFF
 
 
 def started_at(info: RunInfo) -> datetime:

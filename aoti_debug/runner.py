@@ -5,25 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import artifact, crumbs, errors, rundir, runinfo
+from aoti_debug import artifact, backtrace, crumbs, errors, leftovers, rundir, runinfo
 from aoti_debug.abi import Variable
 from aoti_debug.artifact import Artifact, ArtifactKind
 from aoti_debug.child import Child, Observer, Report
 from aoti_debug.diagnose import Verdict, diagnose
-from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
+from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
 from aoti_debug.manifest import MEMBER, Manifest
+from aoti_debug.rescue import rescue
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Exit, ExitKind, RunInfo, Stage
+from aoti_debug.stall import Limits
 
 HOST = "aoti-debug run"
 PHASES = ("before", "after", "both")
+LONGEST_FLIGHT = 65536  # launches
 _OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
 
@@ -33,13 +36,19 @@ class RunOptions:
 
     Attributes:
         inputs: a .pt or .safetensors file; None for those embedded in the package.
+        random_inputs: a seed: make fitting inputs and keep them in the run.
         level, filters, phase: None for what the environment or the package says.
         out: where run directories are made; None for `rundir.base_directory()`.
         calls: how often the model is called.
         timeout: seconds, counted from when the package is being loaded.
+        stall: seconds in which no launch may begin or end before the process is killed; level 1 or more.
         imports, libraries: besides those that the package was built with.
-        launch: "0.3": print and save this launch only.
+        launch: "0.3", or "0.3,0.5": print and save these launches only.
+        flight: launches whose inputs outlive a crash; None for what the environment says.
         crumb_every: launches a breadcrumb.
+        environment: variables of the process, besides this one's.
+        guards: zones of known bytes around the buffers that the model allocates, compared after every launch.
+        poison: the byte that those buffers are filled with, needs guards; None for 0xff.
     """
 
     package: Path
@@ -50,10 +59,16 @@ class RunOptions:
     out: Path | None = None
     calls: int = 1
     timeout: float | None = None
+    stall: float | None = None
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     launch: str | None = None
+    flight: int | None = None
     crumb_every: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    guards: bool = False
+    poison: int | None = None
+    random_inputs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +89,15 @@ def run(
     out: str | Path | None = None,
     calls: int = 1,
     timeout: float | None = None,
+    stall: float | None = None,
     imports: Sequence[str] = (),
     libraries: Sequence[str | Path] = (),
     launch: str | None = None,
+    flight: int | None = None,
     crumb_every: int | None = None,
+    guards: bool = False,
+    poison: int | None = None,
+    random_inputs: int | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
     """Runs a package; see RunOptions. A fault of the model is a result, not an error.
@@ -96,10 +116,15 @@ def run(
         out=None if out is None else Path(out),
         calls=calls,
         timeout=timeout,
+        stall=stall,
         imports=tuple(imports),
         libraries=tuple(Path(library) for library in libraries),
         launch=launch,
+        flight=flight,
         crumb_every=crumb_every,
+        guards=guards,
+        poison=poison,
+        random_inputs=random_inputs,
     )
     return run_with(options, observer or Observer())
 
@@ -109,7 +134,10 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     _check(options)
     found = artifact.expect(options.package, ArtifactKind.INSTRUMENTED)
     manifest = found.manifest()
+    if options.stall is not None and _level(manifest, options) == 0:
+        raise UsageError("at level 0 nothing shows progress: --stall cannot be kept", hint="--level 3 records launches")
     base = options.out or rundir.base_directory()
+    leftovers.clear()
     path = _new_directory(base)
     try:
         return _run_in(path, found, manifest, options, observer)
@@ -127,13 +155,23 @@ def _check(options: RunOptions) -> None:
         raise UsageError(f"--calls {options.calls} runs nothing", hint="--calls takes a number from 1")
     if options.timeout is not None and options.timeout <= 0:
         raise UsageError(f"--timeout {options.timeout:g} leaves no time", hint="--timeout takes seconds")
+    if options.stall is not None and options.stall <= 0:
+        raise UsageError(f"--stall {options.stall:g} leaves no time", hint="--stall takes seconds")
     if options.crumb_every is not None and options.crumb_every < 1:
         raise UsageError(f"no breadcrumb every {options.crumb_every} launches", hint="it takes a number from 1")
+    if options.poison is not None and not options.guards:
+        raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
+    if options.poison is not None and options.poison not in range(256):
+        raise UsageError(f"{options.poison} is no byte", hint="--poison takes two hexadecimal digits")
     for pattern in options.filters or ():
         if "," in pattern:
             raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
-    if options.launch is not None:
-        rundir.parse_launch_id(options.launch)
+    for launch in () if options.launch is None else options.launch.split(","):
+        rundir.parse_launch_id(launch)
+    if options.flight is not None and options.flight not in range(LONGEST_FLIGHT + 1):
+        raise UsageError(f"--flight {options.flight} cannot be kept", hint=f"it takes a number up to {LONGEST_FLIGHT}")
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
     if options.inputs is not None and not options.inputs.is_file():
         raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
     for library in options.libraries:
@@ -181,16 +219,16 @@ def _run_in(path: Path, package: Artifact, manifest: Manifest, options: RunOptio
     info = replace(info, pid=child.process.pid)
     runinfo.write(info, path)
     try:
-        report = child.watch(_Linking(observer, path), options.timeout)
+        report = child.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
     except KeyboardInterrupt:
         _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
         raise
-    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report, options))
-    ended = _finish(path, info)
-    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.timed_out:
+    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
+    ended, lost = _finish(path, info)
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.given_up:
         raise _never_started(path, report, manifest)
     rundir.link_latest(path)
-    return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost)
+    return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost or lost)
 
 
 class _Linking(Observer):
@@ -212,27 +250,28 @@ class _Linking(Observer):
         self._observer.tick()
 
 
-def _finish(path: Path, info: RunInfo) -> RunDir:
-    """Writes down how the run ended. A clean exit in which a launch reported an error is a fault."""
+def _finish(path: Path, info: RunInfo) -> tuple[RunDir, str]:
+    """Writes down how the run ended, and why its inputs could not all be rescued; "" otherwise. A clean exit in which
+    a launch reported an error is a fault."""
     crumbs.preserve(path)
+    backtrace.preserve(path)
     runinfo.write(info, path)
     ended = rundir.open_run(path)
     if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
         info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
         runinfo.write(info, path)
-        return replace(ended, info=info)
-    return ended
+    done = rescue(path)
+    return (rundir.open_run(path) if done.tensors else replace(ended, info=info)), done.failure
 
 
-def _exit(report: Report, options: RunOptions) -> Exit:
+def _exit(report: Report) -> Exit:
     """How the process ended. An exception comes first: what a broken device makes of the end that follows says less."""
     error = report.error
     if error is not None:
         detail = f"{error['type']}: {error['message']}"
         return Exit(ExitKind.FAULT, detail, report.stage, exception=error["type"], code=error["code"])
-    if report.timed_out:
-        detail = f"it was killed after {options.timeout:g} s"
-        return Exit(ExitKind.TIMEOUT, detail, report.stage, seconds=report.seconds)
+    if report.given_up:
+        return Exit(ExitKind.TIMEOUT, report.given_up, report.stage, seconds=report.seconds)
     if report.signal:
         kind = ExitKind.ABORTED if report.signal in _OUTSIDE else ExitKind.FAULT
         return Exit(kind, f"killed by {report.signal}", report.stage, report.signal, seconds=report.seconds)
@@ -245,13 +284,15 @@ def _exit(report: Report, options: RunOptions) -> Exit:
 def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
     """The error of a run in which no launch began."""
     error = report.error
+    if error is not None and error["mismatches"]:
+        return InputMismatch(Mismatch(**found) for found in error["mismatches"])
     if error is not None and error["ours"]:
         kind: type[AotiDebugError] = getattr(errors, error["type"])
         return kind(error["message"], hint=error["hint"])
     doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}
     where = doing.get(report.stage, "while the package was loaded")
     said = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
-    what = f"{error['type']}: {error['message']}" if error is not None else _exit(report, RunOptions(path)).detail
+    what = f"{error['type']}: {error['message']}" if error is not None else _exit(report).detail
     lines = [f"the model never started: {what}, {where}", *(said if error is None else [])]
     hint = "operators of your own need --import MODULE or --load-library PATH"
     if report.torch_version is not None and report.torch_version != manifest.torch_version:
@@ -260,12 +301,13 @@ def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugE
 
 
 def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
+    poison = runinfo.poison_in_force(options.guards, options.poison)
     return RunInfo(
         tool_version=aoti_debug.__version__,
         torch_version=_torch_version(),
         pid=os.getpid(),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        level=_level(manifest) if options.level is None else options.level,
+        level=_level(manifest, options),
         filters=manifest.filters if options.filters is None else options.filters,
         phase=options.phase or "",
         device=manifest.device,
@@ -274,6 +316,8 @@ def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
         calls=options.calls,
         imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
         libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
+        poison=poison,
+        guards=poison is not None,
     )
 
 
@@ -285,8 +329,10 @@ def _torch_version() -> str | None:
         return None
 
 
-def _level(manifest: Manifest) -> int:
-    """The level in force where no option names one: the environment's, else the package's."""
+def _level(manifest: Manifest, options: RunOptions) -> int:
+    """The level in force: the option's, the environment's, or the package's."""
+    if options.level is not None:
+        return options.level
     set_ = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
     return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
 
@@ -296,14 +342,19 @@ def _command(options: RunOptions) -> tuple[str, ...]:
     words = ["aoti-debug", "run", str(options.package)]
     single = {
         "--inputs": options.inputs,
+        "--random-inputs": options.random_inputs,
         "--level": options.level,
         "--phase": options.phase,
         "--out": options.out,
         "--timeout": None if options.timeout is None else f"{options.timeout:g}",
+        "--stall": None if options.stall is None else f"{options.stall:g}",
         "--calls": options.calls if options.calls != 1 else None,
         "--launch": options.launch,
+        "--flight": options.flight,
         "--crumb-every": options.crumb_every,
+        "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
+    words += ["--guards"] if options.guards else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
     repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
@@ -317,6 +368,7 @@ def _request(info: RunInfo, options: RunOptions) -> dict[str, object]:
     return {
         "package": str(options.package.resolve()),
         "inputs": None if options.inputs is None else str(options.inputs.resolve()),
+        "random_inputs": options.random_inputs,
         "device": info.device,
         "calls": options.calls,
         "imports": info.imports,
@@ -332,12 +384,17 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
         Variable.FILTER: None if options.filters is None else ",".join(options.filters),
         Variable.PHASE: options.phase,
         Variable.LAUNCH: options.launch,
+        Variable.FLIGHT: options.flight,
         Variable.CRUMB_EVERY: options.crumb_every,
+        Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
+        Variable.GUARDS: 1 if options.guards else None,
+        Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
     library = str(Path(aoti_debug.__file__).resolve().parent.parent)
     search = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {
         **os.environ,
+        **options.environment,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library])),
         "PYTHONUNBUFFERED": "1",
         **{name.value: str(value) for name, value in ours.items() if value is not None},

@@ -12,17 +12,24 @@ from aoti_debug.errors import ArtifactError
 
 @dataclass(frozen=True)
 class Dim:
-    """A dimension: fixed where minimum and maximum are equal. `maximum` -1: no limit."""
+    """A dimension: fixed where minimum and maximum are equal. `maximum` -1: no limit.
+
+    `symbol` may be an expression of symbols: "2*s77".
+    """
 
     minimum: int
     maximum: int
     symbol: str = ""
 
+    @property
+    def fixed(self) -> bool:
+        return self.minimum == self.maximum
+
     def admits(self, size: int) -> bool:
         return size >= self.minimum and (self.maximum < 0 or size <= self.maximum)
 
     def __str__(self) -> str:
-        if self.minimum == self.maximum:
+        if self.fixed:
             return str(self.minimum)
         limit = "" if self.maximum < 0 else str(self.maximum)
         return f"{self.symbol}:{self.minimum}..{limit}"
@@ -30,13 +37,14 @@ class Dim:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor, or a value that export has fixed (`dtype` is "" then and `constant` its repr)."""
+    """A tensor, or a value that export has fixed (`dtype` is "" then and `constant` its repr, "" where it is not
+    known)."""
 
     name: str
     dtype: str = ""  # "torch.float32"
     device: str = ""  # "cpu", "cuda:0"
     shape: tuple[Dim, ...] = ()
-    strides: tuple[int, ...] | None = None  # None where a dimension is not fixed
+    strides: tuple[int | str, ...] | None = None  # an expression where it depends on a size that is not fixed
     constant: str = ""
 
     @property
@@ -45,7 +53,7 @@ class Leaf:
 
     def __str__(self) -> str:
         if not self.is_tensor:
-            return self.constant
+            return self.constant or "of which the package says nothing"
         return f"{self.dtype.removeprefix('torch.')}[{', '.join(map(str, self.shape))}] on {self.device}"
 
 
@@ -98,13 +106,12 @@ def describe(program: Any) -> Signature:
 
 def _describe_tensor(name: str, tensor: Any, ranges: Mapping[Any, Any]) -> Leaf:
     shape = tuple(_describe_dim(size, ranges) for size in tensor.shape)
-    fixed = all(isinstance(size, int) for size in tensor.shape)
     return Leaf(
         name,
         dtype=str(tensor.dtype),
         device=str(tensor.device),
         shape=shape,
-        strides=tuple(tensor.stride()) if fixed else None,
+        strides=tuple(stride if isinstance(stride, int) else str(stride.node.expr) for stride in tensor.stride()),
     )
 
 
@@ -127,7 +134,7 @@ def _limit(upper: Any) -> int:
 
 
 def _leaf(data: Mapping[str, Any]) -> Leaf:
-    strides: Sequence[int] | None = data["strides"]
+    strides: Sequence[int | str] | None = data["strides"]
     return Leaf(
         name=data["name"],
         dtype=data["dtype"],

@@ -45,6 +45,8 @@ class Sources:
         mapped_weights: weights that are appended to the library, for models above 2 GB.
         shipped: files that the package keeps beside the library: kernel binaries, metadata, external weights.
         wrapper_opt: how a default package optimizes the wrapper, "O1".
+        original: the compiled library whose kernels and weights are used as they are; None where they are compiled.
+        without_weights: why no weights come with it; "" where they do.
     """
 
     directory: Path
@@ -60,6 +62,8 @@ class Sources:
     mapped_weights: Path | None
     shipped: tuple[Path, ...]
     wrapper_opt: str
+    original: Path | None = None
+    without_weights: str = ""
 
 
 _COMPILED_FROM = (".cpp", "_flags.json", ".o", "CMakeLists.txt", "script.ld", "kernel_information.json")

@@ -40,6 +40,8 @@ LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*"
 INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
 # The weights' object does not say that it needs no executable stack, and a stack that is executable may not be loaded.
 STACK = "-Wl,-z,noexecstack"
+EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+WEIGHTS = "USE_MMAP_"  # definitions that say where the weights are: nothing to the runtime
 ERROR_LINES = 20
 LINE_WIDTH = 300
 
@@ -74,9 +76,9 @@ class Compilation:
         self._pool.shutdown(cancel_futures=True)
 
     def add_kernels(self) -> None:
-        """The generated CPU kernels, if there are any."""
+        """The generated CPU kernels, if there are any and they are not compiled already."""
         flags = self._sources.compile_flags
-        if has_code(self._sources.kernels):
+        if self._sources.original is None and has_code(self._sources.kernels):
             self._add(_compile_generated, self._sources.kernels, "kernel", flags)
 
     def add_wrapper(self, text: str) -> None:
@@ -107,13 +109,31 @@ class Compilation:
         objects = [path for future in self._objects for path in future.result()]
         flags = self._sources.link_flags
         inputs = [str(path) for path in (*objects, *self._sources.objects)]
+        adopted = _adopt(self._sources.original, self._work) if self._sources.original is not None else []
         command = [self._toolchain.compiler.path, *inputs, *_compile_words(flags), STACK, "-o", str(library)]
-        _run([*command, *link_flags(self._sources)], f"{library.name} cannot be linked")
+        _run([*command, *adopted, *link_flags(self._sources)], f"{library.name} cannot be linked")
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)
 
     def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> None:
         self._objects.append(self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments))
+
+
+def _adopt(original: Path, work: Path) -> list[str]:
+    """Linker words that take what is not defined here, kernels and weights, from a compiled library.
+
+    Both libraries define the same classes and templates. What this one does not export, the other one cannot get hold
+    of: each keeps to its own.
+    """
+    exports = work / "exports.map"
+    exports.write_text(EXPORTS)
+    return [
+        f"-L{original.parent}",
+        f"-l:{original.name}",
+        "-Wl,-rpath,$ORIGIN",
+        f"-Wl,--version-script={exports}",
+        "-Wl,-Bsymbolic",
+    ]
 
 
 def link_plain(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
@@ -176,7 +196,7 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, work: Path) -> list
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
         *[f"-{flag}" for flag in flags.cflags if flag.startswith(("march=", "mcpu="))],
         *flags.passthrough,
-        *[f"-D{definition}" for definition in flags.definitions],
+        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(WEIGHTS)],
         f"-I{RUNTIME}",
         *[f"-I{path}" for path in flags.include_dirs],
     ]

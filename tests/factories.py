@@ -220,6 +220,7 @@ class JournalWriter:
         flags: int = 0,
         integer: int = 0,
         call: int = 0,
+        content: int = 0xDEADBEEF12345678,
     ) -> None:
         s = statistics or Statistics(0, 0, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
         extrema = [_bits(0 if value is None else value, integer) for value in (s.min, s.max)]
@@ -241,7 +242,7 @@ class JournalWriter:
             s.max_index,
             s.mean,
             s.std,
-            0xDEADBEEF12345678,
+            content,
             len(values),
             layout_id,
         )
@@ -253,6 +254,15 @@ class JournalWriter:
         data = text.encode()
         payload = abi.FAULT.codec.pack(call, launch or 0, CallKind.MODEL, launch is not None, domain, code, len(data))
         self._record(RecordType.FAULT, payload + data)
+
+    def damage(self, launch: int, first: int, data: bytes, *, at: int, size: int, allocation: int = 0) -> None:
+        """What a launch of call 0 wrote at offset `first` of the buffer of `size` bytes at address `at`."""
+        last = first + len(data) - 1
+        found = data[:16].ljust(16, b"\0")
+        payload = abi.GUARD_DAMAGE.codec.pack(
+            0, launch, allocation, CallKind.MODEL, at, size, first, last, len(data), *found
+        )
+        self._record(RecordType.GUARD, payload)
 
     def note(self, code: NoteCode, text: str) -> None:
         data = text.encode()

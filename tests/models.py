@@ -114,7 +114,7 @@ class Mixed(nn.Module):
         top, where = torch.topk(hidden, 3)
         put = torch.index_put(self.table.clone(), (rows,), src, accumulate=True)
         index = rows.unsqueeze(1).expand(-1, 8) % 16
-        mean = torch.zeros(16, 8).scatter_reduce(0, index, src, "mean", include_self=False)
+        mean = torch.zeros_like(self.table).scatter_reduce(0, index, src, "mean", include_self=False)
         dropped = F.dropout(hidden, 0.3, training=True)
         z = torch.complex(hidden, hidden)
         self.cache.copy_(src)

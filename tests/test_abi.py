@@ -1,4 +1,4 @@
-"""Compares every constant and struct of abi.py and manifest.py with the C headers that define it."""
+"""Compares every constant and struct of abi.py, flight_format.py and manifest.py with the C headers that define it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug import abi, manifest
+from aoti_debug import abi, flight_format, manifest
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
-HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", "journal_format.h"))
+HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", "journal_format.h", "flight_format.h"))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
+
+STRUCTS = (*abi.STRUCTS, *flight_format.STRUCTS)
 
 ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
@@ -30,6 +32,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "StatsFlag": ("STATS_", abi.StatsFlag),
     "FaultDomain": ("FAULT_", abi.FaultDomain),
     "NoteCode": ("NOTE_", abi.NoteCode),
+    "FlightStatus": ("FLIGHT_", flight_format.FlightStatus),
 }
 
 C_TYPES = {
@@ -53,14 +56,15 @@ def header_enums() -> dict[str, dict[str, int]]:
 
 
 def header_structs() -> dict[str, list[tuple[str, str]]]:
-    """Structs of the journal: name -> (field, `struct` format)."""
-    journal = re.sub(r"//[^\n]*", "", (SHIMS / "journal_format.h").read_text())
+    """Structs of the files: name -> (field, `struct` format)."""
+    files = "".join((SHIMS / name).read_text() for name in ("journal_format.h", "flight_format.h"))
+    code = re.sub(r"//[^\n]*", "", files)
     return {
         name: [
             (field, f"{count}{C_TYPES[type_]}")
             for type_, field, count in re.findall(r"(\w+)\s+(\w+)(?:\[(\d+)\])?\s*;", body)
         ]
-        for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", journal, re.DOTALL)
+        for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", code, re.DOTALL)
     }
 
 
@@ -81,15 +85,15 @@ def test_enum_values(name: str) -> None:
 
 
 def test_every_struct_of_the_journal_has_a_twin() -> None:
-    assert set(header_structs()) == {s.name for s in abi.STRUCTS}
+    assert set(header_structs()) == {s.name for s in STRUCTS}
 
 
-@pytest.mark.parametrize("twin", abi.STRUCTS, ids=lambda s: s.name)
+@pytest.mark.parametrize("twin", STRUCTS, ids=lambda s: s.name)
 def test_struct_fields(twin: abi.Struct) -> None:
     assert list(twin.fields) == header_structs()[twin.name]
 
 
-@pytest.mark.parametrize("twin", abi.STRUCTS, ids=lambda s: s.name)
+@pytest.mark.parametrize("twin", STRUCTS, ids=lambda s: s.name)
 def test_struct_size_and_alignment(twin: abi.Struct) -> None:
     asserted = re.search(rf"static_assert\(sizeof\({twin.name}\) == (\d+)", CODE)
     assert asserted
@@ -106,6 +110,8 @@ def test_defines() -> None:
     assert int(define("AOTI_DEBUG_BLOCK_MAGIC").rstrip("u"), 16) == abi.BLOCK_MAGIC
     assert int(define("AOTI_DEBUG_MAX_DIMS")) == abi.MAX_DIMS
     assert f'"{abi.CRUMB_MAGIC.decode()}"' in HEADERS
+    assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_format.MAGIC
+    assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_format.VERSION
 
 
 def test_environment_variables_are_those_that_the_runtime_reads() -> None:

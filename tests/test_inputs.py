@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import archives
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from aoti_debug import artifact, inputs, manifest, signature
-from aoti_debug.errors import ArtifactError
+from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import Inputs
 from aoti_debug.signature import Dim, Leaf, Signature
 
@@ -94,7 +96,11 @@ def test_reads_safetensors_by_name_or_position(
 @pytest.mark.parametrize(
     ("data", "message", "hint"),
     [
-        ((X,), "the model takes 2 inputs, {path} has 1", "the model takes x, y"),
+        (
+            (X,),
+            "the model takes 2 inputs, {path} has 1",
+            "the model takes:\n  x float32[2, 3] on cpu\n  y int64[2] on cpu",
+        ),
         (
             (X.double(), Y),
             "input 0 (x) of {path} is float64[2, 3] on cpu; the model was exported for float32[2, 3] on cpu",
@@ -112,13 +118,13 @@ def test_reads_safetensors_by_name_or_position(
         ),
         (
             (X, Y.to("meta")),
-            "input 1 (y) of {path} is int64[2] on meta; the model was exported for int64[2] on cpu",
+            "input 1 (y) of {path} is on meta; the model was exported for cpu",
             "move it: y.to('cpu')",
         ),
         (
             (X.t().contiguous().t(), Y),
-            "input 0 (x) of {path} is float32[2, 3] on cpu; the model was exported for float32[2, 3] on cpu",
-            "its strides have to be [3, 1], not [1, 2]",
+            "input 0 (x) of {path} has strides [1, 2]; the model was exported for [3, 1] and reads its memory so",
+            "lay it out anew: x.contiguous()",
         ),
         ((X, 3), "input 1 (y) of {path} is 3; the model was exported for int64[2] on cpu", "y has to be a tensor"),
     ],
@@ -129,6 +135,89 @@ def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, 
     with pytest.raises(ArtifactError) as caught:
         inputs.read(path, BOTH)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
+
+
+def found(values: tuple[Any, ...], described: Signature) -> list[tuple[str, str, str, str, str]]:
+    with pytest.raises(InputMismatch) as caught:
+        inputs.check(Inputs(values, {}), described, "the inputs")
+    return [(m.name, m.kind, m.promised, m.found, m.advice) for m in caught.value.mismatches]
+
+
+def test_tells_everything_that_is_wrong() -> None:
+    wrong = (X.double()[:1], 3, Y.to("meta"))
+    assert found(wrong, WITH_NUMBER) == [
+        ("x", "dtype", "float32[2, 3] on cpu", "float64[1, 3] on cpu", "convert it: x.to(torch.float32)"),
+        ("x", "shape", "float32[2, 3] on cpu", "float64[1, 3] on cpu", "its shape has to be [2, 3]"),
+        ("n", "kind", "2", "3", "export has fixed n to 2"),
+        ("y", "device", "cpu", "meta", "move it: y.to('cpu')"),
+    ]
+
+
+def test_one_message_for_all() -> None:
+    with pytest.raises(InputMismatch) as caught:
+        inputs.check(Inputs((X, X), {}), BOTH, "in.pt")
+    assert str(caught.value).splitlines() == [
+        "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
+        "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
+    ]
+    assert caught.value.hint == "convert it: y.to(torch.int64); its shape has to be [2]"
+
+
+def test_another_index_of_the_same_device() -> None:
+    described = Signature((Leaf("x", "torch.float32", "cuda:0", (Dim(2, 2),), (1,)),))
+    with FakeTensorMode():  # whose tensors need no such device
+        inputs.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
+        elsewhere = torch.empty(2, device="cuda:1"), torch.empty(2)
+    assert [found((x,), described) for x in elsewhere] == [
+        [("x", "device", "cuda:0", "cuda:1", "move it: x.to('cuda:0')")],
+        [("x", "device", "cuda:0", "cpu", "move it: x.to('cuda:0')")],
+    ]
+
+
+ROWS = Dim(2, 9, "s77")
+DYNAMIC = Signature(
+    (
+        Leaf("x", "torch.float32", "cpu", (ROWS, Dim(3, 3)), (3, 1)),
+        Leaf("y", "torch.float32", "cpu", (Dim(3, 3), Dim(0, -1, "2*s77")), ("2*s77", 1)),
+    )
+)
+
+
+def test_sizes_that_belong_together() -> None:
+    inputs.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
+    assert found((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
+        ("y", "shape", "float32[3, 2*s77:0..] on cpu", "float32[3, 9] on cpu", "its size 9 has to be 2*s77 = 8"),
+    ]
+    both = Signature((DYNAMIC.leaves[0], replace(DYNAMIC.leaves[0], name="z")))
+    ((name, kind, *_, advice),) = found((torch.zeros(4, 3), torch.zeros(5, 3)), both)
+    assert (name, kind, advice) == ("z", "shape", "its size 5 has to be s77 = 4, since s77 is 4 in x")
+
+
+def test_strides_of_dimensions_that_are_not_fixed() -> None:
+    assert found((torch.zeros(4, 3), torch.zeros(8, 3).t()), DYNAMIC) == [
+        ("y", "strides", "[8, 1]", "[1, 3]", "lay it out anew: y.contiguous()"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "advice"),
+    [
+        (
+            torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
+            "x.contiguous(memory_format=torch.channels_last)",
+        ),
+        (
+            torch.zeros(2, 3, 4, 5).transpose(0, 3),
+            "torch.empty_strided([5, 3, 4, 2], [1, 20, 5, 60], dtype=x.dtype, device=x.device).copy_(x)",
+        ),
+    ],
+)
+def test_advice_for_strides_leads_to_them(wanted: torch.Tensor, advice: str) -> None:
+    x = torch.zeros(wanted.shape)
+    ((*_, told),) = found((x,), Signature((tensor_leaf("x", wanted),)))
+    assert told == f"lay it out anew: {advice}"
+    made = eval(advice, {"torch": torch, "x": x})
+    inputs.check(Inputs((made,), {}), Signature((tensor_leaf("x", wanted),)), "inputs")
 
 
 def test_a_value_fixed_at_export_must_not_change() -> None:

@@ -16,17 +16,31 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(  # what lies on disk, and how it is read
         {
             *("artifact", "cache", "crumbs", "inputs", "journal", "launches", "lowering", "rundir", "runinfo"),
-            *("signature", "sources", "tensors", "wrapper"),
+            *("backtrace", "dataflow", "elf", "findings", "flight", "flight_format", "frames", "locations", "promises"),
+            *("raised", "rescued", "sameness", "tensor_files", "triagedir", "unpack", "_operators"),
+            *("input_contract", "signature", "sizes", "sources", "tensors", "wrapper"),
         }
     ),
     frozenset(  # steps: from sources to a package, from a package to a process
         {
             *("_lower_child", "_run_child", "child", "commands", "compiler", "hashed_kernels", "inductor_cache"),
-            *("_triton_configs", "instrument", "kernel_details", "lower", "package", "toolchain"),
+            *(
+                "_adopt_child",
+                "_answering",
+                "_inputs_child",
+                "adopt",
+                "compiled_for",
+                "random_inputs",
+                "recorded_commands",
+            ),
+            *("_layouts", "_triton_configs", "instrument", "kernel_details", "lower", "package", "stall", "toolchain"),
         }
     ),
-    frozenset({"builder", "diagnose", "runner"}),
+    frozenset({"builder", "diagnose", "doctor", "leftovers", "rescue", "runner"}),
     frozenset({"repro", "show"}),
+    frozenset({"triage"}),
+    frozenset({"report"}),
+    frozenset({"bundle"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )

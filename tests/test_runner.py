@@ -297,7 +297,11 @@ def test_a_package_of_somebody_else(tmp_path: Path) -> None:
         ({"timeout": 0}, "--timeout 0 leaves no time"),
         ({"filters": ["a,b"]}, "the filter 'a,b' has a comma in it"),
         ({"launch": "zero"}, "'zero' is no launch"),
+        ({"launch": "0.1,"}, "'' is no launch"),
+        ({"flight": -1}, "--flight -1 cannot be kept"),
         ({"crumb_every": 0}, "no breadcrumb every 0 launches"),
+        ({"poison": 0}, "--poison needs --guards"),
+        ({"guards": True, "poison": 256}, "256 is no byte"),
         ({"libraries": ["none.so"]}, "none.so does not exist"),
     ],
 )

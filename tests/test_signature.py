@@ -37,7 +37,7 @@ def fixed(*sizes: int) -> tuple[SignatureDim, ...]:
 
 def test_describes_every_leaf(described: Signature) -> None:
     x, *others = described.leaves
-    assert (x.name, x.dtype, x.device, x.strides) == ("x", "torch.float32", "cpu", None)
+    assert (x.name, x.dtype, x.device, x.strides) == ("x", "torch.float32", "cpu", (4, 1))
     assert [(dim.minimum, dim.maximum) for dim in x.shape] == [(2, 9), (4, 4)]
     assert others == [
         Leaf("pair_0", "torch.float64", "cpu", fixed(4), (1,)),

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from safetensors.torch import save_file
+from saved_tensors import described, save
 
 from aoti_debug import tensors
 from aoti_debug.abi import Phase, SaveStatus
@@ -15,34 +15,6 @@ from aoti_debug.rundir import RunDir, open_run
 from aoti_debug.values import Layout, Tensor
 
 torch = pytest.importorskip("torch")
-
-
-def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: str) -> None:
-    """Writes a tensor as the runtime does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {
-        "dtype": str(value.dtype),
-        "shape": json.dumps(list(value.shape)),
-        "strides": json.dumps(list(value.stride())),
-        "storage_offset": str(value.storage_offset()),
-        "storage_bytes": str(value.untyped_storage().nbytes()),
-        "format": "1",
-    }
-    save_file({name: value.contiguous().clone() if stored is None else stored}, path, metadata | changed)
-
-
-def described(value: Any, base: int = 0) -> Tensor:
-    """What the journal says of a tensor; `base` stands for its storage's address."""
-    layout = Layout(
-        str(value.dtype).removeprefix("torch."),
-        "cpu",
-        tuple(value.shape),
-        value.stride(),
-        value.storage_offset(),
-        value.untyped_storage().nbytes(),
-        value.element_size(),
-    )
-    return Tensor((base or value.untyped_storage().data_ptr()) + layout.storage_offset * layout.item_bytes, layout)
 
 
 def saved_run(base: Path, **values: Any) -> RunDir:

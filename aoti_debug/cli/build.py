@@ -1,4 +1,4 @@
-"""`aoti-debug build`: an exported program becomes an instrumented package."""
+"""`aoti-debug build`: an exported program or a compiled package becomes an instrumented package."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from aoti_debug import builder
 from aoti_debug.builder import BuildOptions, BuildSummary
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Form
+from aoti_debug.manifest import Form, Manifest, Source
 
 WIDTH = 100
 LABEL = 18  # columns
 LISTED = 12
+ONLY_MODEL = "model"  # its name where a package holds one
 NUMBERS = (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
 STAGES = {
     "lower": "lowering the model",
+    "unpack": "unpacking the package",
     "instrument": "finding launch sites",
     "compile": "compiling",
     "link": "linking",
+    "inputs": "making inputs",
     "package": "writing the package",
 }
 WORDS = {"true": True, "false": False, "none": None}
@@ -58,6 +61,10 @@ WORDS = {"true": True, "false": False, "none": None}
     "--inputs",
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors) to embed instead of the program's example inputs.",
+)
+@click.option("--random-inputs", metavar="SEED", type=int, help="Embed inputs that are made to fit, for a first look.")
+@click.option(
+    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
 @click.option(
     "--inductor-config",
@@ -92,12 +99,17 @@ def command(
     filters: tuple[str, ...],
     output: Path | None,
     inputs: Path | None,
+    random_inputs: int | None,
+    name: str,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[str, ...],
     keep_sources: Path | None,
 ) -> None:
-    """Turn the exported program MODEL.pt2 into an instrumented package.
+    """Turn MODEL.pt2 into an instrumented package.
+
+    MODEL.pt2 is an exported program, or a package that torch has compiled. The kernels, kernel binaries and weights of
+    a compiled package stay what they are, byte for byte: only the code that launches them is compiled again.
 
     The package runs wherever the model's own package would, with or without aoti-debug; level and filter can be changed
     at run time with AOTI_DEBUG_LEVEL and AOTI_DEBUG_FILTER.
@@ -112,6 +124,8 @@ def command(
         imports=imports,
         libraries=libraries,
         keep_sources=keep_sources,
+        model=name,
+        random_inputs=random_inputs,
     )
     with _progress() as progress:
         summary = builder.build_report(options, progress)
@@ -148,13 +162,18 @@ def describe(summary: BuildSummary) -> list[str]:
     kinds = Counter(site.kind.value for site in manifest.sites)
     unknown = manifest.unrecognised
     rows = [
+        ("built from", built_from(manifest)),
+        *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
         ("arguments", f"{len(args) - scalars - opaque} tensors, {scalars} scalars"),
         ("not recognised", str(len(unknown) or "none")),
         *(("", f"line {call.line} in {call.function}: {call.text}") for call in unknown[:LISTED]),
         *([("", f"and {len(unknown) - LISTED} more, in the package's manifest")] if len(unknown) > LISTED else []),
+        *([("promises", f"not all: {manifest.without_promises}")] if manifest.without_promises else []),
+        *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
-        ("inputs", f"none: {summary.without_inputs}" if summary.without_inputs else "embedded"),
+        ("inputs", f"none: {summary.without_inputs}; it takes" if summary.without_inputs else "embedded"),
+        *(("", f"{leaf.name} {leaf}") for leaf in (summary.inputs if summary.without_inputs else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),
         ("size", _size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
@@ -163,7 +182,15 @@ def describe(summary: BuildSummary) -> list[str]:
     lines = [str(summary.package)]
     for label, text in rows:
         lines += textwrap.wrap(text, WIDTH, initial_indent=f"  {label}".ljust(LABEL), subsequent_indent=indent)
-    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}"]
+    wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.without_inputs else ""
+    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{wanted}"]
+
+
+def built_from(manifest: Manifest) -> str:
+    """Which of the things that can be built from it was; of a package, which of its models."""
+    name = f", model {manifest.model}" if manifest.model != ONLY_MODEL else ""
+    here = ": its C++ kernels are compiled here" if manifest.source is Source.UNCOMPILED else ""
+    return f"{manifest.source.value}{name}{here}"
 
 
 def warnings(summary: BuildSummary) -> list[str]:

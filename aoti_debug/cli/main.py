@@ -16,10 +16,14 @@ import click
 from aoti_debug.errors import AotiDebugError, InternalError
 
 VERBS = {
+    "triage": "Find out why a model crashes, hangs or computes NaN.",
     "build": "Turn an exported program into an instrumented package.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "repro": "Write a script that replays one kernel launch alone.",
+    "report": "Write an HTML page that shows a run or a triage.",
+    "bundle": "Pack a run or a triage into one archive to send.",
+    "doctor": "Say what this machine lacks for debugging models, and what to do.",
 }
 INTERRUPTED = 130
 
@@ -71,6 +75,7 @@ def group(context: click.Context) -> None:
     """Debugger for PyTorch AOTInductor models.
 
     \b
+    aoti-debug triage model.pt2              # why does it crash, hang or compute NaN?
     aoti-debug build model.pt2               # exported program -> model.instrumented.pt2
     aoti-debug run model.instrumented.pt2    # run it; a crash names its kernel launch
     aoti-debug show                          # what was launched, with which tensors

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import commands, manifest, rundir
+from aoti_debug import commands, manifest, rescued, rundir
 from aoti_debug.abi import SaveStatus
 from aoti_debug.child import Observer
 from aoti_debug.cli.lines import print_lines, width
@@ -19,12 +21,28 @@ from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Stage
-from aoti_debug.runner import PHASES, RunOptions, RunResult, run_with
+from aoti_debug.runner import LONGEST_FLIGHT, PHASES, RunOptions, RunResult, run_with
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
+from aoti_debug.show.finding import finding_lines
+from aoti_debug.triage import overruns
 
 _REFRESH = 0.25  # seconds
 _LISTED = 20  # kernels
+_HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
+
+
+class HexByte(click.ParamType):  # type: ignore[type-arg]
+    """Two hexadecimal digits."""
+
+    name = "byte"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not _HEX_BYTE.match(value):
+            self.fail(f"{value!r} is not two hexadecimal digits", param, ctx)
+        return int(value, 16)
 
 
 @click.command("run")
@@ -34,6 +52,12 @@ _LISTED = 20  # kernels
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors).  [default: those embedded in the package]",
+)
+@click.option(
+    "--random-inputs",
+    metavar="SEED",
+    type=int,
+    help="Make inputs that fit, for a first look. They are kept in the run directory.",
 )
 @click.option(
     "--level",
@@ -63,6 +87,12 @@ _LISTED = 20  # kernels
     "--timeout", metavar="SECONDS", type=float, help="Kill the process that long after it began to load the package."
 )
 @click.option(
+    "--stall",
+    metavar="SECONDS",
+    type=float,
+    help="Kill the process when no launch has begun or ended for so long; where it hangs is shown.",
+)
+@click.option(
     "--import",
     "imports",
     metavar="MODULE",
@@ -77,28 +107,57 @@ _LISTED = 20  # kernels
     multiple=True,
     help="Load this library of custom operators first. Repeatable.",
 )
-@click.option("--launch", metavar="CALL.LAUNCH", help="Print and save this launch only.")
+@click.option(
+    "--launch",
+    "launches",
+    metavar="CALL.LAUNCH",
+    multiple=True,
+    help="Print and save this launch only. Repeatable.",
+)
+@click.option(
+    "--flight",
+    metavar="K",
+    type=click.IntRange(0, LONGEST_FLIGHT),
+    help="Keep the inputs of the last K launches in shared memory: after a crash they are saved.",
+)
 @click.option(
     "--crumb-every",
     metavar="N",
     type=click.IntRange(min=1),
     help="On a GPU, a breadcrumb every N launches: faster, but a fault is laid to one of N.  [default: 1]",
 )
+@click.option(
+    "--guards",
+    is_flag=True,
+    help="Put zones of known bytes around the buffers that the model allocates and compare them after every launch: "
+    "one that writes outside of its buffers is named.",
+)
+@click.option(
+    "--poison",
+    metavar="HH",
+    type=HexByte(),
+    help="With --guards: the byte, in hexadecimal, that those buffers are filled with.  [default: ff]",
+)
 @click.pass_context
 def command(
     context: click.Context,
     package: Path,
     inputs: Path | None,
+    random_inputs: int | None,
     level: int | None,
     filters: tuple[str, ...],
     phase: str | None,
     out: Path | None,
     calls: int,
     timeout: float | None,
+    stall: float | None,
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
-    launch: str | None,
+    launches: tuple[str, ...],
+    flight: int | None,
     crumb_every: int | None,
+    guards: bool,
+    poison: int | None,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
@@ -108,16 +167,21 @@ def command(
     options = RunOptions(
         package=package,
         inputs=inputs,
+        random_inputs=random_inputs,
         level=level,
         filters=filters or None,
         phase=phase,
         out=out,
         calls=calls,
         timeout=timeout,
+        stall=stall,
         imports=imports,
         libraries=libraries,
-        launch=launch,
+        launch=",".join(launches) or None,
+        flight=flight,
         crumb_every=crumb_every,
+        guards=guards,
+        poison=poison,
     )
     with LiveOutput(calls) as live:
         result = run_with(options, live)
@@ -125,7 +189,10 @@ def command(
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
-    context.exit(EXIT_CLEAN if result.verdict is None else EXIT_FINDING)
+    overrun = overruns.find(result.run)
+    if overrun is not None:
+        print_lines(["", *finding_lines(overrun, width())])
+    context.exit(EXIT_CLEAN if result.verdict is None and overrun is None else EXIT_FINDING)
 
 
 class LiveOutput(Observer):
@@ -231,6 +298,8 @@ def summary(result: RunResult, columns: int) -> list[str]:
         else "nothing recorded at level 0"
     ]
     facts += _saved(run)
+    kept = {record.key for record in rescued.read(run.path) if record.path}
+    facts += [f"inputs of {text.count(len(kept), 'launch')} rescued"] if kept else []
     if run.info.exit.seconds is not None:
         facts.append(f"{text.seconds(run.info.exit.seconds)} in the model")
     facts.append(f"{text.seconds(result.seconds)} in all")

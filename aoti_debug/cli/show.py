@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import crumbs, rundir
+from aoti_debug import crumbs, rescue, rundir
 from aoti_debug.abi import Phase
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnose import diagnose
@@ -76,8 +76,8 @@ def select(what: str | None, run: str | None) -> Selection:
         RunDirError: there is no such run or launch, or the run is damaged.
     """
     if run is None and what is not None and _names_a_run(what):
-        return Selection(rundir.open_run(what), None)
-    opened = rundir.open_run(run)
+        return Selection(rescue.open_run(what), None)
+    opened = rescue.open_run(run)
     if what is None:
         return Selection(opened, None)
     if rundir.is_launch_id(what):

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.manifest import Kernel, Site, Unrecognised
+from aoti_debug.manifest import Allocation, Constant, Kernel, Site, Unrecognised
+from aoti_debug.wrapper import allocations, interface
 from aoti_debug.wrapper.context import Context
+from aoti_debug.wrapper.functions import entry_points
 from aoti_debug.wrapper.helpers import helpers_of
 from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
 from aoti_debug.wrapper.lexer import mask
@@ -51,11 +53,16 @@ class Analysis:
         sites: in the order of the text; a site's id is its index.
         kernels: Triton kernels (id = index among them), then C++ kernels.
         unrecognised: calls that look like launches and fit no known form.
+        inputs, outputs: C++ variables, in order.
     """
 
     sites: tuple[Site, ...]
     kernels: tuple[Kernel, ...]
     unrecognised: tuple[Unrecognised, ...]
+    inputs: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    outputs: tuple[str, ...]
+    allocations: tuple[Allocation, ...]
 
 
 def analyse(
@@ -98,8 +105,19 @@ def analyse(
         variables=Variables({}, {}, frozenset(), frozenset(), frozenset()),
     )
     found = find_sites(wrapper, masked, context)
+    sites = attach(found.found, provenance)
+    all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     return Analysis(
-        sites=attach(found.found, provenance),
-        kernels=triton_kernels(triton.values()) + cpp_kernels(kernels),
+        sites=sites,
+        kernels=all_kernels,
         unrecognised=found.unrecognised,
+        inputs=interface.inputs(wrapper),
+        constants=interface.constants(wrapper),
+        outputs=tuple(
+            name
+            for body in entry_points(masked)
+            if body.name == "run_impl"
+            for name in interface.outputs(wrapper, body)
+        ),
+        allocations=allocations.listed(allocations.find(wrapper, masked), sites, all_kernels),
     )

@@ -57,8 +57,16 @@ def test_summary_of_what_went_less_well() -> None:
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines
     assert f"  inputs          none: {why}" in lines
+    assert not [line for line in lines if line.startswith("  promises")]
     assert lines[-1] == "next: aoti-debug run 'a b.pt2'"
     assert max(map(len, lines)) <= 100
+
+
+def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
+    manifest = replace(factories.make_manifest(RELU), without_promises="this torch does not log the layouts of buffers")
+    assert "  promises        not all: this torch does not log the layouts of buffers" in build.describe(
+        summary(manifest)
+    )
 
 
 def test_filters_that_match_nothing_list_what_there_is() -> None:

@@ -48,6 +48,15 @@ def test_level_2_prints_while_the_model_runs(
     assert max(map(len, (out + err).splitlines())) <= 100
 
 
+def test_guards(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main.run(["run", str(faulty_package), "--guards", "--poison", "3b"]) == 0
+    run = open_run()
+    assert (run.info.guards, run.info.poison) == (True, 0x3B)
+    assert {"--guards", "--poison", "3b"} <= set(run.info.command)
+    assert main.run(["run", str(faulty_package), "--guards", "--poison", "zz"]) == 2
+    assert "'zz' is not two hexadecimal digits" in capfdbinary.readouterr().err.decode()
+
+
 def test_a_fault(
     faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +64,9 @@ def test_a_fault(
     assert main.run(["run", str(faulty_package), "--out", "elsewhere"]) == 1
     out = capfdbinary.readouterr().out.decode()
     run = open_run("elsewhere")
-    assert out.splitlines()[1:] == [
+    lines = out.splitlines()
+    where = next(number for number, line in enumerate(lines) if line.startswith("  stack    "))
+    assert [*lines[1:where], lines[-1]] == [
         f"run: elsewhere/{run.path.name}",
         "",
         "FAULT SIGSEGV (Segmentation fault)",
@@ -66,6 +77,10 @@ def test_a_fault(
         "  because  launch 0.2 began and never returned",
         f"  next     aoti-debug repro faulty::act.default --launch 0.2 --run {run.path.resolve()}",
     ]
+    stack = lines[where:-1]
+    assert stack[0].endswith(" (address 0x0)")
+    assert [line.rpartition("/")[2].partition(":")[0] for line in stack[1:3]] == ["faulty_ops.py"] * 2
+    assert stack[-1].startswith("           run_impl at wrapper.cpp:")
 
 
 def act_line() -> int:

@@ -1,0 +1,94 @@
+"""Writes archives: .zip and .tar.gz. They appear whole or not at all, and never in the place of something else."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aoti_debug.bundle.contents import Contents
+from aoti_debug.errors import UsageError
+from aoti_debug.report import Subject
+
+ENDINGS = (".zip", ".tar.gz", ".tgz")
+
+
+def default_name(subject: Subject) -> str:
+    return f"aoti_debug_{subject.what}_{subject.name}.zip"
+
+
+def check_output(path: Path) -> None:
+    """
+    Raises:
+        UsageError: something is there already, or its ending says nothing.
+    """
+    if not path.name.endswith(ENDINGS):
+        raise UsageError(f"{path} ends in none of {', '.join(ENDINGS)}", hint="-o FILE.zip")
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} is there already", hint="remove it, or name another file with -o")
+
+
+def write_archive(path: Path, contents: Contents) -> None:
+    """
+    Raises:
+        UsageError: something is there by now, or it cannot be written.
+    """
+    write = _write_zip if path.name.endswith(".zip") else _write_tar
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(path) as temporary:
+            write(temporary, contents)
+            _publish(temporary, path)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already", hint="remove it, or name another file with -o") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """A link, unlike a renaming, replaces nothing. Where the file system has no links, a check has to do."""
+    temporary.chmod(0o644)
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "there already", str(path)) from error
+        temporary.rename(path)
+
+
+def _write_zip(file: Path, contents: Contents) -> None:
+    now = time.localtime()[:6]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for item in contents.items:
+            member = zipfile.ZipInfo(f"{contents.root}/{item.name}", now)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, item.read())
+
+
+def _write_tar(file: Path, contents: Contents) -> None:
+    with tarfile.open(file, "w:gz") as archive:
+        for item in contents.items:
+            data = item.read()
+            member = tarfile.TarInfo(f"{contents.root}/{item.name}")
+            member.size, member.mtime, member.mode = len(data), int(time.time()), 0o644
+            archive.addfile(member, io.BytesIO(data))

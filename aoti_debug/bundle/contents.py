@@ -1,0 +1,247 @@
+"""What goes into a bundle and what does not. What is not known here by name stays out.
+
+The folder in the archive is laid out like the directory that it comes from, so that aoti-debug opens it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aoti_debug import backtrace, crumbs, findings, manifest, report, rundir, runinfo, triagedir
+from aoti_debug.bundle import journals, manifests
+from aoti_debug.report import Part, Subject
+from aoti_debug.report.withheld import Withheld, withheld
+from aoti_debug.rundir import RunDir
+from aoti_debug.triagedir import Record
+
+LOGS = ("stdout.log", "stderr.log")
+_LARGEST_LOG = 4 << 20  # bytes, the end of it
+_LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
+_VALUES = "it holds values of tensors"
+_SOURCE = "it holds source"
+_NO_TENSORS = f"only tensors of a launch that is to blame are sent, up to {_LARGEST_TENSORS >> 20} MiB"
+_VALUES_OR_TEXT = "it may quote values"
+_SOURCE_OR_TEXT = "it may quote source"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of the archive.
+
+    Attributes:
+        name: its path below the archive's folder.
+        content: the bytes, or the file that has them.
+        size: bytes.
+    """
+
+    name: str
+    content: bytes | Path
+    size: int
+
+    def read(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What of the directory is not in the archive.
+
+    Attributes:
+        size: bytes of the file, or of all files of the folder.
+        why: "it holds values of tensors".
+    """
+
+    name: str
+    size: int
+    why: str
+
+
+@dataclass
+class Contents:
+    """
+    Attributes:
+        root: the archive's folder.
+    """
+
+    root: str
+    items: list[Item] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def add(self, name: str, content: str | bytes | Path) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        self.items.append(Item(name, data, len(data) if isinstance(data, bytes) else data.stat().st_size))
+
+    def leave(self, name: str, path: Path, why: str) -> None:
+        self.left_out.append(LeftOut(name, size_of(path), why))
+
+
+def contents_of(subject: Subject, parts: frozenset[Part]) -> Contents:
+    """
+    Raises:
+        RunDirError: a run is damaged.
+    """
+    runs = [run for run in (subject.run, *subject.others) if run is not None]
+    hidden = withheld(parts, (run.manifest for run in runs), subject.finding)
+    contents = Contents(f"{subject.what}-{subject.name}")
+    _verdict(contents, subject, hidden)
+    _report(contents, subject, parts)
+    if subject.triage is None:
+        assert subject.run is not None
+        _run(contents, subject.run, "", subject, hidden)
+    else:
+        _repro(contents, subject, hidden)
+        for run in runs:
+            _run(contents, run, f"{triagedir.RUNS}/{run.path.name}/", subject, hidden)
+        known = {triagedir.NAME, triagedir.RUNS, triagedir.REPRO, "report"}
+        _rest(contents, subject.path, "", known)
+    versions = {**subject.versions, "python": platform.python_version(), "system": platform.platform()}
+    contents.add("versions.json", json.dumps(versions, indent=1) + "\n")
+    return contents
+
+
+def _verdict(contents: Contents, subject: Subject, hidden: Withheld) -> None:
+    finding = hidden.finding(subject.finding)
+    if subject.triage is None:
+        contents.add("verdict.json", json.dumps(findings.to_json(finding), indent=1) + "\n")
+        return
+    here, run = subject.path, subject.run
+    record = Record(
+        finding=replace(finding, repro="" if hidden.parts else str(here / triagedir.REPRO) if finding.repro else ""),
+        steps=tuple(replace(step, text=hidden.text(step.text)) for step in subject.steps),
+        versions=subject.versions,
+        command=subject.command,
+        run="" if run is None else str(here / triagedir.RUNS / run.path.name),
+    )
+    contents.add(triagedir.NAME, triagedir.to_json(here, record))
+
+
+def _report(contents: Contents, subject: Subject, parts: frozenset[Part]) -> None:
+    made = subject.report
+    text = made.read_text(encoding="utf-8") if _is_own(made) and not parts else report.html(subject, parts)
+    contents.add(str(report.REPORT), text)
+
+
+def _repro(contents: Contents, subject: Subject, hidden: Withheld) -> None:
+    """Only what lies within the triage: its record may name any path."""
+    if not subject.finding.repro:
+        return
+    folder = Path(subject.finding.repro)
+    name = f"{triagedir.REPRO}/"
+    if not folder.exists():
+        contents.leave(name, folder, "it is gone")
+    elif not folder.resolve().is_relative_to(subject.path.resolve()):
+        contents.leave(name, folder, "it lies outside of the triage's directory")
+    elif hidden.tensors:
+        contents.leave(name, folder, f"{_VALUES}, in its script too")
+    elif hidden.source:
+        contents.leave(name, folder, _SOURCE)
+    elif folder.is_file():
+        contents.add(f"{name}{folder.name}", folder)
+    else:
+        for file in _files(folder):
+            if "__pycache__" not in file.parts:
+                contents.add(f"{name}{file.relative_to(folder)}", file)
+
+
+def _run(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden: Withheld) -> None:
+    info = replace(run.info, exit=replace(run.info.exit, detail=hidden.text(run.info.exit.detail)))
+    contents.add(f"{prefix}{runinfo.NAME}", runinfo.to_json(info))
+    package = manifests.without_source(run.manifest) if hidden.source else run.manifest
+    contents.add(f"{prefix}{rundir.MANIFEST}", manifest.to_json(package))
+    kept = _tensors(contents, run, prefix, subject, hidden)
+    journal = run.path / rundir.JOURNAL
+    if _is_own(journal):
+        contents.add(f"{prefix}{rundir.JOURNAL}", journals.redacted(journal.read_bytes(), hidden, kept))
+    crumb_file = run.path / crumbs.NAME
+    if crumb_file.is_file():
+        contents.add(f"{prefix}{crumbs.NAME}", crumb_file.read_bytes())
+    backtrace_file = run.path / backtrace.NAME
+    if _is_own(backtrace_file):
+        if hidden.source:
+            contents.leave(f"{prefix}{backtrace.NAME}", backtrace_file, "it holds stacks")
+        else:
+            contents.add(f"{prefix}{backtrace.NAME}", backtrace_file)
+    for name in LOGS:
+        _log(contents, run.path / name, prefix + name, hidden)
+    known = {runinfo.NAME, rundir.MANIFEST, rundir.JOURNAL, crumbs.NAME, backtrace.NAME, "tensors", "report", *LOGS}
+    _rest(contents, run.path, prefix, known)
+
+
+def _tensors(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden: Withheld) -> frozenset[str]:
+    """Paths of the saved tensors that go along: those of the launch that is to blame, if they are not too large."""
+    folder = run.path / "tensors"
+    if not folder.is_dir():
+        return frozenset()
+    where = subject.finding.where
+    blamed = next((x for x in run.launches if where is not None and x.id == where.launch), None)
+    saved = {} if blamed is None else {s.path: s for a in blamed.args for s in a.files.values() if s.path}
+    present = [path for path in saved if _is_own(run.tensor_path(saved[path]))]
+    if hidden.tensors:
+        contents.leave(f"{prefix}tensors/", folder, _VALUES)
+        return frozenset()
+    if sum(saved[path].bytes for path in present) > _LARGEST_TENSORS:
+        present = []
+    for path in present:
+        contents.add(f"{prefix}{path}", run.path / path)
+    rest = size_of(folder) - sum((run.path / path).stat().st_size for path in present)
+    if rest > 0:
+        why = "tensors of other launches" if present else _NO_TENSORS
+        contents.left_out.append(LeftOut(f"{prefix}tensors/", rest, why))
+    return frozenset(present)
+
+
+def _log(contents: Contents, path: Path, name: str, hidden: Withheld) -> None:
+    if not _is_own(path) or path.stat().st_size == 0:
+        return
+    if hidden.tensors:
+        contents.leave(name, path, _VALUES_OR_TEXT)
+    elif hidden.source:
+        contents.leave(name, path, _SOURCE_OR_TEXT)
+    elif path.stat().st_size <= _LARGEST_LOG:
+        contents.add(name, path)
+    else:
+        with path.open("rb") as file:
+            file.seek(-_LARGEST_LOG, 2)
+            contents.add(name, file.read())
+        contents.left_out.append(LeftOut(name, path.stat().st_size - _LARGEST_LOG, "its beginning"))
+
+
+_KNOWN_REASONS = {
+    rundir.PACKAGE: "the package with its weights: send it apart if it may be sent",
+    "inputs.pt": "the model's inputs: send them apart if they may be sent",
+    "inputs.safetensors": "the model's inputs: send them apart if they may be sent",
+    backtrace.STACKS: "addresses only; backtrace.json tells their functions",
+    backtrace.PYTHON: "Python's stacks",
+    "flight.bin": "values of tensors as the flight recorder kept them",
+    "rescued.json": "it belongs to tensors that are left out",
+}
+
+
+def _rest(contents: Contents, folder: Path, prefix: str, known: set[str]) -> None:
+    for path in sorted(folder.iterdir()):
+        if path.name not in known and not path.name.startswith("."):
+            reason = _KNOWN_REASONS.get(path.name, "a run of its own" if path.is_dir() else "no part of a bundle")
+            contents.leave(f"{prefix}{path.name}", path, reason)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a file: a link in a directory from elsewhere may lead anywhere."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files below a folder, in order; links are not followed."""
+    for path in sorted(folder.rglob("*")):
+        if _is_own(path):
+            yield path
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of the files below a folder."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in _files(path))
+    return path.stat().st_size if path.exists() else 0

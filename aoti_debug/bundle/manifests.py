@@ -1,0 +1,35 @@
+"""A manifest without source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.manifest import Kernel, Manifest, Provenance, Site, Unrecognised
+
+
+def without_source(manifest: Manifest) -> Manifest:
+    """Names, files, lines, roles and layouts stay; texts of kernels, of the model and of the generated code go."""
+    return replace(
+        manifest,
+        sites=tuple(_site(site) for site in manifest.sites),
+        kernels=tuple(_kernel(kernel) for kernel in manifest.kernels),
+        unrecognised=tuple(Unrecognised(call.function, call.line, "") for call in manifest.unrecognised),
+        triton_helpers="",
+    )
+
+
+def _site(site: Site) -> Site:
+    return replace(
+        site,
+        args=tuple(replace(arg, text="") for arg in site.args),
+        operands=tuple(replace(operand, value="null") for operand in site.operands),
+        provenance=_provenance(site.provenance),
+    )
+
+
+def _provenance(provenance: Provenance) -> Provenance:
+    return replace(provenance, source=tuple(replace(frame, text="") for frame in provenance.source), stacks=())
+
+
+def _kernel(kernel: Kernel) -> Kernel:
+    return replace(kernel, source="")

@@ -1,0 +1,59 @@
+"""`aoti-debug bundle`: one archive to send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aoti_debug import report
+from aoti_debug.bundle import write_bundle
+from aoti_debug.report import Part
+from aoti_debug.show import text
+
+
+@click.command("bundle")
+@click.argument("what", metavar="[RUN|TRIAGE]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The archive: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
+)
+@click.option(
+    "--no-tensors",
+    "parts",
+    flag_value=Part.TENSORS,
+    type=click.UNPROCESSED,
+    multiple=True,
+    help="Leave out values of tensors and what was computed from them: statistics, histograms, the repro.",
+)
+@click.option(
+    "--no-source",
+    "parts",
+    flag_value=Part.SOURCE,
+    type=click.UNPROCESSED,
+    multiple=True,
+    help="Leave out source of kernels and of the model, stacks, the repro.",
+)
+def command(what: str | None, output: Path | None, parts: tuple[Part, ...]) -> None:
+    """Pack a run, or a triage, into one archive to send; without a name the newest of both.
+
+    Verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. It says what is
+    inside, and what is not.
+    """
+    written = write_bundle(report.find(what), output, parts)
+    contents = written.contents
+    click.echo(f"{written.path}")
+    click.echo(f"  {text.count(len(contents.items), 'file')}, {text.size(written.bytes)}; in {contents.root}/:")
+    _table([(item.name, item.size, "") for item in contents.items])
+    if contents.left_out:
+        click.echo("left out:")
+        _table([(left.name, left.size, left.why) for left in contents.left_out])
+
+
+def _table(rows: list[tuple[str, int, str]]) -> None:
+    width = min(max(len(name) for name, _, _ in rows), 70)
+    for name, size, why in rows:
+        click.echo(f"  {text.middle_cut(name, width):<{width}}  {text.size(size):>10}  {why}".rstrip())

@@ -1,0 +1,62 @@
+"""`aoti-debug doctor`: whether this machine has what it takes, and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from aoti_debug import doctor
+from aoti_debug.cli.lines import width
+from aoti_debug.doctor import Check, Status
+from aoti_debug.errors import EXIT_CLEAN, ToolchainError
+from aoti_debug.show import text
+
+FORMAT = 1
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
+_LABELS = 9, 19  # columns
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Say what this machine has for building, running and debugging models, and what to do about the rest.
+
+    Exit code 4: something that every build or run needs is missing.
+    """
+    checks = doctor.examine()
+    well = doctor.is_well(checks)
+    if as_json:
+        found = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(found, indent=1))
+    else:
+        for check in checks:
+            show(check, width())
+        click.echo(conclusion(checks))
+    context.exit(EXIT_CLEAN if well else ToolchainError.exit_code)
+
+
+def show(check: Check, columns: int) -> None:
+    """Its line, and what to do in the lines below."""
+    first, second = _LABELS
+    indent = " " * (first + second)
+    body = text.wrapped(check.found, columns, indent)
+    click.secho(f"{check.status.value:<{first}}", fg=_COLOURS[check.status], nl=False)
+    click.echo(f"{check.name:<{second}}{body[0][len(indent) :]}")
+    for line in body[1:]:
+        click.echo(line)
+    if check.todo:
+        for line in text.wrapped(f"→ {check.todo}", columns, indent):
+            click.echo(line)
+
+
+def conclusion(checks: Sequence[Check]) -> str:
+    if not doctor.is_well(checks):
+        names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
+        return f"models cannot be built and run here until this is mended: {', '.join(names)}"
+    open_ = sum(check.status is not Status.OK for check in checks)
+    rest = f"; {text.count(open_, 'thing')} could be better" if open_ else ""
+    return f"models can be built and run here{rest}"

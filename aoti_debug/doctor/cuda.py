@@ -1,0 +1,143 @@
+"""The CUDA driver, the GPUs behind it, and the toolkit's headers. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.doctor.check import Check, missing, needed, ok, warning
+from aoti_debug.doctor.host import torch_cuda
+
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+_NO_DEVICE, _MISMATCH = 100, 803  # CUresult
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    capability: tuple[int, int]
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bytes / 2**30:.0f} GiB)"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """
+    Attributes:
+        version: of CUDA, the newest that it supports: (13, 0).
+        release: "580.65.06"; "" where NVML does not tell.
+        error: the CUresult of cuInit.
+    """
+
+    version: tuple[int, int]
+    release: str
+    error: int
+    gpus: tuple[Gpu, ...]
+
+
+def driver() -> Iterator[Check]:
+    found, build = find_driver(), torch_cuda()
+    if found is None:
+        if build:
+            todo = "nothing for models on the CPU; for others install NVIDIA's driver, or docker run --gpus all"
+            yield warning("driver", f"libcuda.so.1 is not there; torch is built for CUDA {build}", todo)
+        else:
+            yield ok("driver", "none, and torch is built for the CPU: models on the CPU only")
+        return
+    yield judge_driver(found, build)
+    if found.gpus:
+        yield ok("GPUs", ", ".join(map(str, found.gpus)))
+
+
+def judge_driver(found: Driver, build: str) -> Check:
+    """
+    Args:
+        build: the CUDA version that torch was built for; "" for the CPU.
+    """
+    newest = ".".join(map(str, found.version))
+    text = f"{f'{found.release}, ' if found.release else ''}for CUDA up to {newest}"
+    if found.error == _MISMATCH:
+        todo = "load the kernel module that belongs to the library (restart the machine), or install its library"
+        return needed("driver", f"{text}; library and kernel module differ", todo)
+    if found.error == _NO_DEVICE or (found.error == 0 and not found.gpus):
+        todo = "docker run --gpus all; CUDA_VISIBLE_DEVICES names GPUs that are there"
+        return warning("driver", f"{text}; no GPU can be seen", todo)
+    if found.error != 0:
+        return needed("driver", f"{text}; cuInit fails with error {found.error}", "nvidia-smi and dmesg say more")
+    if not build:
+        return warning("driver", f"{text}; torch is built for the CPU", "install a torch that is built for CUDA")
+    if int(build.partition(".")[0]) > found.version[0]:
+        todo = "update the driver, or install a torch that is built for an older CUDA"
+        return needed("driver", f"{text}; torch is built for CUDA {build}", todo)
+    return ok("driver", text)
+
+
+def find_driver() -> Driver | None:
+    """None where there is no driver library."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    number = ctypes.c_int()
+    library.cuDriverGetVersion(ctypes.byref(number))
+    version = (number.value // 1000, number.value % 1000 // 10)
+    error = int(library.cuInit(0))
+    return Driver(version, _release(), error, tuple(_gpus(library)) if error == 0 else ())
+
+
+def _gpus(library: ctypes.CDLL) -> Iterator[Gpu]:
+    count = ctypes.c_int()
+    library.cuDeviceGetCount(ctypes.byref(count))
+    for index in range(count.value):
+        device, major, minor, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+        name = ctypes.create_string_buffer(128)
+        library.cuDeviceGet(ctypes.byref(device), index)
+        library.cuDeviceGetName(name, len(name), device)
+        library.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device)
+        library.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device)
+        library.cuDeviceTotalMem_v2(ctypes.byref(size), device)
+        yield Gpu(name.value.decode(errors="replace"), (major.value, minor.value), size.value)
+
+
+def _release() -> str:
+    """As nvidia-smi calls the driver."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return ""
+    text = ctypes.create_string_buffer(96)
+    if library.nvmlInit_v2() != 0:
+        return ""
+    told = library.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    library.nvmlShutdown()
+    return text.value.decode(errors="replace") if told else ""
+
+
+def headers() -> Iterator[Check]:
+    """cuda.h and the runtime's headers: wrappers of CUDA models include them."""
+    if not torch_cuda():
+        return
+    places = [place / "include" for place in toolkits()] + packaged("include")
+    found = next((place for place in places if (place / "cuda_runtime_api.h").is_file()), None)
+    if found is None:
+        todo = "install the CUDA toolkit and set CUDA_HOME, or pip install nvidia-cuda-runtime"
+        yield missing("CUDA headers", "cuda_runtime_api.h is nowhere", todo)
+    else:
+        yield ok("CUDA headers", str(found))
+
+
+def toolkits() -> Sequence[Path]:
+    """Where CUDA toolkits may be, the one that is meant first."""
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    return [*named, Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
+
+
+def packaged(folder: str) -> list[Path]:
+    """The folders of this name in NVIDIA's packages for Python."""
+    return sorted({path for site in sys.path for path in Path(site or ".").glob(f"nvidia/*/{folder}")})

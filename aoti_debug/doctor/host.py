@@ -1,0 +1,155 @@
+"""Python, compiler, torch, triton, memory and disks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from aoti_debug import cache, rundir
+from aoti_debug import compiler as compilers
+from aoti_debug.doctor.check import Check, missing, needed, ok, warning
+from aoti_debug.errors import ToolchainError
+
+OLDEST_PYTHON = (3, 10)
+NEWEST_TORCH = "2.13"  # that was tried
+SHARED_MEMORY = Path("/dev/shm")
+FLIGHT_BYTES = 1 << 30  # of shared memory that keep the inputs of the last launches of an ordinary model
+FREE_BYTES = 5 << 30  # of disk for a build's objects and a run's tensors
+
+
+def python() -> Iterator[Check]:
+    found = f"{platform.python_version()}, {platform.machine()} {platform.system()}"
+    if sys.version_info < OLDEST_PYTHON:
+        yield needed("python", found, "install Python 3.10 or newer")
+    elif platform.system() != "Linux":
+        yield needed("python", found, "packages are built and run on Linux only")
+    else:
+        yield ok("python", found)
+
+
+def compiler() -> Iterator[Check]:
+    try:
+        found = compilers.find_compiler()
+    except ToolchainError as error:
+        yield needed("compiler", str(error).splitlines()[0], error.hint)
+        return
+    version = found.version.splitlines()[0]
+    yield ok("compiler", f"{found.path}: {version}; it links the C++ runtime as a shared library")
+    yield _openmp(found)
+
+
+def _openmp(found: compilers.Compiler) -> Check:
+    """Generated CPU kernels are compiled with it."""
+    with tempfile.TemporaryDirectory(dir=cache.directory()) as folder:
+        source = Path(folder) / "openmp.cpp"
+        source.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n")
+        command = [found.path, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(source.with_suffix(".so"))]
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if ran.returncode == 0:
+        return ok("openmp", "-fopenmp compiles and links")
+    said = ran.stderr.strip().splitlines()[:1]
+    package = "libomp-dev" if found.is_clang else "libgomp1"
+    return needed("openmp", " ".join(["-fopenmp fails:", *said]), f"install OpenMP (Debian and Ubuntu: {package})")
+
+
+def torch() -> Iterator[Check]:
+    try:
+        found = compilers.find_torch()
+    except ToolchainError as error:
+        yield needed("torch", str(error), error.hint)
+        return
+    build = torch_cuda()
+    text = f"{found.version}, built for {f'CUDA {build}' if build else 'the CPU'}"
+    if _numbers(found.version) > _numbers(NEWEST_TORCH):
+        todo = f"what was tried is {compilers.OLDEST_TORCH} to {NEWEST_TORCH}: a launch may go unrecognised"
+        yield warning("torch", text, todo)
+    else:
+        yield ok("torch", text)
+
+
+def torch_cuda() -> str:
+    """The CUDA version that the installed torch was built for; "" for none, or where there is no torch."""
+    spec = importlib.util.find_spec("torch")
+    version = Path(spec.origin).parent / "version.py" if spec and spec.origin else None
+    if version is None or not version.is_file():
+        return ""
+    found = re.search(r"^cuda(?::[^=]+)? = ['\"]([\d.]+)['\"]", version.read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def triton() -> Iterator[Check]:
+    try:
+        found = metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        use = "CUDA models and their repros need it" if torch_cuda() else "repros of Triton kernels need it"
+        pinned = _pinned_triton()
+        yield missing("triton", "not installed", f"{use}: pip install triton{f'=={pinned}' if pinned else ''}")
+        return
+    pinned = _pinned_triton()
+    if pinned and _numbers(pinned) != _numbers(found):
+        todo = f"Inductor's code is for {pinned}: pip install triton=={pinned}"
+        yield warning("triton", f"{found}, and this torch wants {pinned}", todo)
+    else:
+        yield ok("triton", found)
+
+
+def _pinned_triton() -> str:
+    """The version that the installed torch asks for; "" where it names none."""
+    try:
+        wanted = metadata.requires("torch") or []
+    except metadata.PackageNotFoundError:
+        return ""
+    matches = (re.match(r"triton\s*==\s*([\w.]+)", requirement) for requirement in wanted)
+    return next((match[1] for match in matches if match), "")
+
+
+def shared_memory() -> Iterator[Check]:
+    if not os.access(SHARED_MEMORY, os.W_OK):
+        todo = "mount a tmpfs there: without it nothing tells how far a device had come when the process died"
+        yield missing("shared memory", f"{SHARED_MEMORY} cannot be written", todo)
+        return
+    usage = shutil.disk_usage(SHARED_MEMORY)
+    text = f"{SHARED_MEMORY}: {_size(usage.free)} of {_size(usage.total)} free"
+    if usage.free < FLIGHT_BYTES:
+        todo = "the inputs of the last launches are kept there: docker run --shm-size=2g, or remove what lies there"
+        yield warning("shared memory", text, todo)
+    else:
+        yield ok("shared memory", text)
+
+
+def directories() -> Iterator[Check]:
+    yield _directory("runs", rundir.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
+    yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
+    yield _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        if os.environ.get(name):
+            yield _directory(name, Path(os.environ[name]), f"unset {name}, or let it name a place that can be written")
+
+
+def _directory(name: str, path: Path, todo: str) -> Check:
+    """Whether files can be made in a directory, or in the one above where it does not exist yet."""
+    there = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            free = shutil.disk_usage(there).free
+    except OSError as error:
+        return needed(name, f"{path} cannot be written: {error.strerror}", todo)
+    text = f"{path}: {_size(free)} free"
+    return ok(name, text) if free >= FREE_BYTES else warning(name, text, f"make room; {todo}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 1 << 30 else f"{count / 2**20:.0f} MiB"

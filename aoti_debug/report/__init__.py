@@ -1,0 +1,64 @@
+"""A report: one HTML file that shows a run, or a triage, to people; it opens without network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from aoti_debug.errors import UsageError
+from aoti_debug.report.document import document_of
+from aoti_debug.report.page import page
+from aoti_debug.report.subject import REPORT, Subject, find, of_run, of_triage
+from aoti_debug.report.withheld import Part, withheld
+from aoti_debug.triagedir import TriageDir
+
+__all__ = ["REPORT", "Part", "Subject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
+
+
+def html(subject: Subject, parts: Collection[Part] = ()) -> str:
+    """The page as text.
+
+    Args:
+        parts: what to leave out.
+
+    Raises:
+        RunDirError: a run is damaged.
+    """
+    manifests = [] if subject.run is None else [subject.run.manifest]
+    return page(document_of(subject, withheld(parts, manifests, subject.finding)))
+
+
+def write(subject: Subject, output: Path | None = None) -> Path:
+    """Writes the page, whole or not at all, over an older one; returns where.
+
+    Args:
+        output: the file; None for report/index.html in the directory that it is about.
+
+    Raises:
+        RunDirError: a run is damaged.
+        UsageError: the file cannot be written.
+    """
+    path = output or subject.report
+    text = html(subject)
+    temporary = path.parent / f".{path.name}.{os.getpid()}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
+    return path
+
+
+def write_triage(triage: TriageDir) -> Path:
+    """Writes the report of a triage into its directory.
+
+    Raises:
+        RunDirError: its run is damaged.
+        UsageError: the file cannot be written.
+    """
+    return write(of_triage(triage))

@@ -1,0 +1,97 @@
+"use strict";
+// What all parts of the page share: the data, elements made from text, numbers, the chosen launch.
+const Report = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  data.launches.forEach((launch, order) => {
+    launch.order = order;
+    launch.info = data.sites[launch.site];
+  });
+  const byId = new Map(data.launches.map((launch) => [launch.id, launch]));
+
+  // Marks, the gravest first. `glyph` and `name` say it without colour.
+  const marks = [
+    ["guilty", "✖", "bad"],
+    ["guard damaged", "⇥", "bad"],
+    ["suspect", "?", "bad"],
+    ["never returned", "◌", "bad"],
+    ["failed", "!", "bad"],
+    ["origin", "◎", "origin"],
+    ["NaN", "▲", "warn"],
+    ["Inf", "∞", "warn"],
+    ["near overflow", "◆", "mild"],
+  ].map(([name, glyph, tone]) => ({ name, glyph, tone }));
+  const markOf = new Map(marks.map((mark) => [mark.name, mark]));
+
+  // element("td", {class: "right"}, "text", child): texts become text nodes, never markup.
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== ""));
+    return made;
+  }
+
+  function markElements(names) {
+    return names.map((name) => {
+      const { glyph, tone } = markOf.get(name);
+      const sign = element("span", { "aria-hidden": "true" }, `${glyph} `);
+      return element("span", { class: `mark ${tone}` }, sign, name);
+    });
+  }
+
+  function number(value) {
+    if (value === null || value === undefined) return "–";
+    if (typeof value !== "number") return Array.isArray(value) ? `${number(value[0])}${value[1] < 0 ? "" : "+"}${number(value[1])}j` : String(value);
+    if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);
+    return String(Number(value.toPrecision(6)));
+  }
+
+  function duration(ns) {
+    if (ns === null || ns === undefined) return "–";
+    const [unit, size] = ns < 1e3 ? ["ns", 1] : ns < 1e6 ? ["µs", 1e3] : ns < 1e9 ? ["ms", 1e6] : ["s", 1e9];
+    return `${Number((ns / size).toPrecision(3))} ${unit}`;
+  }
+
+  function modelLine(site) {
+    if (!site.frames.length) return "";
+    const { file, line } = site.frames[0];
+    return `${site.certainty === "inferred" ? "~" : ""}${file.slice(file.lastIndexOf("/") + 1)}:${line}`;
+  }
+
+  function tensor(layout) {
+    const [dtype, device, kind, shape] = data.layouts[layout];
+    return kind === "strided" ? `${dtype}[${shape.join(",")}] ${device}` : `${dtype} ${kind} ${device}`;
+  }
+
+  // The middle of a long name is cut out: both ends tell names apart.
+  function cut(name, most) {
+    if (name.length <= most) return name;
+    const half = Math.floor((most - 1) / 2);
+    return `${name.slice(0, most - 1 - half)}…${name.slice(name.length - half)}`;
+  }
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  const listeners = [];
+  let chosen = null;
+  function choose(id, by = "") {
+    const launch = byId.get(id);
+    if (!launch || chosen === launch) return;
+    chosen = launch;
+    listeners.forEach((listen) => listen(launch, by));
+  }
+
+  // Canvases know nothing of style sheets: they are drawn again when the colours change.
+  const redraws = new Set();
+  const redrawAll = () => redraws.forEach((redraw) => redraw());
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    window.matchMedia(query).addEventListener("change", redrawAll);
+  }
+
+  return {
+    data, byId, marks, markOf, element, markElements, number, duration, modelLine, tensor, cut, colour, choose, redraws,
+    onChoose: (listener) => listeners.push(listener),
+    chosen: () => chosen,
+  };
+})();

@@ -1,0 +1,146 @@
+"""Launches and the buffers between them as a graph: the chain of a finding, or the neighbourhood of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aoti_debug.dataflow import Dataflow
+from aoti_debug.diagnose import Verdict
+from aoti_debug.findings import Finding, Place
+from aoti_debug.launches import Argument, Launch
+from aoti_debug.manifest import Role
+from aoti_debug.rundir import RunDir
+from aoti_debug.show import text
+
+EMPTY: dict[str, Any] = {"nodes": [], "edges": [], "about": ""}
+_MOST = 12  # neighbours of a launch, on each side
+_DEEP = 2  # writers of writers
+
+
+class _Graph:
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._edges: dict[tuple[str, str], None] = {}
+
+    def launch(self, id_: str, kernel: str, line: str, role: str = "") -> str:
+        """Adds a launch and returns the node's key; `role`: "victim", "origin" or ""."""
+        return self._add(f"launch {id_}", {"kind": "launch", "id": id_, "name": kernel, "more": line, "role": role})
+
+    def of(self, launch: Launch, role: str = "") -> str:
+        return self.launch(launch.id, launch.kernel, text.model_line(launch.site.provenance), role)
+
+    def buffer(self, owner: str, name: str, more: str, role: str = "") -> str:
+        return self._add(f"buffer {owner} {name}", {"kind": "buffer", "name": name, "more": more, "role": role})
+
+    def input(self, name: str, more: str, role: str = "") -> str:
+        return self._add(f"input {name}", {"kind": "input", "name": name, "more": more, "role": role})
+
+    def edge(self, start: str, end: str) -> None:
+        self._edges[start, end] = None
+
+    def data(self, about: str) -> dict[str, Any]:
+        numbers = {key: number for number, key in enumerate(self._nodes)}
+        edges = [[numbers[start], numbers[end]] for start, end in self._edges]
+        return {"nodes": list(self._nodes.values()), "edges": edges, "about": about}
+
+    def _add(self, key: str, node: dict[str, Any]) -> str:
+        known = self._nodes.setdefault(key, node)
+        known["role"] = known["role"] or node["role"]
+        return key
+
+
+def graph_of(run: RunDir, finding: Finding, verdict: Verdict | None) -> dict[str, Any]:
+    """The chain of the finding; without one the launches around the one that is to blame; else an empty graph."""
+    if len(finding.chain) > 1:
+        return chain_graph(run, finding)
+    blamed = finding.where.launch if finding.where is not None else ""
+    if not blamed and verdict is not None and verdict.suspects:
+        blamed = verdict.suspects[0].id
+    launch = next((x for x in run.launches if x.id == blamed), None)
+    return EMPTY if launch is None else neighbourhood(run, launch)
+
+
+def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
+    graph = _Graph(run)
+    launches = {launch.id: launch for launch in run.launches}
+    last = len(finding.chain) - 1
+    previous = ""
+    for position, place in enumerate(finding.chain):
+        role = "origin" if position == 0 else "victim" if position == last else ""
+        launch = launches.get(place.launch)
+        argument = launch.argument(place.argument) if launch is not None else None
+        more = _described(argument, place)
+        if not place.launch:
+            previous = graph.input(place.input, more, role)
+            continue
+        node = graph.launch(place.launch, place.kernel, _line(place), role)
+        if previous:
+            graph.edge(previous, node)
+        if not place.argument:
+            previous = node
+            continue
+        buffer = graph.buffer(place.launch, place.argument, more, "victim" if position == last else "")
+        read_only = argument is not None and argument.role is Role.IN
+        if position == last and read_only and launch is not None and argument is not None:
+            _feed(graph, run, launch, argument, buffer, node)
+        else:
+            graph.edge(node, buffer)
+        previous = buffer
+    return graph.data("from where the bad value was made to the launch that it broke")
+
+
+def _feed(graph: _Graph, run: RunDir, launch: Launch, argument: Argument, buffer: str, node: str) -> None:
+    """A tensor that the last launch reads: who wrote it, if a launch did."""
+    graph.edge(buffer, node)
+    writer = Dataflow(run).writer(launch, argument)
+    if writer.launch is not None:
+        graph.edge(graph.of(writer.launch), buffer)
+
+
+def neighbourhood(run: RunDir, launch: Launch) -> dict[str, Any]:
+    """The launch, who wrote what it reads, who wrote what those read, and who reads what it writes."""
+    graph, flow = _Graph(run), Dataflow(run)
+    graph.of(launch, "victim")
+    _writers(graph, flow, launch, _DEEP)
+    for argument in [a for a in launch.args if a.tensor is not None and a.written][:_MOST]:
+        buffer = graph.buffer(launch.id, argument.name, _described(argument, None))
+        graph.edge(graph.of(launch), buffer)
+        for reader, _ in flow.readers(launch, argument)[:_MOST]:
+            graph.edge(buffer, graph.of(reader))
+    return graph.data("what the launch reads, who made it, and who reads what it writes")
+
+
+def _writers(graph: _Graph, flow: Dataflow, launch: Launch, depth: int) -> None:
+    node = graph.of(launch)
+    for argument in _read(launch):
+        writer = flow.writer(launch, argument)
+        described = _described(argument, None)
+        if writer.launch is not None and writer.argument is not None:
+            buffer = graph.buffer(writer.launch.id, writer.argument.name, described)
+            seen = graph.of(writer.launch)
+            graph.edge(seen, buffer)
+            graph.edge(buffer, node)
+            if depth > 1:
+                _writers(graph, flow, writer.launch, depth - 1)
+        else:
+            graph.edge(graph.input(writer.input or argument.name, described), node)
+
+
+def _read(launch: Launch) -> Iterable[Argument]:
+    read = (a for a in launch.args if a.tensor is not None and a.role is not Role.OUT)
+    return list({a.name: a for a in read}.values())[:_MOST]
+
+
+def _described(argument: Argument | None, place: Place | None) -> str:
+    """ "int64[256], element 100"."""
+    layout = argument.layout if argument is not None else None
+    words = [text.shape(layout)] if layout is not None else []
+    if place is not None and place.element is not None:
+        words.append(f"element {place.element}")
+    return ", ".join(words)
+
+
+def _line(place: Place) -> str:
+    return "" if place.frame is None else f"{place.frame.file.rpartition('/')[2]}:{place.frame.line}"

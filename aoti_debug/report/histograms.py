@@ -1,0 +1,107 @@
+"""Histograms of a tensor before and after a launch, over the same bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_BINS, FEWEST_BINS = 48, 8
+_SPREAD = 50  # how many times the magnitude grows over the bins of the inner 98 %
+_NARROW = 0.02  # the inner 98 % in less of the range than this: bins that grow with the magnitude
+
+
+@dataclass(frozen=True)
+class Counts:
+    """
+    Attributes:
+        bins: elements in each bin; finite elements only.
+        looked_at: elements that were counted, non-finite ones included.
+        of: elements of the tensor.
+    """
+
+    bins: tuple[int, ...]
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    looked_at: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """
+    Attributes:
+        edges: of the bins, ascending, one more than there are bins; empty where no element is finite.
+        even: whether the bins have one width; otherwise they grow with the magnitude (asinh).
+        before, after: None where that phase was not saved.
+    """
+
+    edges: tuple[float, ...]
+    even: bool
+    before: Counts | None
+    after: Counts | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """
+    Attributes:
+        values: a numpy array of float64, flat.
+        of: how many elements the tensor has.
+    """
+
+    values: Any
+    of: int
+
+
+def histogram(before: Sample | None, after: Sample | None) -> Histogram:
+    """The elements of both phases in bins between the smallest and the largest finite one."""
+    import numpy as np
+
+    finite = [s.values[np.isfinite(s.values)] for s in (before, after) if s is not None]
+    joined = np.concatenate(finite) if finite else np.zeros(0)
+    if joined.size == 0:
+        return Histogram((), True, _count(before, ()), _count(after, ()))
+    low, high = float(joined.min()), float(joined.max())
+    if low == high:
+        scale, pad = None, abs(low) * 1e-3 or 0.5
+        low, high = low - pad, high + pad
+    else:
+        scale = _scale(joined, high / 2 - low / 2)
+    if scale is None:
+        part = np.linspace(0, 1, min(max(round(2 * joined.size ** (1 / 3)), FEWEST_BINS), MOST_BINS) + 1)
+        edges = low * (1 - part) + high * part
+    else:
+        edges = np.sinh(np.linspace(np.arcsinh(low / scale), np.arcsinh(high / scale), MOST_BINS + 1)) * scale
+        edges[0], edges[-1] = low, high
+    bounds = tuple(float(edge) for edge in edges)
+    return Histogram(bounds, scale is None, _count(before, bounds), _count(after, bounds))
+
+
+def _scale(values: Any, half_range: float) -> float | None:
+    """Where most values crowd in a small part of the range, below what magnitude bins stay even; else None."""
+    import numpy as np
+
+    low, high = (float(x) for x in np.quantile(values, (0.01, 0.99)))
+    inner = max(high / 2 - low / 2, 0.0)
+    if inner >= _NARROW * half_range:
+        return None
+    return max(max(inner, abs(low), abs(high)) / _SPREAD, half_range * 1e-12)
+
+
+def _count(sample: Sample | None, edges: Sequence[float]) -> Counts | None:
+    import numpy as np
+
+    if sample is None:
+        return None
+    values = sample.values
+    bins = np.histogram(values[np.isfinite(values)], bins=np.asarray(edges))[0] if edges else ()
+    return Counts(
+        tuple(int(n) for n in bins),
+        int(np.isnan(values).sum()),
+        int(np.isposinf(values).sum()),
+        int(np.isneginf(values).sum()),
+        int(values.size),
+        sample.of,
+    )

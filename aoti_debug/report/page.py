@@ -1,0 +1,73 @@
+"""One HTML file from a document: everything inline, nothing fetched, nothing that the model says taken for markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from aoti_debug.report import sources
+from aoti_debug.report.document import Document
+from aoti_debug.show import text
+
+LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
+STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
+LICENCES = ("LICENSE-tabulator", "LICENSE-uPlot", "LICENSE-dagre")
+SCRIPTS = ("data.js", "timeline.js", "graph.js", "histogram.js", "detail.js", "table.js", "main.js")
+_SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # files that are not there
+
+
+def page(document: Document) -> str:
+    """The text of index.html."""
+    template = _environment().get_template("page.html")
+    scripts = [_asset(name) for name in (*LIBRARIES, *SCRIPTS)]
+    return template.render(
+        document=document,
+        data=embedded(document.data),
+        scripts=[Markup(script) for script in scripts],
+        styles=[Markup(_asset(name)) for name in STYLES],
+        licences=[_asset(name) for name in LICENCES],
+        policy=_policy(scripts),
+    )
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that may stand in a script element: no text in it can end the element, or begin a comment."""
+    found = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(found.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _policy(scripts: list[str]) -> str:
+    """Content-Security-Policy: only the page's own scripts run, and nothing is fetched."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{found}'" for found in hashes)
+    nothing = " ".join(f"{kind} 'none';" for kind in ("default-src", "base-uri", "form-action"))
+    return f"{nothing} script-src {allowed}; style-src 'unsafe-inline'; img-src data:"
+
+
+@cache
+def _asset(name: str) -> str:
+    found = (resources.files("aoti_debug.report") / "assets" / name).read_text(encoding="utf-8")
+    return _SOURCE_MAP.sub("", found.replace("\r\n", "\n")).strip("\n")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("aoti_debug.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["python"] = sources.python
+    environment.filters["seconds"] = text.seconds
+    environment.filters["count"] = text.count
+    return environment

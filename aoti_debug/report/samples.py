@@ -1,0 +1,100 @@
+"""Reads the values of tensors for histograms, within a budget of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug import tensors
+from aoti_debug.abi import Phase
+from aoti_debug.launches import Argument
+from aoti_debug.manifest import Role
+from aoti_debug.report.histograms import Sample, histogram
+from aoti_debug.rundir import RunDir
+from aoti_debug.show import elements
+
+if TYPE_CHECKING:
+    import torch
+
+BUDGET = 256 << 20  # bytes of files that a report reads
+ELEMENTS = 1 << 18  # of a tensor, evenly spaced, that a histogram counts
+
+
+class Sampler:
+    """Makes histograms, each of equal tensors once.
+
+    Attributes:
+        histograms: what was made, as plain data.
+        unread: tensors that were left out because the budget was spent.
+    """
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self._budget = budget
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._samples: dict[tuple[Any, ...], Sample | None] = {}
+        self.histograms: list[dict[str, Any]] = []
+        self.unread = 0
+
+    def of(self, run: RunDir, argument: Argument) -> int | None:
+        """Index of the argument's histogram in `histograms`; None where no phase has values.
+
+        Raises:
+            RunDirError: a saved tensor is missing or damaged.
+        """
+        key = tuple(self._key(argument, phase) for phase in Phase)
+        if not any(key):
+            return None
+        if key not in self._known:
+            before, after = (self._sample(run, argument, phase) for phase in Phase)
+            if before is None and after is None:
+                return None
+            self._known[key] = len(self.histograms)
+            self.histograms.append(asdict(histogram(before, after)))
+        return self._known[key]
+
+    def _key(self, argument: Argument, phase: Phase) -> tuple[Any, ...]:
+        """What tells the tensor's values from others; () where there are none."""
+        layout = argument.layout
+        if layout is None or (phase is Phase.BEFORE and argument.role is Role.OUT):
+            return ()
+        saved, recorded = argument.files.get(phase), argument.stats.get(phase)
+        if saved is not None and saved.path:
+            return (*saved.hash, layout.dtype, layout.numel)
+        if recorded is not None and recorded.values and not recorded.uninitialised:
+            return (recorded.values, layout.dtype)
+        return ()
+
+    def _sample(self, run: RunDir, argument: Argument, phase: Phase) -> Sample | None:
+        key = self._key(argument, phase)
+        if key and key not in self._samples:
+            self._samples[key] = self._read(run, argument, phase)
+        return self._samples.get(key)
+
+    def _read(self, run: RunDir, argument: Argument, phase: Phase) -> Sample | None:
+        saved, layout = argument.files.get(phase), argument.layout
+        if saved is not None and saved.path:
+            if saved.bytes > self._budget:
+                self.unread += 1
+                return None
+            self._budget -= saved.bytes
+            return sample_of(tensors.load_values(run.tensor_path(saved))[0])
+        recorded = argument.stats[phase]
+        assert layout is not None
+        import numpy as np
+
+        values = np.asarray(elements.decode(recorded.values, layout.dtype))
+        return Sample(np.abs(values) if values.dtype.kind == "c" else values.astype("float64"), values.size)
+
+
+def sample_of(tensor: torch.Tensor) -> Sample | None:
+    """At most ELEMENTS elements, evenly spaced, the magnitude of complex ones; None for a dtype without values."""
+    import torch
+
+    name = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_quantized or name.startswith(("bits", "float4")):
+        return None
+    flat = tensor.reshape(-1)
+    step = max(-(-flat.numel() // ELEMENTS), 1)
+    part = flat[::step]
+    values = part.to(torch.complex128).abs() if part.is_complex() else part.to(torch.float64)
+    return Sample(values.numpy(), flat.numel())

@@ -1,0 +1,120 @@
+"""What a report is about: a run, or a triage with its runs. All reading of directories happens here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aoti_debug import rundir, triagedir
+from aoti_debug.errors import RunDirError
+from aoti_debug.findings import Finding
+from aoti_debug.report.verdict import finding_of
+from aoti_debug.rundir import RunDir, base_directory
+from aoti_debug.triagedir import Step, TriageDir
+
+REPORT = triagedir.REPORT
+
+
+@dataclass(frozen=True)
+class Subject:
+    """
+    Attributes:
+        name: of the directory.
+        path: the directory.
+        run: the run whose launches are shown; None where the model was never called.
+        others: runs of the same package that recorded more of the same launches.
+        steps: what a triage did.
+        versions: of what took part, by name.
+        command: the words of the command line that made it.
+        triage: None for a run.
+    """
+
+    name: str
+    path: Path
+    finding: Finding
+    run: RunDir | None = None
+    others: tuple[RunDir, ...] = ()
+    steps: tuple[Step, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    triage: TriageDir | None = None
+
+    @property
+    def what(self) -> str:
+        return "run" if self.triage is None else "triage"
+
+    @property
+    def report(self) -> Path:
+        """Where its report lies unless somebody says otherwise."""
+        return self.path / REPORT
+
+    @property
+    def command_line(self) -> str:
+        return shlex.join(self.command)
+
+
+def find(name: str | Path | None = None) -> Subject:
+    """A run or a triage by its path or name; None for the newest of both.
+
+    Raises:
+        RunDirError: there is neither, or it is damaged.
+    """
+    if name is None:
+        return _newest()
+    wanted = Path(name)
+    for path in (wanted, wanted / rundir.LATEST, Path(triagedir.BASE) / wanted):
+        if (path / triagedir.NAME).is_file():
+            return of_triage(triagedir.open_triage(path))
+    try:
+        return of_run(rundir.open_run(name))
+    except RunDirError as error:
+        known = (*rundir.runs(base_directory()), *triagedir.triages(Path(triagedir.BASE)))
+        if known and (wanted / "run.json").exists() is False:
+            raise RunDirError(f"no run or triage {str(name)!r}", hint=rundir.near(str(name), known)) from error
+        raise
+
+
+def of_run(run: RunDir) -> Subject:
+    info = run.info
+    versions = {"aoti-debug": info.tool_version, "torch": info.torch_version or run.manifest.torch_version}
+    return Subject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
+
+
+def of_triage(triage: TriageDir) -> Subject:
+    """Raises:
+    RunDirError: its run is damaged.
+    """
+    main = None if triage.run is None else rundir.open_run(triage.run)
+    others = tuple(run for path in triage.runs if main is not None and (run := _opened(path, main)) is not None)
+    record = triage.record
+    versions = dict(record.versions)
+    if main is not None:
+        versions = {"aoti-debug": main.info.tool_version, "torch": main.manifest.torch_version} | versions
+    name = triage.path.name
+    return Subject(name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage)
+
+
+def _opened(path: Path, main: RunDir) -> RunDir | None:
+    """Another run of the triage; None where it is the main one, cannot be read, or ran other code."""
+    try:
+        run = rundir.open_run(path)
+    except RunDirError:
+        return None  # a trial that was killed before it recorded anything
+    same = run.manifest.source_sha256 == main.manifest.source_sha256
+    return run if same and run.path != main.path else None
+
+
+def _newest() -> Subject:
+    found: list[tuple[float, Path]] = []
+    for base, name in ((Path(triagedir.BASE), triagedir.NAME), (base_directory(), "run.json")):
+        file = base / rundir.LATEST / name
+        if file.is_file():
+            found.append((file.stat().st_mtime, file.parent.resolve()))
+    if not found:
+        raise RunDirError(
+            f"no runs in {base_directory()}, no triages in {triagedir.BASE}",
+            hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
+        )
+    return find(max(found)[1])

@@ -1,0 +1,84 @@
+"""Where a wrapper gets the memory of its buffers; which of them can have guard zones around them, which not and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aoti_debug.manifest import Allocation, Form, Kernel, Kind, Role, Site
+from aoti_debug.wrapper import calls, expressions
+from aoti_debug.wrapper.calls import Call
+from aoti_debug.wrapper.functions import entry_points
+
+GUARDABLE = "aoti_torch_empty_strided"
+_PINNED = "aoti_torch_empty_strided_pinned"
+_POOL = "aoti_torch__alloc_from_pool"
+_CALLEES = frozenset({GUARDABLE, _PINNED, _POOL})
+_OWNER = re.compile(r"\s*\)?\s*;\s*(?:auto|RAIIAtenTensorHandle)\s+(\w+)\s*(?:=\s*RAIIAtenTensorHandle\s*)?\(")
+
+
+@dataclass(frozen=True)
+class Found:
+    """An allocation with the call that makes it."""
+
+    allocation: Allocation
+    call: Call
+
+
+def find(text: str, masked: str) -> tuple[Found, ...]:
+    """The allocations that the wrapper itself makes, in the order of the text.
+
+    Args:
+        masked: lexer.mask(text).
+
+    Raises:
+        ArtifactError: the wrapper is of a form that cannot be instrumented.
+    """
+    lines = calls.Lines(text)
+    return tuple(
+        Found(_allocation(call, masked), call)
+        for body in entry_points(masked)
+        for call in calls.scan(text, body, lines, _CALLEES.__contains__).calls
+    )
+
+
+def listed(found: Sequence[Found], sites: Iterable[Site], kernels: Iterable[Kernel]) -> tuple[Allocation, ...]:
+    """Everything that launches write to and that is no input or weight: first `found`, then what others allocate."""
+    own = tuple(f.allocation for f in found)
+    return (*own, *_of_operators(sites), *_of_launchers(kernels))
+
+
+def _allocation(call: Call, masked: str) -> Allocation:
+    name = _name(call, masked)
+    if call.callee == GUARDABLE:
+        return Allocation(name, call.line, True)
+    if call.callee == _PINNED:
+        return Allocation(name, call.line, False, "it is in pinned host memory")
+    pool = call.arguments[0].text if call.arguments else "a pool"
+    return Allocation(name, call.line, False, f"it lies in {pool} beside other buffers; only the pool has guards")
+
+
+def _name(call: Call, masked: str) -> str:
+    """The variable that will own the memory."""
+    last = call.arguments[-1]
+    if call.callee == _POOL and (owner := _OWNER.match(masked, last.span.end + 1)):
+        return owner.group(1)
+    tensor = expressions.tensor(last.text)
+    return tensor.variable if tensor else last.text
+
+
+def _of_operators(sites: Iterable[Site]) -> Iterator[Allocation]:
+    for site in sites:
+        if site.kind is Kind.ITEM:
+            continue
+        for arg in site.args:
+            made_by_proxy = site.kind is Kind.PROXY and arg.role is Role.OUT
+            if arg.form is Form.OUTPUT_SLOT or made_by_proxy:
+                yield Allocation(arg.name, site.line, False, f"{site.op or site.kernel} allocates it itself")
+
+
+def _of_launchers(kernels: Iterable[Kernel]) -> Iterator[Allocation]:
+    for kernel in kernels:
+        if kernel.global_scratch or kernel.profile_scratch:
+            yield Allocation(f"scratch of {kernel.name}", 0, False, "the kernel's launcher allocates it")

@@ -1,0 +1,111 @@
+"""The inputs that a compiled model takes, from the checks that Inductor wrote for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aoti_debug.abi import device_name
+from aoti_debug.signature import Dim, Leaf, Signature
+
+_CHECK = re.compile(
+    r"static void check_input_(\d+)\(.*?(?=^AOTI_NOINLINE|^void AOTInductorModel)", re.DOTALL | re.MULTILINE
+)
+_DTYPE = re.compile(r"_expected_dtype = (?:aoti_torch_dtype_|cached_torch_dtype_)(\w+?)(?:\(\))?;")
+_SIZE = re.compile(r"if \((\d+) != \w+_size\[(\d+)\]\)")
+_MINIMUM = re.compile(r"if \(\w+_size\[(\d+)\] < (\d+)\)")
+_MAXIMUM = re.compile(r"if \(\w+_size\[(\d+)\] > (\d+)\)")
+_STRIDE = re.compile(r"if \((\d+) != \w+_stride\[(\d+)\]\)")
+_DEVICE = re.compile(r"_expected_device_type = (\d+);")
+_SYMBOL = re.compile(r"\bint64_t (s\d+) = (\w+)_size\[(\d+)\];")
+_ASSERTED = re.compile(r'\bassert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}, "input"\)')
+_LONG = re.compile(r"\b(\d+)L\b")
+_IN_SPEC = re.compile(r'\bin_spec_ = R"(?P<d>[^(]*)\((.*?)\)(?P=d)";', re.DOTALL)
+_UNBOUNDED = (1 << 31) - 1
+
+
+def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
+    """What the model takes. Of an input without a check only the name is known: its dtype is "".
+
+    Args:
+        names: variables of the inputs, in order.
+        device: of inputs whose check does not name one: "cpu", "cuda:0".
+    """
+    checks = {int(m.group(1)): m.group() for m in _CHECK.finditer(wrapper)}
+    layouts = _layouts(wrapper)
+    leaves = tuple(
+        _leaf(name, checks.get(position, ""), device, layouts.get(name, _Layout()))
+        for position, name in enumerate(names)
+    )
+    found = _IN_SPEC.search(wrapper)
+    spec = found.group(2) if found else ""
+    return Signature(leaves, spec if _leaf_count(spec) == len(leaves) else "")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """
+    Attributes:
+        symbols: of sizes, by dimension: "s77", "2*s77".
+        strides: expressions, one a dimension; None where not all are known.
+    """
+
+    symbols: Mapping[int, str] = field(default_factory=dict)
+    strides: tuple[int | str, ...] | None = None
+
+
+def _layouts(wrapper: str) -> Mapping[str, _Layout]:
+    """What run_impl says of its inputs' sizes and strides, by input."""
+    named: dict[str, dict[int, str]] = {}
+    for symbol, name, dim in _SYMBOL.findall(wrapper):
+        named.setdefault(name, {})[int(dim)] = symbol
+    found = {name: _Layout(symbols) for name, symbols in named.items()}
+    for name, sizes, strides in _ASSERTED.findall(wrapper):
+        symbols = {dim: text for dim, text in enumerate(_expressions(sizes)) if not text.isdigit()}
+        found[name] = _Layout(symbols, tuple(int(text) if text.isdigit() else text for text in _expressions(strides)))
+    return found
+
+
+def _expressions(text: str) -> list[str]:
+    return [word for part in _LONG.sub(r"\1", text).split(",") if (word := part.strip())]
+
+
+def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
+    dtype = _DTYPE.search(check)
+    sizes = {int(dim): Dim(int(size), int(size)) for size, dim in _SIZE.findall(check)}
+    lowest = {int(dim): int(size) for dim, size in _MINIMUM.findall(check)}
+    highest = {int(dim): int(size) for dim, size in _MAXIMUM.findall(check)}
+    strides = {int(dim): int(stride) for stride, dim in _STRIDE.findall(check)}
+    count = max([*sizes, *lowest, *highest, *strides, -1]) + 1
+    shape = tuple(
+        sizes.get(dim) or _dim(lowest.get(dim), highest.get(dim), layout.symbols.get(dim, "")) for dim in range(count)
+    )
+    number = _DEVICE.search(check)
+    return Leaf(
+        name=name,
+        dtype=f"torch.{dtype.group(1)}" if dtype else "",
+        device=device_name(int(number.group(1)), 0) if number else device,
+        shape=shape,
+        strides=tuple(strides[dim] for dim in range(count)) if len(strides) == count else layout.strides,
+    )
+
+
+def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
+    limit = -1 if maximum is None or maximum >= _UNBOUNDED else maximum
+    return Dim(minimum or 0, limit, symbol)
+
+
+def _leaf_count(spec: str) -> int:
+    """How many values a dumped pytree has; -1 where it cannot be read."""
+    try:
+        tree = json.loads(spec)[1]
+    except (ValueError, IndexError, TypeError):
+        return -1
+    waiting, count = [tree], 0
+    while waiting:
+        node = waiting.pop()
+        waiting += node["children_spec"]
+        count += node["type"] is None
+    return count

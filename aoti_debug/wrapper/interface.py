@@ -1,0 +1,51 @@
+"""What goes into a model and what leaves it, by the C++ variables that hold it."""
+
+from __future__ import annotations
+
+import re
+
+from aoti_debug.manifest import Constant
+from aoti_debug.wrapper.functions import Body
+
+_INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
+_FIELD = re.compile(r"\bconstants_info_\[(\d+)\]\.(\w+) = ([^;]*);")
+_OUTPUT = re.compile(r"\boutput_handles\[(\d+)\] = (?:(\w+)\.release\(\)|constants_->at\((\d+)\));")
+
+
+def inputs(wrapper: str) -> tuple[str, ...]:
+    """The variables of the model's inputs, in order: "arg5_1"."""
+    found = {int(m.group(1)): m.group(2) for m in _INPUT.finditer(wrapper)}
+    return tuple(found[position] for position in sorted(found))
+
+
+def constants(wrapper: str) -> tuple[Constant, ...]:
+    """Weights, buffers and folded constants, in order."""
+    fields: dict[int, dict[str, str]] = {}
+    for m in _FIELD.finditer(wrapper):
+        fields.setdefault(int(m.group(1)), {})[m.group(2)] = m.group(3)
+    return tuple(_constant(fields[position]) for position in sorted(fields))
+
+
+def outputs(wrapper: str, body: Body) -> tuple[str, ...]:
+    """The variable behind each output of run_impl, in order; "" where it is not known."""
+    weights = constants(wrapper)
+    found: dict[int, str] = {}
+    for m in _OUTPUT.finditer(wrapper, body.opening, body.closing):
+        position = m.group(3)
+        found[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
+    return tuple(found.get(position, "") for position in range(max(found, default=-1) + 1))
+
+
+def _constant(fields: dict[str, str]) -> Constant:
+    return Constant(
+        name=fields.get("name", "").strip('"'),
+        fqn=fields.get("original_fqn", "").strip('"'),
+        dtype=fields.get("dtype", "").removeprefix("cached_torch_dtype_"),
+        shape=_numbers(fields.get("shape", "")),
+        strides=_numbers(fields.get("stride", "")),
+        folded=fields.get("from_folded", "") == "true",
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in re.findall(r"-?\d+", text))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from subjects import run, triage
+
+from aoti_debug.cli.main import run as aoti_debug
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_says_what_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    found = triage(Path("aoti_debug_triages"))
+    assert aoti_debug(["bundle"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"aoti_debug_triage_{found.path.name}.zip"
+    assert Path(lines[0]).is_file()
+    assert any(line.split()[0] == "repro/repro.py" for line in lines[2:])
+    assert lines[lines.index("left out:") + 1].split()[0] == "package.pt2"
+
+
+def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    triage(Path("aoti_debug_triages"))
+    assert aoti_debug(["bundle", "--no-tensors", "--no-source", "-o", "b.tar.gz"]) == 0
+    out = capsys.readouterr().out
+    inside, _, outside = out.partition("left out:")
+    assert "repro" not in inside
+    assert "it holds values of tensors" in outside
+    assert "stderr.log" in outside
+
+
+def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    run(Path("aoti_debug_runs"))
+    assert aoti_debug(["bundle", "-o", "b.zip"]) == 0
+    assert aoti_debug(["bundle", "-o", "b.zip"]) == 2
+    assert "b.zip is there already" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""Compiles one small model in many ways, as the user of a compiled package did: `python compile_packages.py FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch._inductor.package import package_aoti
+
+INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
+WEIGHTS_APART = {"aot_inductor.package_constants_in_so": False}
+CONFIGS = {
+    "plain": {},
+    "mapped": {"aot_inductor.force_mmap_weights": True},
+    "pickled": {**WEIGHTS_APART, "aot_inductor.package_constants_on_disk_format": "pickle_weights"},
+    "blob": {"aot_inductor.package_constants_on_disk_format": "binary_blob"},
+    "given": WEIGHTS_APART,
+    "sources": {"aot_inductor.package_cpp_only": True},
+}
+FIRST, SECOND = 3, 4  # seeds of the weights of the package with two models: equal code, other weights
+
+
+class Model(torch.nn.Module):
+    """Weights that are read, and a buffer that every call changes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.linear = torch.nn.Linear(4, 8)
+        self.register_buffer("total", torch.zeros(2, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.linear(x))
+        self.total.add_(y)
+        return y + self.total
+
+
+def program(seed: int = 0) -> torch.export.ExportedProgram:
+    return torch.export.export(Model(seed).eval(), (INPUT,))
+
+
+def compile_all(folder: Path) -> None:
+    """Writes `<name>.pt2` for every name in CONFIGS, and two.pt2."""
+    torch.export.save(program(), folder / "program.pt2")
+    for name, config in CONFIGS.items():
+        torch._inductor.aoti_compile_and_package(
+            program(), package_path=str(folder / f"{name}.pt2"), inductor_configs=config
+        )
+    files = {
+        name: torch._inductor.aot_compile(program(seed).module(), (INPUT,), options={"aot_inductor.package": True})
+        for name, seed in (("first", FIRST), ("second", SECOND))
+    }
+    package_aoti(str(folder / "two.pt2"), files)
+
+
+if __name__ == "__main__":
+    compile_all(Path(sys.argv[1]))

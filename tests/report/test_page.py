@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from subjects import data_of, run, triage
+
+from aoti_debug import report
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Certainty, Frame, Kernel, Kind, Provenance, Role
+from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embedded
+from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.runinfo import Exit, ExitKind, Stage
+
+EVIL = (
+    "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> \u2028 & \" ' {{ 7 * 7 }} </template></style>"
+)
+
+
+def hostile(base: Path) -> RunDir:
+    """Everything that a model may name is markup."""
+    frame = Frame(f"/tmp/{EVIL}.py", 3, EVIL, EVIL)
+    provenance = Provenance(Certainty.EXACT, EVIL, (frame,), (EVIL,), (EVIL,), (EVIL,))
+    kernel = Kernel(EVIL, "cpp", f'// {EVIL}\nchar* s = "{EVIL}";', "0" * 64)
+    package = make_manifest(
+        site(EVIL, arg(EVIL), arg("out", Role.OUT, text=EVIL), kind=Kind.CPP, op=EVIL, provenance=provenance),
+        kernels=[kernel],
+    )
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch_begin(0, 0, tensor(2), tensor(2, data_ptr=0x2000))
+    end = Exit(ExitKind.FAULT, EVIL, Stage.CALL, "SIGSEGV")
+    return open_run(run_directory(base, package, writer, exit=end, command=("aoti-debug", "run", EVIL)))
+
+
+class Tags(HTMLParser):
+    """The page's elements and the attributes that could run or fetch something."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def policy_of(page: str) -> str:
+    return unescape(page.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0])
+
+
+def test_texts_of_a_model_are_never_markup(tmp_path: Path) -> None:
+    found = Tags(report.html(report.of_run(hostile(tmp_path))))
+    assert "img" not in found.tags
+    assert found.tags.count("script") == 1 + len(LIBRARIES) + len(SCRIPTS)
+    assert found.tags.count("style") == len(STYLES)
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+
+
+def test_texts_of_a_model_arrive_unchanged(tmp_path: Path) -> None:
+    page = report.html(report.of_run(hostile(tmp_path)))
+    data = data_of(page)
+    assert data["sites"][0]["kernel"] == EVIL
+    assert data["stacks"] == [EVIL]
+    assert "49" not in re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL)
+
+
+def test_embedded_json_cannot_end_its_element() -> None:
+    text = str(embedded({"a": EVIL, "b": "<!--<script>"}))
+    assert not re.search(r"[<>&\u2028]", text)
+
+
+def test_the_page_fetches_nothing(tmp_path: Path) -> None:
+    page = report.html(report.of_triage(triage(tmp_path)))
+    found = Tags(page)
+    assert not {"link", "iframe", "object", "embed", "base"} & set(found.tags)
+    links = [value or "" for name, value in found.attributes if name in ("src", "href", "srcset", "data", "action")]
+    assert all(link.startswith("#") for link in links)
+    assert "sourceMappingURL" not in page
+    styles = "".join(re.findall(r"<style>(.*?)</style>", page, flags=re.DOTALL))
+    assert not re.search(r"@import|url\(\s*['\"]?(?!data:)", styles)
+    assert ("content", policy_of(page)) in found.attributes
+    assert "default-src 'none';" in policy_of(page)
+
+
+def test_only_the_scripts_of_the_page_are_allowed(tmp_path: Path) -> None:
+    page = report.html(report.of_run(run(tmp_path)))
+    policy = policy_of(page)
+    assert policy.count("sha256-") == len(LIBRARIES) + len(SCRIPTS)
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+
+
+def test_a_source_is_there_once_for_all_launches(tmp_path: Path) -> None:
+    package = make_manifest(
+        site("cpp_fused_0", arg("x"), kind=Kind.CPP), kernels=[Kernel("cpp_fused_0", "cpp", "int only_once;", "0" * 64)]
+    )
+    writer = JournalWriter()
+    writer.call_begin()
+    for launch in range(500):
+        writer.launch(launch, 0, tensor(2))
+    page = report.html(report.of_run(open_run(run_directory(tmp_path, package, writer))))
+    assert page.count("only_once") == 1
+    assert len(data_of(page)["launches"]) == 500
+
+
+def test_the_report_lies_in_the_directory_it_is_about(tmp_path: Path) -> None:
+    opened = run(tmp_path)
+    assert report.write(report.of_run(opened)) == opened.path / "report/index.html"
+    assert report.write(report.of_run(opened)).read_text().lower().startswith("<!doctype html>")
+    found = triage(tmp_path / "triages")
+    assert report.write_triage(found) == found.path / "report/index.html"
+    assert [path.name for path in (found.path / "report").iterdir()] == ["index.html"]
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write"):
+        report.write(report.of_run(run(tmp_path / "runs")), tmp_path / "file" / "index.html")
+
+
+def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
+    from aoti_debug.findings import FindingKind
+
+    subject = report.of_run(run(tmp_path))
+    for kind in FindingKind:
+        assert 'class="kind"' in report.html(replace(subject, finding=replace(subject.finding, kind=kind)))

@@ -1,0 +1,65 @@
+"""The commands that torch 2.13 and 2.11 note at the end of a wrapper, as flags for this machine."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from aoti_debug import recorded_commands
+from aoti_debug.sources import Flags
+
+GOLDEN = Path(__file__).parent / "golden" / "recorded_commands"
+TORCH = Path("/here/torch")
+
+
+@pytest.mark.parametrize("name", ["torch_2.13_cpu", "torch_2.11_cuda"])
+def test_commands_of_real_packages(
+    golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", "/nowhere")
+    found = recorded_commands.parse((GOLDEN / f"{name}.cpp").read_text(), TORCH)
+    assert found is not None
+    text = json.dumps(asdict(found), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")
+    golden(GOLDEN / f"{name}.json", text + "\n")
+
+
+def test_a_wrapper_without_commands() -> None:
+    assert recorded_commands.parse("int x;\n", TORCH) is None
+    assert recorded_commands.parse("\n// Compile cmd\n// g++ x.cpp -c -o x.o\n", TORCH) is None
+
+
+def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    flags = Flags(
+        compiler="g++",
+        definitions=("A",),
+        include_dirs=("/theirs/include/python3.9", "/theirs/torch/include", "/theirs/torch/include/torch/csrc/api"),
+        cflags=("O3",),
+        ldflags=(),
+        libraries_dirs=("/theirs/torch/lib", str(tmp_path / "mine"), "/theirs/lib"),
+        libraries=("torch",),
+        passthrough=("-mfma",),
+    )
+    found = recorded_commands.mapped(flags, TORCH)
+    assert found.include_dirs == (
+        sysconfig.get_path("include"),
+        "/here/torch/include",
+        "/here/torch/include/torch/csrc/api",
+    )
+    assert found.libraries_dirs == ("/here/torch/lib", str(tmp_path / "mine"))
+    assert (found.definitions, found.cflags, found.passthrough) == (("A",), ("O3",), ("-mfma",))
+
+
+def test_cuda_is_looked_for_where_it_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "include").mkdir()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    text = (GOLDEN / "torch_2.11_cuda.cpp").read_text().replace("/home/u/cuda", "/theirs/cuda")
+    found = recorded_commands.parse(text, TORCH)
+    assert found is not None
+    assert str(tmp_path / "include") in found.compile.include_dirs
+    assert "/theirs/cuda/include" not in found.left_out

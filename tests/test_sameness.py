@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import archives
+import pytest
+
+from aoti_debug import artifact, sameness
+from aoti_debug.errors import ArtifactError
+from aoti_debug.manifest import Sameness
+
+KERNELS = """
+extern "C" void cpp_fused_relu_0(float* x) { *x = %s; }
+extern "C" void cpp_fused_add_1(float* x) { *x += 1; }
+extern "C" int cuda_fused_mm_0(int x) { return x * 3; }
+extern "C" int AOTInductorModelCreate(int x) { return x * %s; }
+"""
+
+
+def library(path: Path, *numbers: int) -> Path:
+    path.with_suffix(".cpp").write_text(KERNELS % numbers)
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", path.with_suffix(".cpp"), "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sameness")
+    library(path / "first.so", 2, 5)
+    library(path / "other_runtime.so", 2, 7)
+    library(path / "other_kernel.so", 3, 5)
+    return path
+
+
+def package(folder: Path, tmp_path: Path, code: str, cubin: bytes, suffix: str = ".so") -> artifact.Artifact:
+    members = {
+        **archives.FRAME,
+        f"{archives.MODEL}c1.wrapper{suffix}": (folder / code).read_bytes(),
+        f"{archives.MODEL}c2.cubin": cubin,
+        "data/aotinductor/other/c3.cubin": b"of another model",
+    }
+    return artifact.inspect(archives.write(tmp_path / f"{code}.pt2", members))
+
+
+def test_kernels_are_compared_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    before = sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    assert sorted(before) == ["c2.cubin", "cpp_fused_add_1", "cpp_fused_relu_0", "cuda_fused_mm_0"]
+    same = sameness.of_package(package(folder, tmp_path, "other_runtime.so", b"code", ".original"), "model")
+    assert sameness.compare(before, same) == Sameness(4, ())
+    assert str(sameness.compare(before, same)) == "4 of 4 kernels identical to the original"
+
+
+def test_another_kernel_is_named(folder: Path, tmp_path: Path) -> None:
+    before = sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    other = sameness.of_package(package(folder, tmp_path, "other_kernel.so", b"another"), "model")
+    assert sameness.compare(before, other) == Sameness(4, ("c2.cubin", "cpp_fused_relu_0"))
+    assert str(sameness.compare(before, other)) == "2 of 4 kernels identical to the original"
+    assert sameness.compare(before, {}).different == tuple(sorted(before))
+
+
+def test_files_have_the_hashes_of_their_members(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "c2.cubin").write_bytes(b"code")
+    (tmp_path / "c1.json").write_bytes(b"{}")
+    files = (folder / "first.so", tmp_path / "c2.cubin", tmp_path / "c1.json")
+    assert sameness.of_files(files) == sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+
+
+def test_what_is_no_library_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c1.so").write_bytes(b"no library")
+    with pytest.raises(ArtifactError, match=r"c1\.so is no library: no ELF file of 64 bits"):
+        sameness.of_files([tmp_path / "c1.so"])

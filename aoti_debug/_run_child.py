@@ -70,7 +70,6 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
 def _load(path: str) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
     from torch._inductor.package import load_package
-    from torch.export.pt2_archive._package import load_pt2
 
     from aoti_debug import artifact, compiled_for
     from aoti_debug.errors import ArtifactError
@@ -86,6 +85,8 @@ def _load(path: str) -> Any:
     if manifest.device == "cuda":
         compiled_for.check_this_gpu(package, folder)
     if f"{folder}{artifact.WEIGHTS_CONFIG}" in package.members:
+        from torch.export.pt2_archive._package import load_pt2
+
         return load_pt2(path, load_weights_from_disk=True).aoti_runners[manifest.model]
     return load_package(path, model_name=manifest.model)
 

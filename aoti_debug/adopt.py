@@ -19,6 +19,7 @@ from aoti_debug import (
     compiled_for,
     lower,
     lowering,
+    other_torch,
     recorded_commands,
     signature,
     sources,
@@ -38,6 +39,7 @@ from aoti_debug.wrapper import input_checks, interface
 
 WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
+_NOTHING = 1  # bytes of weights that a library without any has
 _MAPPED = "USE_MMAP_SELF"
 _CHILD = "aoti_debug._adopt_child"
 _KERNEL_TEXT = ".kernel.cpp"
@@ -83,9 +85,12 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources of a `package_cpp_only` package, with the directories of this machine."""
     compiled_for.check(package.path, _metadata(package, directory))
     found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
+    other_torch.check(package.path, found.wrapper, None, torch)
+    flags, note = other_torch.with_standard(found.compile_flags, torch)
     return replace(
         found,
-        compile_flags=recorded_commands.mapped(found.compile_flags, torch.directory),
+        other_torch=note,
+        compile_flags=recorded_commands.mapped(flags, torch.directory),
         link_flags=recorded_commands.mapped(found.link_flags, torch.directory),
     )
 
@@ -103,6 +108,8 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         )
     metadata = _metadata(package, directory)
     compiled_for.check(package.path, metadata)
+    other_torch.check(package.path, text, library, torch)
+    flags, note = other_torch.with_standard(commands.compile, torch)
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
@@ -116,7 +123,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         kernels=sources.COMMANDS.sub("", kernels),
         extern_nodes=_text(directory / f"{stem}.json"),
         provenance=_text(directory / "kernel_information.json"),
-        compile_flags=commands.compile,
+        compile_flags=flags,
         link_flags=commands.link,
         objects=(),
         mapped_weights=mapped,
@@ -126,6 +133,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         wrapper_opt=commands.optimization,
         original=original,
         without_weights=_without_weights(original, directory),
+        other_torch=note,
     )
 
 
@@ -179,7 +187,7 @@ def _without_weights(original: Path, directory: Path) -> str:
     with Library(original) as library:
         size = library.exported(WEIGHTS_END) - library.exported(WEIGHTS)
     kept = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
-    return "" if size or kept else "it was compiled to be given its weights after it is loaded"
+    return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
 
 
 def _answer(package: Artifact, request: Request, found: Sources, torch: Torch, timeout: float) -> Answer:

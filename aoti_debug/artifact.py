@@ -109,7 +109,7 @@ def expect(path: str | Path, wanted: ArtifactKind) -> Artifact:
     return artifact
 
 
-_WANTED = "pass a .pt2 written by torch.export.save"
+_WANTED = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 _REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
 _WRONG_KIND = {

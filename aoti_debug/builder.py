@@ -8,13 +8,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug import (
     __version__,
     adopt,
+    against,
     artifact,
     cache,
     instrument,
@@ -22,6 +23,7 @@ from aoti_debug import (
     lower,
     lowering,
     manifest,
+    other_torch,
     package,
     promises,
     sameness,
@@ -29,64 +31,31 @@ from aoti_debug import (
     toolchain,
     wrapper,
 )
-from aoti_debug.artifact import Artifact, ArtifactKind
+from aoti_debug import joined as joining
+from aoti_debug.against import Comparison
+from aoti_debug.build_options import COMPILED, TIMEOUT, BuildOptions, checked_output, model_of, patterns
 from aoti_debug.compiler import Torch, find_compiler, find_torch
-from aoti_debug.errors import ArtifactError, InternalError, UsageError
+from aoti_debug.errors import InternalError, ToolchainError, UsageError
+from aoti_debug.joined import Joined
 from aoti_debug.lower import Lowered
-from aoti_debug.lowering import Request, name_operators
+from aoti_debug.lowering import Answer, Request, name_operators
 from aoti_debug.manifest import Compiler, Manifest, Sameness, Source
 from aoti_debug.signature import Leaf
 from aoti_debug.toolchain import Compilation, Toolchain
+from aoti_debug.wrapper import Analysis
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-TIMEOUT = 3600.0  # seconds; autotuning of a large model takes long
+__all__ = ["TIMEOUT", "BuildOptions", "BuildSummary", "Progress", "build", "build_report", "unmatched_filters"]
+
 INPUTS_CHILD = "aoti_debug._inputs_child"
-LEVELS = range(4)
-COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
 
 
 class Progress(Protocol):
     """Is told of every stage: when it begins (`seconds` None), and how long it took."""
 
     def __call__(self, stage: str, seconds: float | None) -> None: ...
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """What to build, and how.
-
-    Attributes:
-        program: the file of an exported program or of a compiled package, or an exported program.
-        model: which model of a compiled package that holds several; "" for the only one.
-        level: 0 off, 1 save, 2 print values, 3 kernel names; in force where the environment names none.
-        filters: fnmatch patterns on kernel names, "!" excludes; narrow what levels 1-3 print and save.
-        output: the package; by default `<program>.instrumented.pt2` in the current directory.
-        inputs: a file of inputs to embed instead of the program's own example inputs.
-        random_inputs: a seed: embed inputs that are made to fit.
-        inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
-            name: "mylib::op" or "mylib::op.default".
-        imports: modules to import before the program is loaded; kept in the manifest.
-        libraries: libraries of operators to load before it; kept in the manifest as absolute paths.
-        keep_sources: a directory for the generated C++, original and instrumented.
-        plain: also write the plain twin: the package that torch would have built from the same sources.
-        timeout: seconds until the lowering counts as hung.
-    """
-
-    program: str | Path | ExportedProgram
-    level: int = 3
-    filters: tuple[str, ...] = ()
-    output: Path | None = None
-    inputs: Path | None = None
-    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    keep_sources: Path | None = None
-    plain: Path | None = None
-    timeout: float = TIMEOUT
-    model: str = ""
-    random_inputs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +67,8 @@ class BuildSummary:
         without_inputs: why no inputs are embedded; "" where they are.
         unmatched: filters that match no kernel.
         inputs: what the model takes.
+        against: how its kernels compare with those of the package that was asked for; None where none was.
+        joined: launch sites that got a model line from the exported program; None where none was given.
     """
 
     package: Path
@@ -108,6 +79,8 @@ class BuildSummary:
     without_inputs: str
     unmatched: tuple[str, ...]
     inputs: tuple[Leaf, ...]
+    against: Comparison | None = None
+    joined: int | None = None
 
 
 def build(
@@ -121,6 +94,9 @@ def build(
     imports: Sequence[str] = (),
     libraries: Sequence[str | Path] = (),
     keep_sources: str | Path | None = None,
+    model: str = "",
+    random_inputs: int | None = None,
+    exported: str | Path | None = None,
     progress: Progress | None = None,
     timeout: float = TIMEOUT,
 ) -> Path:
@@ -142,6 +118,9 @@ def build(
         libraries=tuple(str(path) for path in libraries),
         keep_sources=None if keep_sources is None else Path(keep_sources),
         timeout=timeout,
+        model=model,
+        random_inputs=random_inputs,
+        exported=None if exported is None else Path(exported),
     )
     return build_report(options, progress).package
 
@@ -150,7 +129,7 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
     """Builds an instrumented package and says what is in it. Raises as `build`."""
     began = time.monotonic()
     stages = _Stages(progress)
-    output = _checked_output(options)
+    output = checked_output(options)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
         with stages.stage(_first_stage(options)):
@@ -158,11 +137,16 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
             leaves = _leaves(lowered)
         objects = work / "objects"
         objects.mkdir()
-        with Compilation(tools, lowered.sources, objects) as compilation:
+        fresh = None
+        if options.exported is not None:
+            with stages.stage("exported"):
+                fresh = _lower_exported(options, tools.torch, work)
+                lowered = replace(lowered, inputs=lowered.inputs or fresh.inputs, answer=_with_inputs(lowered, fresh))
+        with _telling(lowered), Compilation(tools, lowered.sources, objects) as compilation:
             compilation.add_kernels()
             compilation.add_runtime()
             with stages.stage("instrument"):
-                analysis = _analyse(lowered, tools.torch)
+                analysis, joined = _joined(_analyse(lowered, tools.torch), fresh, tools.torch)
                 described = _manifest(options, lowered, tools, analysis)
                 text = instrument.instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
                 tables = instrument.tables(described)
@@ -174,6 +158,7 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
             library = work / f"{lowered.sources.stem}.so"
             with stages.stage("link"):
                 compilation.link(library)
+        compared = _compare(options, lowered, described, tools.torch, work)
         if options.random_inputs is not None:
             with stages.stage("inputs"):
                 lowered = _with_random_inputs(options, lowered, manifest_json, tools.torch)
@@ -197,6 +182,8 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
         without_inputs=lowered.answer.without_inputs,
         unmatched=unmatched_filters(described.filters, [site.kernel for site in described.sites]),
         inputs=leaves,
+        against=compared,
+        joined=None if joined is None else joined.count,
     )
 
 
@@ -231,51 +218,6 @@ class _Stages:
             self._progress(name, self.seconds[name])
 
 
-def _checked_output(options: BuildOptions) -> Path:
-    """Checks all that can be checked before torch is started; the output's path."""
-    if options.level not in LEVELS:
-        raise UsageError(f"level {options.level} does not exist", hint="levels: 0 off, 1 save, 2 values, 3 names")
-    if not all(pattern.removeprefix("!") for pattern in _patterns(options)):
-        raise UsageError("an empty filter", hint="a filter is a pattern on kernel names: 'triton_*', '!cpp_fused_*'")
-    stem = "model"
-    if isinstance(options.program, (str, Path)):
-        program = Path(options.program)
-        _check_program(program, options)
-        stem = program.name.removesuffix(".pt2")
-    output = options.output or Path(f"{stem}.instrumented.pt2")
-    if isinstance(options.program, (str, Path)) and output.exists() and output.samefile(options.program):
-        raise UsageError(f"{output} is the model itself", hint="name another file with -o")
-    package.check_writable(output)
-    if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
-    if options.inputs is not None and not options.inputs.is_file():
-        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
-    return output
-
-
-def _check_program(path: Path, options: BuildOptions) -> None:
-    if artifact.inspect(path).kind not in COMPILED:
-        artifact.expect(path, ArtifactKind.EXPORTED)
-        if options.model:
-            raise UsageError("an exported program holds one model", hint="leave out --model")
-    elif options.inductor_configs:
-        raise UsageError(
-            f"{path} is compiled already: --inductor-config changes nothing in it",
-            hint="pass the exported program, or leave the option out",
-        )
-
-
-def _model_of(package: Artifact, options: BuildOptions) -> str:
-    if options.model in package.models:
-        return options.model
-    names = ", ".join(package.models)
-    if options.model:
-        raise UsageError(f"{package.path} holds no model {options.model!r}", hint=f"it holds {names}")
-    if len(package.models) > 1:
-        raise UsageError(f"{package.path} holds {len(package.models)} models", hint=f"name one with --model: {names}")
-    return package.models[0]
-
-
 def _originals(lowered: Lowered) -> Mapping[str, str]:
     """Hashes of the kernels that the package brought along."""
     return {} if lowered.source is Source.EXPORTED else sameness.of_files(lowered.sources.shipped)
@@ -292,11 +234,6 @@ def _check_sameness(lowered: Lowered, output: Path) -> None:
         raise InternalError(f"{output}: {found}; not {', '.join(found.different)}", hint="report this as a bug")
 
 
-def _patterns(options: BuildOptions) -> tuple[str, ...]:
-    """The filters one by one: a comma separates patterns here as it does in AOTI_DEBUG_FILTER."""
-    return tuple(pattern for patterns in options.filters for pattern in patterns.split(","))
-
-
 def _lower(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     program = options.program
     request = Request(
@@ -311,7 +248,7 @@ def _lower(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     if isinstance(program, (str, Path)):
         found = artifact.inspect(program)
         if found.kind in COMPILED:
-            return adopt.adopt(found, _model_of(found, options), request, torch, timeout=options.timeout)
+            return adopt.adopt(found, model_of(found, options), request, torch, timeout=options.timeout)
         return lower.lower(request, torch, timeout=options.timeout)
     return lower.lower_program(program, request, torch, timeout=options.timeout)
 
@@ -323,6 +260,57 @@ def _with_random_inputs(options: BuildOptions, lowered: Lowered, manifest_json: 
     lower.ask(INPUTS_CHILD, request, torch, options.timeout)
     answer = replace(lowered.answer, without_inputs="")
     return replace(lowered, inputs=folder / lowering.INPUTS, answer=answer)
+
+
+def _lower_exported(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
+    folder = work / "exported"
+    folder.mkdir()
+    request = Request(
+        program=str(Path(options.exported or "").resolve()),
+        folder=str(folder),
+        imports=options.imports,
+        libraries=tuple(str(Path(path).resolve()) for path in options.libraries),
+    )
+    return lower.lower(request, torch, timeout=options.timeout)
+
+
+def _with_inputs(lowered: Lowered, fresh: Lowered) -> Answer:
+    """The answer for a package that embeds the exported program's inputs where it has none of its own."""
+    given = lowered.inputs is not None
+    return replace(lowered.answer, without_inputs="" if given else fresh.answer.without_inputs)
+
+
+def _joined(analysis: Analysis, fresh: Lowered | None, torch: Torch) -> tuple[Analysis, Joined | None]:
+    """The analysis with the model lines of a fresh lowering."""
+    if fresh is None:
+        return analysis, None
+    other = _analyse(fresh, torch)
+    found = joining.join(analysis.sites, analysis.kernels, other.sites, other.kernels)
+    return replace(analysis, sites=found.sites), found
+
+
+def _compare(
+    options: BuildOptions, lowered: Lowered, described: Manifest, torch: Torch, work: Path
+) -> Comparison | None:
+    if options.against is None:
+        return None
+    found = artifact.inspect(options.against)
+    directory = work / "against"
+    directory.mkdir()
+    theirs = against.read(found, model_of(found, options), directory, torch)
+    ours = against.Kernels(described.kernels, against.flags_of(lowered.sources.compile_flags))
+    return against.compare(options.against, ours, theirs)
+
+
+@contextmanager
+def _telling(lowered: Lowered) -> Iterator[None]:
+    """What does not compile may do so because another torch wrote it."""
+    try:
+        yield
+    except ToolchainError as error:
+        if not lowered.sources.other_torch:
+            raise
+        raise ToolchainError(f"{error}\n{lowered.sources.other_torch}", hint=other_torch.HINT) from error
 
 
 def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
@@ -351,7 +339,7 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         torch_version=lowered.answer.torch_version,
         device=sources.device,
         level=options.level,
-        filters=_patterns(options),
+        filters=patterns(options),
         sites=analysis.sites,
         kernels=kernels,
         unrecognised=analysis.unrecognised,
@@ -368,11 +356,13 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         input_names=_input_names(leaves, len(analysis.inputs)),
         constants=analysis.constants,
         outputs=analysis.outputs,
+        handed_out=analysis.handed_out,
         allocations=analysis.allocations,
         promises=promises.of_inputs(analysis.inputs, leaves) + lowered.answer.promises,
         without_promises=lowered.answer.without_promises,
         model=lowered.model,
         source=lowered.source,
+        other_torch=sources.other_torch,
         without_weights=sources.without_weights if analysis.constants else "",
         sameness=Sameness(len(originals), ()) if originals else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),

@@ -91,7 +91,8 @@ class Dataflow:
         """Whether what is in the argument leaves the call: as an output, or in an input that the model changes."""
         names = {argument.name, argument.spec.base}
         manifest = self._run.manifest
-        return bool(names & set(manifest.outputs)) or (argument.written and bool(names & set(manifest.inputs)))
+        leaving = {*manifest.outputs, *manifest.handed_out} - {""}
+        return bool(names & leaving) or (argument.written and bool(names & set(manifest.inputs)))
 
     @cached_property
     def _writes(self) -> tuple[_Access, ...]:

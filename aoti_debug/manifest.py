@@ -287,9 +287,11 @@ class Manifest:
     promises: tuple[Promise, ...] = ()
     without_promises: str = ""  # why those of some buffers are missing; "" where they are not
     allocations: tuple[Allocation, ...] = ()  # of buffers; GuardDamage::allocation is an index in it
+    handed_out: tuple[str, ...] = ()  # variables of branches and loops that are moved into an output
     model: str = "model"  # its name in the package
     source: Source = Source.EXPORTED
     without_weights: str = ""  # why the package has none for its constants; "" where it has
+    other_torch: str = ""  # what tells that another torch than torch_version compiled the original; "" if nothing does
     sameness: Sameness | None = None  # with the compiled package; each kernel's hash is in `kernels`
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
 

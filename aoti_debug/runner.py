@@ -206,13 +206,27 @@ def _remove(path: Path) -> None:
         path.parent.rmdir()
 
 
+def _begin(path: Path, info: RunInfo, package: Artifact, options: RunOptions) -> None:
+    """Writes what a run directory has before its process starts.
+
+    Raises:
+        UsageError: the disk does not take it.
+    """
+    try:
+        (path / rundir.MANIFEST).write_bytes(package.read(MEMBER))
+        (path / rundir.PACKAGE).symlink_to(options.package.resolve())
+        if options.inputs is not None:
+            (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
+        runinfo.write(info, path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {path}: {error.strerror}", hint="free some room, or name another place with --out DIR"
+        ) from error
+
+
 def _run_in(path: Path, package: Artifact, manifest: Manifest, options: RunOptions, observer: Observer) -> RunResult:
     info = _info(manifest, options)
-    (path / rundir.MANIFEST).write_bytes(package.read(MEMBER))
-    (path / rundir.PACKAGE).symlink_to(options.package.resolve())
-    if options.inputs is not None:
-        (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
-    runinfo.write(info, path)
+    _begin(path, info, package, options)
     observer.started(path)
     began = time.monotonic()
     child = Child(_request(info, options), _environment(path, options), path)

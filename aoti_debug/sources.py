@@ -47,6 +47,7 @@ class Sources:
         wrapper_opt: how a default package optimizes the wrapper, "O1".
         original: the compiled library whose kernels and weights are used as they are; None where they are compiled.
         without_weights: why no weights come with it; "" where they do.
+        other_torch: what tells that another torch than the installed one has written them; "" where nothing does.
     """
 
     directory: Path
@@ -64,6 +65,7 @@ class Sources:
     wrapper_opt: str
     original: Path | None = None
     without_weights: str = ""
+    other_torch: str = ""
 
 
 _COMPILED_FROM = (".cpp", "_flags.json", ".o", "CMakeLists.txt", "script.ld", "kernel_information.json")

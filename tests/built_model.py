@@ -45,7 +45,35 @@ def build_model(program: ExportedProgram, folder: Path, configs: Mapping[str, An
     return Built(folder / "model.pt2", folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options))
 
 
-def save_run(built: Built, folder: Path) -> RunDir:
+@dataclass(frozen=True)
+class FromPackage:
+    """A model: the package that torch compiled, and that one instrumented (level 3)."""
+
+    original: Path
+    package: Path
+    summary: builder.BuildSummary
+
+
+def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], module: str) -> FromPackage:
+    """Compiles a built model's program as any user does, and builds from the package alone.
+
+    Args:
+        configs, module: as for `build_model`.
+    """
+    import torch
+
+    program = torch.export.load(built.program)
+    original = folder / "compiled.pt2"
+    torch._inductor.aoti_compile_and_package(program, package_path=str(original), inductor_configs=dict(configs))
+    args, kwargs = program.example_inputs
+    torch.save({"args": args, "kwargs": kwargs}, folder / "inputs.pt")
+    options = builder.BuildOptions(
+        program=original, output=folder / "instrumented.pt2", inputs=folder / "inputs.pt", imports=(module,)
+    )
+    return FromPackage(original, folder / "instrumented.pt2", builder.build_report(options))
+
+
+def save_run(built: Built | FromPackage, folder: Path) -> RunDir:
     """A run of the package at level 1, which ends well."""
     result = runner.run(built.package, level=1, out=folder)
     assert result.verdict is None

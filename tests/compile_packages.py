@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,11 +48,16 @@ def compile_all(folder: Path) -> None:
         torch._inductor.aoti_compile_and_package(
             program(), package_path=str(folder / f"{name}.pt2"), inductor_configs=config
         )
-    files = {
-        name: torch._inductor.aot_compile(program(seed).module(), (INPUT,), options={"aot_inductor.package": True})
-        for name, seed in (("first", FIRST), ("second", SECOND))
-    }
+    files = {name: _files(seed, folder / name) for name, seed in (("first", FIRST), ("second", SECOND))}
     package_aoti(str(folder / "two.pt2"), files)
+
+
+def _files(seed: int, folder: Path) -> list[str]:
+    """What a model is compiled to; the next one, of equal code, would be written to the same files."""
+    folder.mkdir()
+    options = {"aot_inductor.package": True}
+    compiled = torch._inductor.aot_compile(program(seed).module(), (INPUT,), options=options)
+    return [shutil.copy(path, folder) for path in compiled]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_model import Built, build_model, importable, save_run
+from built_model import Built, FromPackage, build_from_package, build_model, importable, save_run
 
 from aoti_debug import builder
 from aoti_debug.rundir import RunDir
@@ -19,6 +19,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole-corpus", action="store_true", help="triage every case of the corpus, not one of each kind")
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
 
 
@@ -45,6 +46,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
 
         folder = tmp_path_factory.mktemp(f"built-{name}")
         return build_model(models.program(name), folder, models.CASES[name].configs, "models")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def from_package(
+    built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], FromPackage]:
+    """Compiles a model of models.py and builds from its package, once a session."""
+
+    @functools.cache
+    def build(name: str) -> FromPackage:
+        import models
+
+        folder = tmp_path_factory.mktemp(f"compiled-{name}")
+        return build_from_package(built(name), folder, models.CASES[name].configs, "models")
 
     return build
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import artifact_metadata
 import compile_packages
 import pytest
 import torch
@@ -25,7 +26,7 @@ from torch.export.pt2_archive._package import load_pt2
 from aoti_debug import artifact, builder, inputs, runner
 from aoti_debug.builder import BuildOptions, BuildSummary
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import Certainty, Source
 
 pytestmark = pytest.mark.slow
 KERNELS = 2  # one of them is that of the constants
@@ -91,6 +92,9 @@ def test_equal_outputs_wherever_the_weights_lie(
     original = outputs(load_package(str(packages / f"{name}.pt2")))
     assert equal(outputs(load_package(str(summary.package))), original)
     assert not torch.equal(original[0], original[1])
+    packages_of = (packages / f"{name}.pt2", summary.package)
+    before, after = (load_package(str(path)).get_metadata() for path in packages_of)
+    assert before == after
 
 
 def test_weights_that_lie_in_the_archive_stay_there(
@@ -102,7 +106,7 @@ def test_weights_that_lie_in_the_archive_stay_there(
         for path in (packages / "pickled.pt2", package)
     ]
     assert equal(outputs(loaded[1]), outputs(loaded[0]))
-    result = runner.run(package, random_inputs=1, out=tmp_path)
+    result = runner.run(package, random_inputs=1, out=tmp_path / "runs")
     assert result.verdict is None
 
 
@@ -118,7 +122,7 @@ def test_weights_that_the_host_gives(packages: Path, instrumented: Callable[...,
         found.append(outputs(model))
     assert equal(*found)
     with pytest.raises(ArtifactError, match="has no weights: it was compiled to be given"):
-        runner.run(summary.package, random_inputs=1, out=tmp_path)
+        runner.run(summary.package, random_inputs=1, out=tmp_path / "runs")
 
 
 def test_the_new_package_is_the_old_one_with_another_library(
@@ -158,9 +162,9 @@ def test_one_model_of_several(packages: Path, instrumented: Callable[..., BuildS
     before, after = files(packages / "two.pt2"), files(instrumented("two", "second").package)
     others = {name: crc for name, crc in before.items() if "/second/" not in name}
     assert others.items() <= after.items()
-    result = runner.run(instrumented("two", "second").package, random_inputs=1, out=tmp_path)
+    result = runner.run(instrumented("two", "second").package, random_inputs=1, out=tmp_path / "runs")
     assert (result.verdict, result.run.manifest.model) == (None, "second")
-    assert len(result.run.launches) == 2
+    assert len(result.run.launches) == 3
 
 
 def test_equal_code_and_other_weights_in_one_process(packages: Path, instrumented: Callable[..., BuildSummary]) -> None:
@@ -190,8 +194,8 @@ def test_runners_and_weights_after_loading(packages: Path, instrumented: Callabl
         weights = {name: other[name].clone() for name in model.get_constant_fqns()}
         model.load_constants(weights, check_full_update=True)
         second = outputs(model)
-        model.loader.update_constant_buffer({k: v * 2 for k, v in weights.items()}, False, True, False)
-        model.loader.swap_constant_buffer()
+        doubled = {name.replace(".", "_"): value * 2 for name, value in weights.items()}
+        model.loader.update_constant_buffer(doubled, False, False, False)
         found.append([*first, *second, *outputs(model)])
     assert equal(*found)
     assert not torch.equal(found[0][0], found[0][2])
@@ -205,6 +209,51 @@ def test_sources_are_compiled_here(packages: Path, instrumented: Callable[..., B
     assert equal(outputs(load_package(str(summary.package))), outputs(load_package(str(packages / "plain.pt2"))))
 
 
+def test_a_package_for_another_machine(packages: Path, tmp_path: Path) -> None:
+    for changes, message in (
+        ({"AOTI_MACHINE": "s390x"}, r"was compiled for s390x; this machine is"),
+        ({"AOTI_PLATFORM": "windows"}, r"was compiled for windows; this machine runs Linux"),
+    ):
+        other = artifact_metadata.edited(packages / "plain.pt2", tmp_path / "other.pt2", changes)
+        with pytest.raises(ArtifactError, match=message):
+            builder.build_report(BuildOptions(program=other, output=tmp_path / "x.pt2"))
+    assert not (tmp_path / "x.pt2").exists()
+
+
+def test_options_that_do_not_go_together(packages: Path, tmp_path: Path) -> None:
+    program, compiled, output = packages / "program.pt2", packages / "plain.pt2", tmp_path / "x.pt2"
+    for options, message in (
+        (BuildOptions(compiled, output=output, against=compiled), "is compiled already: its kernels are its own"),
+        (BuildOptions(program, output=output, exported=program), "is an exported program itself"),
+        (BuildOptions(program, output=output, model="x"), "an exported program holds one model"),
+        (BuildOptions(compiled, output=output, inductor_configs={"max_autotune": True}), "is compiled already"),
+        (BuildOptions(compiled, output=output, inputs=compiled, random_inputs=1), "two sets of inputs"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            builder.build_report(options)
+
+
+def test_model_lines_and_inputs_come_from_the_exported_program(packages: Path, tmp_path: Path) -> None:
+    summary = builder.build_report(
+        BuildOptions(program=packages / "plain.pt2", output=tmp_path / "x.pt2", exported=packages / "program.pt2")
+    )
+    sites = summary.manifest.sites
+    assert summary.joined == sum(bool(site.provenance.source) for site in sites) >= 2
+    assert {site.provenance.certainty for site in sites if site.provenance.source} == {Certainty.INFERRED}
+    assert {Path(frame.file).name for site in sites for frame in site.provenance.source} == {"compile_packages.py"}
+    assert summary.without_inputs == ""
+    run = runner.run(summary.package, out=tmp_path / "runs").run
+    assert [launch.site for launch in run.launches] == list(sites)
+
+
+def test_a_fresh_build_has_the_kernels_of_the_package(packages: Path, tmp_path: Path) -> None:
+    options = BuildOptions(program=packages / "program.pt2", output=tmp_path / "x.pt2", against=packages / "plain.pt2")
+    compared = builder.build_report(options).against
+    assert compared is not None
+    assert str(compared) == f"{KERNELS} of {KERNELS} kernels identical to those of plain.pt2"
+    assert compared.missing == ()
+
+
 def test_inputs_are_wanted_and_can_be_made(
     packages: Path, instrumented: Callable[..., BuildSummary], tmp_path: Path
 ) -> None:
@@ -213,14 +262,14 @@ def test_inputs_are_wanted_and_can_be_made(
     (leaf,) = summary.inputs
     assert str(leaf) == "float32[2, 4] on cpu"
     with pytest.raises(ArtifactError, match="has no inputs in it") as caught:
-        runner.run(summary.package, out=tmp_path)
+        runner.run(summary.package, out=tmp_path / "runs")
     assert f"\n  {leaf.name} float32[2, 4] on cpu" in caught.value.hint
     embedded = builder.build_report(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )
     assert embedded.without_inputs == ""
     made = inputs.embedded(artifact.inspect(embedded.package))
-    run = runner.run(summary.package, random_inputs=5, out=tmp_path).run
+    run = runner.run(summary.package, random_inputs=5, out=tmp_path / "runs").run
     assert made is not None
     assert run.inputs is not None
     again = torch.load(run.inputs)

@@ -53,7 +53,7 @@ def test_says_what_a_file_is_that_is_no_archive(tmp_path: Path, content: bytes, 
     with pytest.raises(ArtifactError) as caught:
         artifact.inspect(path)
     assert str(caught.value) == f"{path} is {looks_like}, not a .pt2"
-    assert caught.value.hint == "pass a .pt2 written by torch.export.save"
+    assert caught.value.hint == "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 
 @pytest.mark.parametrize(

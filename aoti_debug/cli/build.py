@@ -28,6 +28,7 @@ NUMBERS = (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
 STAGES = {
     "lower": "lowering the model",
     "unpack": "unpacking the package",
+    "exported": "lowering the exported program",
     "instrument": "finding launch sites",
     "compile": "compiling",
     "link": "linking",
@@ -61,6 +62,18 @@ WORDS = {"true": True, "false": False, "none": None}
     "--inputs",
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors) to embed instead of the program's example inputs.",
+)
+@click.option(
+    "--against",
+    metavar="PACKAGE.pt2",
+    type=click.Path(path_type=Path),
+    help="Say which kernels of an exported program are those of this compiled package.",
+)
+@click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=click.Path(path_type=Path),
+    help="The exported program that a compiled package came from: tells the model lines of one compiled without them.",
 )
 @click.option("--random-inputs", metavar="SEED", type=int, help="Embed inputs that are made to fit, for a first look.")
 @click.option(
@@ -99,6 +112,8 @@ def command(
     filters: tuple[str, ...],
     output: Path | None,
     inputs: Path | None,
+    against: Path | None,
+    exported: Path | None,
     random_inputs: int | None,
     name: str,
     configs: tuple[str, ...],
@@ -125,6 +140,8 @@ def command(
         libraries=libraries,
         keep_sources=keep_sources,
         model=name,
+        against=against,
+        exported=exported,
         random_inputs=random_inputs,
     )
     with _progress() as progress:
@@ -164,6 +181,8 @@ def describe(summary: BuildSummary) -> list[str]:
     rows = [
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
+        *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
+        *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
         ("arguments", f"{len(args) - scalars - opaque} tensors, {scalars} scalars"),
         ("not recognised", str(len(unknown) or "none")),
@@ -178,12 +197,35 @@ def describe(summary: BuildSummary) -> list[str]:
         ("size", _size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
     ]
+    rows += _against(summary)
     indent = " " * LABEL
     lines = [str(summary.package)]
     for label, text in rows:
         lines += textwrap.wrap(text, WIDTH, initial_indent=f"  {label}".ljust(LABEL), subsequent_indent=indent)
     wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.without_inputs else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{wanted}"]
+
+
+def _model_lines(summary: BuildSummary) -> str:
+    """What is to be said of the model's lines; "" where Inductor recorded them."""
+    sites = summary.manifest.sites
+    if summary.joined is not None:
+        return f"{summary.joined} of {len(sites)} launch sites, joined by kernel source and order from the program"
+    if summary.manifest.source is Source.EXPORTED or any(site.provenance.source for site in sites):
+        return ""
+    return "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
+
+
+def _against(summary: BuildSummary) -> list[tuple[str, str]]:
+    compared = summary.against
+    if compared is None:
+        return []
+    missing = [f"{name}: only in {compared.package.name}" for name in compared.missing]
+    return [
+        ("against", str(compared)),
+        *(("", f"{found.kernel}: {found.reason}") for found in compared.different),
+        *(("", line) for line in missing),
+    ]
 
 
 def built_from(manifest: Manifest) -> str:

@@ -17,7 +17,7 @@ from aoti_debug.errors import AotiDebugError, InternalError
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
-    "build": "Turn an exported program into an instrumented package.",
+    "build": "Turn an exported program or a compiled package into an instrumented package.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "repro": "Write a script that replays one kernel launch alone.",
@@ -76,7 +76,7 @@ def group(context: click.Context) -> None:
 
     \b
     aoti-debug triage model.pt2              # why does it crash, hang or compute NaN?
-    aoti-debug build model.pt2               # exported program -> model.instrumented.pt2
+    aoti-debug build model.pt2               # exported program or compiled package -> model.instrumented.pt2
     aoti-debug run model.instrumented.pt2    # run it; a crash names its kernel launch
     aoti-debug show                          # what was launched, with which tensors
     aoti-debug repro KERNEL                  # replay one launch alone

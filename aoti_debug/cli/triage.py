@@ -35,6 +35,12 @@ _NAME = 30  # columns
     help="Inputs (.pt or .safetensors).  [default: the program's example inputs]",
 )
 @click.option("--random-inputs", metavar="SEED", type=int, help="Make inputs that fit, for a first look.")
+@click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=click.Path(path_type=Path),
+    help="The exported program that a compiled package came from: tells the model lines of one compiled without them.",
+)
 @click.option("--model", "name", metavar="NAME", default="", help="Which model of a compiled package with several.")
 @click.option("--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often.")
 @click.option("--guards", is_flag=True, help="Look for silent writes outside of buffers and for uninitialised reads.")
@@ -99,6 +105,7 @@ def command(
     model: Path,
     inputs: Path | None,
     random_inputs: int | None,
+    exported: Path | None,
     name: str,
     calls: int,
     guards: bool,
@@ -122,6 +129,7 @@ def command(
         inputs=inputs,
         random_inputs=random_inputs,
         name=name,
+        exported=exported,
         out=out,
         calls=calls,
         stall=stall,

@@ -19,6 +19,7 @@ class TriageOptions:
         name: which model of a compiled package that holds several; "" for the only one.
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         random_inputs: a seed: fitting inputs are made.
+        exported: the exported program that a compiled package came from: tells its model lines.
         out: where the triage's directory is made.
         calls: how often the model is called.
         stall: seconds without a launch that begins or ends until the model counts as hung.
@@ -41,3 +42,4 @@ class TriageOptions:
     libraries: tuple[Path, ...] = ()
     name: str = ""
     random_inputs: int | None = None
+    exported: Path | None = None

@@ -68,6 +68,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
                 imports=options.imports,
                 libraries=tuple(str(path) for path in options.libraries),
                 model=options.name,
+                exported=options.exported,
             )
         )
         note.text = _built(built.manifest)

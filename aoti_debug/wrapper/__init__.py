@@ -29,6 +29,7 @@ __all__ = [
     "analyse",
     "declared_shims",
     "helpers_of",
+    "kernels_of",
     "proxy_targets",
     "shared_cubins",
     "shim_operators",
@@ -54,6 +55,7 @@ class Analysis:
         kernels: Triton kernels (id = index among them), then C++ kernels.
         unrecognised: calls that look like launches and fit no known form.
         inputs, outputs: C++ variables, in order.
+        handed_out: variables of branches and loops that become outputs.
     """
 
     sites: tuple[Site, ...]
@@ -62,7 +64,13 @@ class Analysis:
     inputs: tuple[str, ...]
     constants: tuple[Constant, ...]
     outputs: tuple[str, ...]
+    handed_out: tuple[str, ...]
     allocations: tuple[Allocation, ...]
+
+
+def kernels_of(wrapper: str, kernels: str) -> tuple[Kernel, ...]:
+    """The Triton kernels of a wrapper and the C++ kernels of a kernels text."""
+    return triton_kernels(functions(wrapper).values()) + cpp_kernels(kernels)
 
 
 def analyse(
@@ -107,17 +115,14 @@ def analyse(
     found = find_sites(wrapper, masked, context)
     sites = attach(found.found, provenance)
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
+    (body,) = (body for body in entry_points(masked) if body.name == "run_impl")
     return Analysis(
         sites=sites,
         kernels=all_kernels,
         unrecognised=found.unrecognised,
         inputs=interface.inputs(wrapper),
         constants=interface.constants(wrapper),
-        outputs=tuple(
-            name
-            for body in entry_points(masked)
-            if body.name == "run_impl"
-            for name in interface.outputs(wrapper, body)
-        ),
+        outputs=interface.outputs(wrapper, body),
+        handed_out=interface.handed_out(wrapper, body),
         allocations=allocations.listed(allocations.find(wrapper, masked), sites, all_kernels),
     )

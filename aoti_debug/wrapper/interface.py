@@ -10,6 +10,7 @@ from aoti_debug.wrapper.functions import Body
 _INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
 _FIELD = re.compile(r"\bconstants_info_\[(\d+)\]\.(\w+) = ([^;]*);")
 _OUTPUT = re.compile(r"\boutput_handles\[(\d+)\] = (?:(\w+)\.release\(\)|constants_->at\((\d+)\));")
+_MOVE = re.compile(r"^ *(\w+) = std::move\((\w+)\);", re.MULTILINE)  # one with `auto` gives memory to a new buffer
 
 
 def inputs(wrapper: str) -> tuple[str, ...]:
@@ -34,6 +35,16 @@ def outputs(wrapper: str, body: Body) -> tuple[str, ...]:
         position = m.group(3)
         found[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
     return tuple(found.get(position, "") for position in range(max(found, default=-1) + 1))
+
+
+def handed_out(wrapper: str, body: Body) -> tuple[str, ...]:
+    """Variables of branches and loops whose content becomes an output of the model, through any number of moves."""
+    moves = [m.groups() for m in _MOVE.finditer(wrapper, body.opening, body.closing)]
+    wanted, found = set(outputs(wrapper, body)) - {""}, dict[str, None]()
+    while new := [source for target, source in moves if target in wanted and source not in wanted]:
+        found |= dict.fromkeys(new)
+        wanted |= set(new)
+    return tuple(found)
 
 
 def _constant(fields: dict[str, str]) -> Constant:

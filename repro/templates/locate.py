@@ -35,7 +35,8 @@ def _alike(access: Access) -> Access:
 
 
 def _placed(access: Access, extents: Sequence[Extent]) -> Access:
-    place = None if access.address is None else place_of(access.address, extents)
+    wild = access.bytes == 0  # the processor does not say where an address that cannot be one leads
+    place = None if access.address is None or wild else place_of(access.address, extents)
     if place is None:
         return access
     return replace(

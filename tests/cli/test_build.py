@@ -8,11 +8,13 @@ import archives
 import factories
 import pytest
 
-from aoti_debug import builder
+from aoti_debug import builder, manifest
+from aoti_debug.against import Comparison, Difference
 from aoti_debug.builder import BuildOptions, BuildSummary
 from aoti_debug.cli import build, main
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Form, Kind, Manifest, Role, Unrecognised
+from aoti_debug.manifest import Certainty, Form, Kind, Manifest, Provenance, Role, Sameness, Source, Unrecognised
+from aoti_debug.signature import Dim, Leaf
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -28,6 +30,7 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
         "stages": {"lower": 4.0, "compile": 3.0},
         "without_inputs": "",
         "unmatched": (),
+        "inputs": (Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),),
     }
     return BuildSummary(manifest=manifest, **(known | fields))
 
@@ -35,6 +38,7 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
 def test_summary() -> None:
     assert build.describe(summary(factories.make_manifest(ADDMM, RELU, RELU))) == [
         "m.instrumented.pt2",
+        "  built from      exported program",
         "  launch sites    3: 2 cpp, 1 shim_out",
         "  arguments       4 tensors, 1 scalars",
         "  not recognised  none",
@@ -52,13 +56,14 @@ def test_summary_of_what_went_less_well() -> None:
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
     why = "the program has no example inputs"
     lines = build.describe(summary(manifest, package=Path("a b.pt2"), without_inputs=why))
-    assert lines[3] == "  not recognised  15"
-    assert lines[4].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
+    assert lines[4] == "  not recognised  15"
+    assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines
-    assert f"  inputs          none: {why}" in lines
+    assert f"  inputs          none: {why}; it takes" in lines
+    assert "                  x float32[2, s77:1..64] on cpu" in lines
     assert not [line for line in lines if line.startswith("  promises")]
-    assert lines[-1] == "next: aoti-debug run 'a b.pt2'"
+    assert lines[-1] == "next: aoti-debug run 'a b.pt2' --inputs FILE.pt (or --random-inputs 0)"
     assert max(map(len, lines)) <= 100
 
 
@@ -67,6 +72,46 @@ def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
     assert "  promises        not all: this torch does not log the layouts of buffers" in build.describe(
         summary(manifest)
     )
+
+
+def from_package(**fields: Any) -> Manifest:
+    """Of a compiled package without model lines."""
+    site = replace(RELU, provenance=Provenance(Certainty.NONE))
+    known: dict[str, Any] = {"source": Source.COMPILED, "sameness": Sameness(7, ())}
+    return replace(factories.make_manifest(site), **(known | fields))
+
+
+def test_summary_of_a_compiled_package() -> None:
+    lines = build.describe(summary(from_package()))
+    assert lines[1:4] == [
+        "  built from      compiled package",
+        "  kernels         7 of 7 kernels identical to the original",
+        "  model lines     none were compiled in; --exported PROGRAM.pt2 joins those of its program",
+    ]
+    joined = build.describe(summary(from_package(model="large"), joined=1))
+    assert joined[1] == "  built from      compiled package, model large"
+    assert "  model lines     1 of 1 launch sites, joined by kernel source and order from the program" in joined
+    recorded = replace(from_package(), sites=(RELU,))
+    assert not [line for line in build.describe(summary(recorded)) if line.startswith("  model lines")]
+
+
+def test_summary_of_what_else_there_is_to_say_of_a_package() -> None:
+    lines = build.describe(summary(from_package(source=Source.UNCOMPILED, sameness=None)))
+    assert lines[1] == "  built from      package of C++ sources: its C++ kernels are compiled here"
+    other = from_package(other_torch="another torch than the installed 2.13.0 compiled it", without_weights="given")
+    lines = build.describe(summary(other))
+    assert "  compiled by     another torch than the installed 2.13.0 compiled it" in lines
+    assert "  weights         none: given" in lines
+
+
+def test_kernels_that_differ_from_those_of_a_package() -> None:
+    compared = Comparison(Path("c.pt2"), 3, (Difference("cpp_fused_relu_0", "its source differs"),), ("cpp_old_1",))
+    lines = build.describe(summary(factories.make_manifest(RELU), against=compared))
+    assert lines[-4:-1] == [
+        "  against         2 of 3 kernels identical to those of c.pt2",
+        "                  cpp_fused_relu_0: its source differs",
+        "                  cpp_old_1: only in c.pt2",
+    ]
 
 
 def test_filters_that_match_nothing_list_what_there_is() -> None:
@@ -114,6 +159,7 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
     monkeypatch.setattr(builder, "build_report", build_report)
     command = "build m.pt2 --level 1 --filter a --filter !b -o o.pt2 --inputs i.pt --inductor-config max_autotune=true"
+    command += " --model large --against c.pt2 --exported e.pt2 --random-inputs 7"
     assert main.run([*command.split(), *["--import", "m", "--load-library", "l.so", "--keep-sources", "k"]]) == 0
     assert asked == [
         BuildOptions(
@@ -126,6 +172,10 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
             imports=("m",),
             libraries=("l.so",),
             keep_sources=Path("k"),
+            model="large",
+            against=Path("c.pt2"),
+            exported=Path("e.pt2"),
+            random_inputs=7,
         )
     ]
     out, err = capsys.readouterr()
@@ -140,7 +190,8 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 @pytest.mark.parametrize(
     ("members", "error"),
     [
-        (archives.PACKAGE, "is a compiled AOTInductor package; an exported program is wanted"),
+        (archives.PACKAGE, "holds 0 files *.wrapper.cpp of the model instead of one"),
+        ({**archives.PROGRAM, manifest.MEMBER: b"{}"}, "is an instrumented package; an exported program is wanted"),
         ({**archives.PROGRAM, "!../evil": b""}, "which lies outside the archive; nothing was unpacked"),
     ],
 )

@@ -52,7 +52,7 @@ class NextRow(nn.Module):
 
     def forward(self, x: Tensor, index: Tensor, row: Tensor) -> Tensor:
         out = x.sin()
-        out[index] = row
+        out[index] = row  # origin
         return torch.ops.corpus.scaled(out, 2.0)  # type: ignore[no-any-return]
 
 

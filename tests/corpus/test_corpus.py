@@ -1,4 +1,8 @@
-"""Every case of the corpus on the CPU: the verdict and its origin are right, and clean models raise no alarm."""
+"""The corpus on the CPU: the verdict and its origin are right, and clean models raise no alarm.
+
+Every case takes half a minute, so that the suite runs one of each kind; `--whole-corpus` runs all of them, as
+benchmarks/triage.py does.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,16 @@ from corpus.case import Case
 from corpus.score import Judgement
 
 pytestmark = pytest.mark.slow
+
+ALWAYS = frozenset(
+    {
+        *("index_past_end", "index_made_earlier", "second_call", "while_iteration_7", "embedding_bag_past_end"),
+        *("zero_by_zero", "half_overflow", "nan_in_weight", "inf_minus_inf"),
+        *("fake_lies_about_dtype", "mutated_alias_with_offset", "inputs_overlap", "input_with_other_strides"),
+        *("operator_segfaults", "operator_throws", "operator_waits", "write_into_neighbour", "half_left_unwritten"),
+        *("attention_boolean_mask", "guarded_layers", "pictures", "infinite_bounds", "random_numbers", "cond"),
+    }
+)
 
 
 def named(case: Case) -> str:
@@ -36,11 +50,21 @@ def test_no_two_cases_have_one_name() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("case", cases.faults("cpu"), ids=named)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" not in metafunc.fixturenames:
+        return
+    every = cases.faults("cpu") if metafunc.function is test_fault else cases.clean("cpu")
+    whole = metafunc.config.getoption("--whole-corpus")
+    metafunc.parametrize("case", [case for case in every if whole or case.name in ALWAYS], ids=named)
+
+
+def test_those_that_always_run_are_there() -> None:
+    assert {case.name for case in (*cases.faults("cpu"), *cases.clean("cpu"))} >= ALWAYS
+
+
 def test_fault(judged: Callable[[Case], Judgement], case: Case) -> None:
     assert judged(case) == Judgement((), ())
 
 
-@pytest.mark.parametrize("case", cases.clean("cpu"), ids=named)
 def test_clean_model(judged: Callable[[Case], Judgement], case: Case) -> None:
     assert judged(case) == Judgement((), ())

@@ -30,6 +30,9 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
     output_handles[0] = constants_->at(0);
     aoti_torch_clone(arg5_1, &output_handles[3]);
     output_handles[4] = buf2.release();
+    true_graph_0_buf1 = std::move(inner_buf0);
+    buf9 = std::move(true_graph_0_buf1);
+    auto buf2 = std::move(buf1);  // reuse
 }
 """
 
@@ -47,6 +50,12 @@ def test_constants_with_their_names_in_the_module() -> None:
 def test_outputs_of_the_model_only() -> None:
     (body,) = (b for b in entry_points(mask(WRAPPER)) if b.name == "run_impl")
     assert interface.outputs(WRAPPER, body) == ("l_weight", "buf9", "", "", "buf2")
+
+
+def test_what_a_branch_hands_out_through_several_moves() -> None:
+    """A move into a new variable gives a buffer's memory to another one: what was in it goes nowhere."""
+    (body,) = (b for b in entry_points(mask(WRAPPER)) if b.name == "run_impl")
+    assert interface.handed_out(WRAPPER, body) == ("true_graph_0_buf1", "inner_buf0")
 
 
 def test_a_wrapper_without_any() -> None:

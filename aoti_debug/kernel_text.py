@@ -1,0 +1,23 @@
+"""What a kernel computes, as text: without its name, its comments and what belongs to the build that wrote it."""
+
+from __future__ import annotations
+
+import re
+
+from aoti_debug.manifest import Kernel
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PYTHON_COMMENT = re.compile(r"#[^\n]*")
+_INCLUDE = re.compile(r"^\s*#\s*include[^\n]*$", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+_NAME = "kernel"
+
+
+def normalised(kernel: Kernel) -> str:
+    """The kernel's source; equal for two kernels that differ in nothing but names, comments and spaces."""
+    if kernel.language == "triton":
+        definition = re.search(rf"^[ \t]*def {re.escape(kernel.name)}\(", kernel.source, re.MULTILINE)
+        text = _PYTHON_COMMENT.sub("", kernel.source[definition.start() :] if definition else kernel.source)
+    else:
+        text = _COMMENT.sub("", _INCLUDE.sub("", kernel.source))
+    return _SPACE.sub(" ", re.sub(rf"\b{re.escape(kernel.name)}\b", _NAME, text)).strip()

@@ -1,0 +1,117 @@
+"""Measures what it takes to instrument a compiled package, beside `build` from the exported program.
+
+usage: python benchmarks/packages.py [--device cpu|cuda] [--runs N] [--only MODEL ...]
+
+Prints a Markdown table of seconds: best of N, after one that fills the caches. "wrapper alone" is what no way around
+compiling the wrapper can save: the package's own wrapper, not instrumented, with the same flags and headers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from aoti_debug import adopt, artifact, builder
+from aoti_debug.builder import BuildOptions
+from aoti_debug.compiler import find_compiler, find_torch
+from aoti_debug.lowering import Request
+from aoti_debug.toolchain import Compilation, Toolchain
+
+HERE = Path(__file__).resolve().parent
+MODELS = ("blocks", "mixed", "launches")
+COMPILE = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import timed_models
+program = timed_models.export(sys.argv[2], sys.argv[3])
+torch.export.save(program, sys.argv[4])
+torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[5])
+"""
+ALLOWED = 2.0  # seconds more than the wrapper alone
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds."""
+
+    model: str
+    wrapper: float
+    package: float
+    exported: float
+    sameness: str
+
+    @property
+    def markdown(self) -> str:
+        more = self.package - self.wrapper
+        return (
+            f"| {self.model} | {self.wrapper:.1f} s | {self.package:.1f} s (+{more:.1f} s) | {self.exported:.1f} s "
+            f"| {self.sameness} |"
+        )
+
+
+def measure(model: str, device: str, runs: int, folder: Path) -> Row:
+    program, compiled = folder / "program.pt2", folder / "compiled.pt2"
+    subprocess.run([sys.executable, "-c", COMPILE, HERE, model, device, program, compiled], check=True)
+    summary = builder.build_report(BuildOptions(program=compiled, output=folder / "package.pt2"))
+    return Row(
+        model,
+        wrapper=_best(lambda: _wrapper_alone(compiled, folder), runs),
+        package=_best(lambda: builder.build_report(BuildOptions(program=compiled, output=folder / "a.pt2")), runs),
+        exported=_best(lambda: builder.build_report(BuildOptions(program=program, output=folder / "b.pt2")), runs),
+        sameness=str(summary.manifest.sameness),
+    )
+
+
+def _wrapper_alone(compiled: Path, folder: Path) -> float:
+    """Compiles the wrapper of a package; what it takes to unpack it does not count."""
+    tools = Toolchain(find_compiler(), find_torch())
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        request = Request(program="", folder=work)
+        found = adopt.adopt(artifact.inspect(compiled), "model", request, tools.torch, timeout=600)
+        began = time.monotonic()
+        with Compilation(tools, found.sources, Path(work)) as compilation:
+            compilation.add_wrapper(found.sources.wrapper)
+            compilation.wait()
+        return time.monotonic() - began
+
+
+def _best(work: Callable[[], object], runs: int) -> float:
+    """Seconds of the fastest of some runs, after one that does not count; `work` may time itself."""
+    times = []
+    for _ in range(runs + 1):
+        began = time.monotonic()
+        itself = work()
+        times.append(itself if isinstance(itself, float) else time.monotonic() - began)
+    return min(times[1:])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=MODELS, default=MODELS)
+    arguments = parser.parse_args()
+    print(f"torch {torch.__version__}, {arguments.device}\n")
+    print("| model | wrapper alone | from the package | from the exported program | kernels |")
+    print("|---|---|---|---|---|")
+    slow = []
+    for model in arguments.only:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(model, arguments.device, arguments.runs, Path(folder))
+        print(row.markdown, flush=True)
+        slow += [model] if row.package - row.wrapper > ALLOWED else []
+    for model in slow:
+        print(f"{model}: more than {ALLOWED:g} s beyond the wrapper")
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -43,6 +43,7 @@ _NOTHING = 1  # bytes of weights that a library without any has
 _MAPPED = "USE_MMAP_SELF"
 _CHILD = "aoti_debug._adopt_child"
 _KERNEL_TEXT = ".kernel.cpp"
+_TORCHS_OWN = ("aten.", "aten::")
 _COMPILED_FROM = (".cpp", "kernel_information.json")
 _WRAPPER_OPT = "O1"  # as a default package optimizes its wrapper
 
@@ -191,16 +192,18 @@ def _without_weights(original: Path, directory: Path) -> str:
 
 
 def _answer(package: Artifact, request: Request, found: Sources, torch: Torch, timeout: float) -> Answer:
-    """What torch knows of the operators; asked once for each torch, unless the model calls operators of its own."""
+    """What torch knows of the operators; asked once for each torch and operators of its own that a model calls by the
+    proxy executor, each time where the model calls operators of somebody else."""
     asked = replace(request, program=str(package.path.resolve()))
-    if request.inputs or wrapper.proxy_targets(found.extern_nodes):
+    targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(found.extern_nodes))
+    if request.inputs or not all(target.startswith(_TORCHS_OWN) for target in targets):
         answer = lower.ask(_CHILD, asked, torch, timeout)
     else:
 
         def ask(folder: Path) -> None:
             lowering.write_answer(folder, lower.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout))
 
-        folder = cache.entry("operators", cache.key(torch.fingerprint, __version__), ask)
+        folder = cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), ask)
         known = lowering.read_answer(folder)
         assert isinstance(known, Answer)
         answer = known

@@ -311,6 +311,8 @@ def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugE
     hint = "operators of your own need --import MODULE or --load-library PATH"
     if report.torch_version is not None and report.torch_version != manifest.torch_version:
         hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
+    elif manifest.other_torch:
+        hint = manifest.other_torch
     return TargetError("\n  ".join(lines), hint=hint)
 
 

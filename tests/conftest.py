@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole-corpus", action="store_true", help="triage every case of the corpus, not one of each kind")
+    parser.addoption("--whole-corpus", action="store_true", help="triage all of the corpus, not one case of each kind")
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
 
 

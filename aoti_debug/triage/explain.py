@@ -34,7 +34,12 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
     finding = replace(finding, where=victim)
     index = _index_of(run, launch, access)
     if index is None:
-        return replace(finding, evidence=(*told, *_empty_arguments(launch), *finding.evidence))
+        made = of_index(launch, line)
+        return replace(
+            finding,
+            evidence=(*told, *_empty_arguments(launch), *finding.evidence),
+            origin=replace(place_of(launch), frame=made) if made != line else None,
+        )
     if _is_made_here(index, access):
         held = f"the kernel makes the index of {index.argument.name}[{coordinates(index)}], which is {index.value}"
         origin = replace(place_of(launch, index.argument.name, index.element), frame=of_index(launch, line))

@@ -188,7 +188,7 @@ def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pyte
         ({"level": 4}, UsageError, "level 4 does not exist"),
         ({"filters": ("a,,b",)}, UsageError, "an empty filter"),
         ({"filters": ("!",)}, UsageError, "an empty filter"),
-        ({"output": "{folder}/model.pt2"}, UsageError, "{folder}/model.pt2 is the exported program itself"),
+        ({"output": "{folder}/model.pt2"}, UsageError, "{folder}/model.pt2 is the model itself"),
         (
             {"output": "{folder}/none/x.pt2"},
             UsageError,

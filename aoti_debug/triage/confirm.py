@@ -143,4 +143,5 @@ def headline(evidence: Evidence) -> str:
     """One line of what a repro showed."""
     if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
         return evidence.lines[1].strip()
-    return evidence.what.partition("\n")[0] or evidence.outcome
+    said = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
+    return evidence.what.partition("\n")[0] or said

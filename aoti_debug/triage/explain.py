@@ -142,6 +142,8 @@ def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index |
 def _limit(launch: Launch, accessed: str) -> int:
     """The largest index that can be right: the longest dimension of the accessed tensor, or of any that is no index."""
     named = launch.argument(accessed) if accessed else None
+    if named is not None and named.tensor is not None and named.tensor.layout.numel == 0:
+        return 0
     others = [a for a in launch.args if a not in integer_inputs(launch)]
     shapes = [a.tensor.layout.shape for a in ([named] if named else others) if a.tensor is not None]
     return max((size for shape in shapes for size in shape), default=0)

@@ -16,7 +16,7 @@ _OPERATORS: dict[str, tuple[type[ast.operator], ...]] = {
     "rsqrt": (ast.Div, ast.Pow),
     "pow": (ast.Pow,),
 }
-_LIKELY = ("softmax", "log", "rsqrt", "sqrt", "reciprocal", "div", "acos", "asin", "atanh", "pow", "exp")
+_LIKELY = ("softmax", "std", "var", "log", "rsqrt", "sqrt", "acos", "asin", "atanh", "reciprocal", "div", "pow", "exp")
 _CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then what is made of it
     "add": ("add",),
     "sub": ("sub", "softmax"),

@@ -61,7 +61,8 @@ def test_both_ends_of_a_chain(tmp_path: Path) -> None:
     assert finding.evidence[0] == "buf0[1, 0] is +Inf; there it read arg0 99"
     assert finding.evidence[1].startswith("inf - inf is NaN: `")
     assert finding.evidence[2] == (
-        "buf1[1, 0] is NaN, the first of 2; there it read a row of buf0 (2 elements, 1 +Inf, 1 zero, finite from 0 to 0)"
+        "buf1[1, 0] is NaN, the first of 2; "
+        "there it read a row of buf0 (2 elements, 1 +Inf, 1 zero, finite from 0 to 0)"
     )
 
 

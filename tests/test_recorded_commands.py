@@ -22,7 +22,7 @@ def test_commands_of_real_packages(
     golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
-    found = recorded_commands.parse((GOLDEN / f"{name}.cpp").read_text(), TORCH)
+    found = recorded_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
     assert found is not None
     text = json.dumps(asdict(found), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")
     golden(GOLDEN / f"{name}.json", text + "\n")
@@ -58,7 +58,7 @@ def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> No
 def test_cuda_is_looked_for_where_it_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "include").mkdir()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    text = (GOLDEN / "torch_2.11_cuda.cpp").read_text().replace("/home/u/cuda", "/theirs/cuda")
+    text = (GOLDEN / "torch_2.11_cuda.cpp.txt").read_text().replace("/home/u/cuda", "/theirs/cuda")
     found = recorded_commands.parse(text, TORCH)
     assert found is not None
     assert str(tmp_path / "include") in found.compile.include_dirs

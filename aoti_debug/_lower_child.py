@@ -15,7 +15,7 @@ from typing import Any
 from aoti_debug import lowering, promises, signature
 from aoti_debug._answering import StepError, answered, main, register, step
 from aoti_debug._layouts import Layouts, observed
-from aoti_debug._operators import operators, overload
+from aoti_debug._operators import operators, overload, stacks
 from aoti_debug._triton_configs import triton_configs
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import Inputs, check, read, write
@@ -59,6 +59,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     if lowering.OPERATOR_KEYS in configs:
         with step("config", times, lowering.OPERATOR_KEYS, lambda: _REGISTER):
             configs[lowering.OPERATOR_KEYS] = _by_operator(configs[lowering.OPERATOR_KEYS])
+    found_stacks = stacks(program)
     with step("lower", times), observed() as layouts:
         wrapper_opt = _lower(program, request, configs)
     promised, strange = promises.parse(layouts.graphs)
@@ -75,6 +76,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         times=times,
         triton_configs=triton_configs(),
         custom_shims=own,
+        operator_stacks=found_stacks,
         promises=promised,
         without_promises=_without_promises(layouts, strange),
     )

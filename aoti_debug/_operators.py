@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+_OF_TORCH = frozenset({"aten", "prims", "prim", "higher_order", "inductor"})
+
 
 def operators(archive: Path, own: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The operators that have a C shim; the schemas of these, of `own` and of all that the proxy executor calls."""
@@ -21,6 +23,20 @@ def operators(archive: Path, own: Iterable[str]) -> tuple[tuple[str, ...], dict[
                 called += [_dotted(node["node"]["target"]) for node in json.loads(file.read(member))["nodes"]]
     schemas = {name: _schema(name) for name in (*shims, *called)}
     return shims, {name: schema for name, schema in schemas.items() if schema}
+
+
+def stacks(program: Any) -> dict[str, str]:
+    """Where an exported program calls its custom operators: the stack of each that it calls once, by name."""
+    import torch
+
+    found: dict[str, list[str]] = {}
+    for module in program.graph_module.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in _OF_TORCH:
+                name = f"{node.target.namespace}::{node.target._schema.name.partition('::')[2]}"
+                overloaded = f"{name}.{node.target._overloadname}"
+                found.setdefault(overloaded, []).append(str(node.meta.get("stack_trace") or ""))
+    return {name: calls[0] for name, calls in found.items() if len(calls) == 1 and calls[0]}
 
 
 def _dotted(target: str) -> str:

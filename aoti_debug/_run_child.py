@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug.errors import AotiDebugError, InputMismatch
+from aoti_debug.interposer.attach import Interposed
 from aoti_debug.runinfo import Stage
+from aoti_debug.signature import Signature
 from aoti_debug.stall import REQUEST
 
 _PR_SET_PDEATHSIG = 1
@@ -49,10 +51,17 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request["libraries"]:
         torch.ops.load_library(library)
-    _tell(pipe, stage=Stage.INPUTS.value)
-    args, kwargs = _inputs(request)
-    _tell(pipe, stage=Stage.LOAD.value)
-    model = _load(request["package"])
+    model: Any
+    if request["interposed"] is not None:
+        _tell(pipe, stage=Stage.LOAD.value)
+        model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
+        _tell(pipe, stage=Stage.INPUTS.value)
+        args, kwargs = _given_inputs(request, model.signature)
+    else:
+        _tell(pipe, stage=Stage.INPUTS.value)
+        args, kwargs = _inputs(request)
+        _tell(pipe, stage=Stage.LOAD.value)
+        model = _load(request["package"])
     _tell(pipe, stage=Stage.CALL.value)
     began = time.monotonic()
     with torch.no_grad():
@@ -69,10 +78,9 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
 
 def _load(path: str) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
-    from torch._inductor.package import load_package
-
-    from aoti_debug import artifact, compiled_for
+    from aoti_debug import artifact
     from aoti_debug.errors import ArtifactError
+    from aoti_debug.loading import load
 
     package = artifact.inspect(path)
     manifest = package.manifest()
@@ -81,14 +89,7 @@ def _load(path: str) -> Any:
             f"{path} has no weights: {manifest.without_weights}",
             hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
-    folder = f"{artifact.AOTINDUCTOR}{manifest.model}/"
-    if manifest.device == "cuda":
-        compiled_for.check_this_gpu(package, folder)
-    if f"{folder}{artifact.WEIGHTS_CONFIG}" in package.members:
-        from torch.export.pt2_archive._package import load_pt2
-
-        return load_pt2(path, load_weights_from_disk=True).aoti_runners[manifest.model]
-    return load_package(path, model_name=manifest.model)
+    return load(package, manifest.model, manifest.device)
 
 
 def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -113,6 +114,20 @@ def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         )
     inputs.check(embedded, signature, "the package")
     return embedded.args, dict(embedded.kwargs)
+
+
+def _given_inputs(request: dict[str, Any], signature: Signature) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of a package that has none in it and does not tell what would fit."""
+    from aoti_debug import inputs
+    from aoti_debug.errors import ArtifactError
+
+    if request["inputs"] is None:
+        raise ArtifactError(
+            f"{request['package']} has no inputs in it, and without its source it does not tell what the model takes",
+            hint="pass some with --inputs FILE.pt",
+        )
+    found = inputs.read(request["inputs"], signature)
+    return found.args, dict(found.kwargs)
 
 
 def _tell(pipe: TextIO, **what: Any) -> None:

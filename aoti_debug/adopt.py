@@ -26,7 +26,7 @@ from aoti_debug import (
     unpack,
     wrapper,
 )
-from aoti_debug.artifact import WEIGHTS_CONFIG, Artifact, ArtifactKind
+from aoti_debug.artifact import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.compiler import Torch
 from aoti_debug.elf import Library
 from aoti_debug.errors import ArtifactError
@@ -98,7 +98,7 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
-    wrapper_path = _one(package, directory, ".wrapper.cpp")
+    wrapper_path = _wrapper(package, directory)
     library = _one(package, directory, ".wrapper.so")
     text = wrapper_path.read_text(encoding="utf-8", errors="replace")
     commands = recorded_commands.parse(text, torch.directory)
@@ -146,6 +146,16 @@ def _one(package: Artifact, directory: Path, suffix: str) -> Path:
             hint="pass the package as torch wrote it, or the exported program that it was compiled from",
         )
     return found[0]
+
+
+def _wrapper(package: Artifact, directory: Path) -> Path:
+    if not any(directory.glob(f"*{WRAPPER_SOURCE}")):
+        raise ArtifactError(
+            f"{package.path} holds no source of its wrapper: there is nothing to instrument",
+            hint="aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, pass the "
+            "package as torch wrote it, or the exported program that it was compiled from",
+        )
+    return _one(package, directory, WRAPPER_SOURCE)
 
 
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from aoti_debug import manifest
-from aoti_debug.errors import ArtifactError
+from aoti_debug.errors import ArtifactError, UsageError
 
 ARCHIVE_VERSION = "0"  # of the PT2 archive format
 MODELS = "models/"
@@ -21,6 +21,7 @@ AOTINDUCTOR = "data/aotinductor/"
 MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
 INPUTS_MEMBER = "aoti_debug_inputs.pt"
 WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
+WRAPPER_SOURCE = ".wrapper.cpp"
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 
 
@@ -62,6 +63,11 @@ class Artifact:
             raise ArtifactError(
                 f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
             ) from error
+
+    def has_source(self, model: str) -> bool:
+        """Whether a compiled package holds the source of a model's wrapper."""
+        folder = f"{AOTINDUCTOR}{model}/"
+        return any(name.startswith(folder) and name.endswith(WRAPPER_SOURCE) for name in self.members)
 
     def manifest(self) -> manifest.Manifest:
         """The manifest of an instrumented package."""
@@ -107,6 +113,25 @@ def expect(path: str | Path, wanted: ArtifactKind) -> Artifact:
             f"{path} is {artifact.kind.value}; {wanted.value} is wanted", hint=_WRONG_KIND[wanted, artifact.kind]
         )
     return artifact
+
+
+def model_of(package: Artifact, name: str) -> str:
+    """Which model of a package is meant.
+
+    Args:
+        name: "" for the only one.
+
+    Raises:
+        UsageError: it has several and none is named, or none of that name.
+    """
+    if name in package.models:
+        return name
+    names = ", ".join(package.models)
+    if name:
+        raise UsageError(f"{package.path} holds no model {name!r}", hint=f"it holds {names}")
+    if len(package.models) > 1:
+        raise UsageError(f"{package.path} holds {len(package.models)} models", hint=f"name one with --model: {names}")
+    return package.models[0]
 
 
 _WANTED = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"

@@ -104,19 +104,8 @@ def _check_program(path: Path, options: BuildOptions) -> None:
 
 
 def model_of(found: Artifact, options: BuildOptions) -> str:
-    """Which model of a package is meant.
-
-    Raises:
-        UsageError: it has several and none is named, or none of that name.
-    """
-    if options.model in found.models:
-        return options.model
-    names = ", ".join(found.models)
-    if options.model:
-        raise UsageError(f"{found.path} holds no model {options.model!r}", hint=f"it holds {names}")
-    if len(found.models) > 1:
-        raise UsageError(f"{found.path} holds {len(found.models)} models", hint=f"name one with --model: {names}")
-    return found.models[0]
+    """Which model of a package is meant. Raises as `artifact.model_of`."""
+    return artifact.model_of(found, options.model)
 
 
 def patterns(options: BuildOptions) -> tuple[str, ...]:

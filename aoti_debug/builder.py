@@ -324,6 +324,7 @@ def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
         headers=[path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()],
         operators=wrapper.shim_operators(answer.shim_operators) | wrapper.declared_shims(answer.custom_shims),
         schemas=answer.schemas,
+        operator_stacks=answer.operator_stacks,
     )
 
 

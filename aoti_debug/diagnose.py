@@ -326,6 +326,8 @@ def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     if not finding.suspects:
         return (commands.again(run.info, level=1),) if run.level != 1 else (commands.show(run),)
     first = finding.suspects[0]
+    if run.manifest.without_source:
+        return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
     if len(finding.suspects) == 1 and first.site.kind in REPLAYABLE:
         return (commands.repro(run, first),)
     if run.level == 1:

@@ -13,7 +13,8 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_LOAD, _SYMTAB, _DYNSYM = 1, 2, 11
+_RELOCATION = struct.Struct("<QQq")
+_LOAD, _SYMTAB, _RELA, _DYNSYM = 1, 2, 4, 11
 _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
 
@@ -96,6 +97,24 @@ class Library:
         """The symbols that the library has for others."""
         return frozenset(name for name, info, section, _, _ in self._symbols(_DYNSYM) if section and info >> 4)
 
+    def called(self) -> frozenset[str]:
+        """The symbols that the dynamic linker resolves for the library, its own or those of others."""
+        wanted = {
+            self._relocated(at)
+            for section in self._sections
+            if section.kind == _RELA
+            for at in range(section.offset, section.offset + section.size, _RELOCATION.size)
+        }
+        return frozenset(name for i, (name, *_) in enumerate(self._symbols(_DYNSYM)) if i in wanted and name)
+
+    def defined_functions(self) -> frozenset[str]:
+        """The functions that the file defines for others; those of a kernel binary are its kernels."""
+        return frozenset(
+            name
+            for name, info, section, _, _ in self._symbols(_SYMTAB)
+            if section and info >> 4 == _GLOBAL and info & 15 == _FUNCTION
+        )
+
     def code(self, prefix: str) -> Mapping[str, bytes]:
         """The machine code of the exported functions whose names begin with `prefix`."""
         found: dict[str, bytes] = {}
@@ -114,6 +133,10 @@ class Library:
         for at in range(table.offset, table.offset + table.size // _SYMBOL.size * _SYMBOL.size, _SYMBOL.size):
             name, info, _, section, value, size = _SYMBOL.unpack_from(self._data, at)
             yield self._text(texts.offset + name), info, section, value, size
+
+    def _relocated(self, relocation: int) -> int:
+        """The index of the symbol that a relocation is about."""
+        return int(_RELOCATION.unpack_from(self._data, relocation)[1]) >> 32
 
     def _file_offset(self, address: int) -> int | None:
         for start, base, size in self._segments:

@@ -71,6 +71,7 @@ class Answer:
         times: seconds of each step.
         triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.
         custom_shims: custom operators that have a C shim of their own: its declarations, by operator.
+        operator_stacks: of the custom operators that the program calls once: where, by name ("mylib::op.default").
         promises: of the buffers.
         without_promises: why those of some buffers are missing; "" where they are not.
     """
@@ -83,6 +84,7 @@ class Answer:
     times: Mapping[str, float]
     triton_configs: Mapping[str, TritonConfig] = field(default_factory=dict)
     custom_shims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    operator_stacks: Mapping[str, str] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     without_promises: str = ""
 

@@ -40,6 +40,7 @@ class Source(str, Enum):
 
     EXPORTED = "exported program"  # lowered and compiled here
     COMPILED = "compiled package"  # its kernels, kernel binaries and weights are the package's own
+    STRIPPED = "compiled package without source"  # runs as it is; its launches are seen from outside
     UNCOMPILED = "package of C++ sources"  # kernel binaries and weights are its own; C++ is compiled here
 
 
@@ -293,6 +294,7 @@ class Manifest:
     without_weights: str = ""  # why the package has none for its constants; "" where it has
     other_torch: str = ""  # what tells that another torch than torch_version compiled the original; "" if nothing does
     sameness: Sameness | None = None  # with the compiled package; each kernel's hash is in `kernels`
+    without_source: str = ""  # what is not known of a package without the source of its wrapper; "" where it has one
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
 
     def kernel(self, name: str) -> Kernel | None:

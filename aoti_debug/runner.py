@@ -12,17 +12,17 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import artifact, backtrace, crumbs, errors, leftovers, rundir, runinfo
+from aoti_debug import backtrace, crumbs, errors, leftovers, rundir, runinfo, subjects
 from aoti_debug.abi import Variable
-from aoti_debug.artifact import Artifact, ArtifactKind
 from aoti_debug.child import Child, Observer, Report
 from aoti_debug.diagnose import Verdict, diagnose
 from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
-from aoti_debug.manifest import MEMBER, Manifest
+from aoti_debug.manifest import Manifest
 from aoti_debug.rescue import rescue
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Exit, ExitKind, RunInfo, Stage
 from aoti_debug.stall import Limits
+from aoti_debug.subjects import WITH_SOURCE, Subject
 
 HOST = "aoti-debug run"
 PHASES = ("before", "after", "both")
@@ -48,6 +48,7 @@ class RunOptions:
         crumb_every: launches a breadcrumb.
         environment: variables of the process, besides this one's.
         guards: zones of known bytes around the buffers that the model allocates, compared after every launch.
+        model: which one of a compiled package without source that holds several; "" for the only one.
         poison: the byte that those buffers are filled with, needs guards; None for 0xff.
     """
 
@@ -69,6 +70,7 @@ class RunOptions:
     guards: bool = False
     poison: int | None = None
     random_inputs: int | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def run(
     guards: bool = False,
     poison: int | None = None,
     random_inputs: int | None = None,
+    model: str = "",
     observer: Observer | None = None,
 ) -> RunResult:
     """Runs a package; see RunOptions. A fault of the model is a result, not an error.
@@ -125,6 +128,7 @@ def run(
         guards=guards,
         poison=poison,
         random_inputs=random_inputs,
+        model=model,
     )
     return run_with(options, observer or Observer())
 
@@ -132,17 +136,19 @@ def run(
 def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """`run`, with an observer that is told what happens meanwhile."""
     _check(options)
-    found = artifact.expect(options.package, ArtifactKind.INSTRUMENTED)
-    manifest = found.manifest()
+    subject = subjects.subject(options.package, options.model)
+    manifest = subject.manifest
+    _check_subject(subject, options)
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("at level 0 nothing shows progress: --stall cannot be kept", hint="--level 3 records launches")
     base = options.out or rundir.base_directory()
     leftovers.clear()
+    made = not base.exists()
     path = _new_directory(base)
     try:
-        return _run_in(path, found, manifest, options, observer)
+        return _run_in(path, subject, options, observer)
     except (ArtifactError, TargetError, UsageError):
-        _remove(path)
+        _remove(path, base if made else None)
         raise
 
 
@@ -179,6 +185,17 @@ def _check(options: RunOptions) -> None:
             raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
 
 
+def _check_subject(subject: Subject, options: RunOptions) -> None:
+    if subject.interposed is None:
+        return
+    for given, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
+        if given:
+            raise UsageError(
+                f"{option} needs the source of the package's wrapper, and {options.package} holds none",
+                hint=WITH_SOURCE,
+            )
+
+
 def _new_directory(base: Path) -> Path:
     """Raises:
     UsageError: it cannot be made.
@@ -199,21 +216,25 @@ def _new_directory(base: Path) -> Path:
             return path.resolve()
 
 
-def _remove(path: Path) -> None:
-    """Leaves nothing behind of a run that never was."""
+def _remove(path: Path, base: Path | None) -> None:
+    """Leaves nothing behind of a run that never was.
+
+    Args:
+        base: the directory around it, if the run made that, too.
+    """
     shutil.rmtree(path)
-    if not any(path.parent.iterdir()):
-        path.parent.rmdir()
+    if base is not None and not any(base.iterdir()):
+        base.rmdir()
 
 
-def _begin(path: Path, info: RunInfo, package: Artifact, options: RunOptions) -> None:
+def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> None:
     """Writes what a run directory has before its process starts.
 
     Raises:
         UsageError: the disk does not take it.
     """
     try:
-        (path / rundir.MANIFEST).write_bytes(package.read(MEMBER))
+        (path / rundir.MANIFEST).write_bytes(subject.text)
         (path / rundir.PACKAGE).symlink_to(options.package.resolve())
         if options.inputs is not None:
             (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
@@ -224,12 +245,13 @@ def _begin(path: Path, info: RunInfo, package: Artifact, options: RunOptions) ->
         ) from error
 
 
-def _run_in(path: Path, package: Artifact, manifest: Manifest, options: RunOptions, observer: Observer) -> RunResult:
+def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observer) -> RunResult:
+    manifest = subject.manifest
     info = _info(manifest, options)
-    _begin(path, info, package, options)
+    _begin(path, info, subject, options)
     observer.started(path)
     began = time.monotonic()
-    child = Child(_request(info, options), _environment(path, options), path)
+    child = Child(_request(info, subject, options), _environment(path, options), path)
     info = replace(info, pid=child.process.pid)
     runinfo.write(info, path)
     try:
@@ -359,6 +381,7 @@ def _command(options: RunOptions) -> tuple[str, ...]:
     single = {
         "--inputs": options.inputs,
         "--random-inputs": options.random_inputs,
+        "--model": options.model or None,
         "--level": options.level,
         "--phase": options.phase,
         "--out": options.out,
@@ -379,7 +402,7 @@ def _command(options: RunOptions) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _request(info: RunInfo, options: RunOptions) -> dict[str, object]:
+def _request(info: RunInfo, subject: Subject, options: RunOptions) -> dict[str, object]:
     """What `_run_child` is asked to do."""
     return {
         "package": str(options.package.resolve()),
@@ -387,6 +410,7 @@ def _request(info: RunInfo, options: RunOptions) -> dict[str, object]:
         "random_inputs": options.random_inputs,
         "device": info.device,
         "calls": options.calls,
+        "interposed": subject.interposed,
         "imports": info.imports,
         "libraries": info.libraries,
     }

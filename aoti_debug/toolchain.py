@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,9 @@ RUNTIME_FLAGS = (
 )
 RUNTIME_SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
 COLD_APART = "freorder-blocks-and-partition"  # what a level does lies apart from the code that runs at level 0
+INTERPOSER = "interposer"  # below RUNTIME
+INTERPOSER_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
+FRONT, RECORDER = "front.so", "recorder.so"
 TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
 LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
 INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
@@ -148,6 +151,47 @@ def link_plain(toolchain: Toolchain, sources: Sources, work: Path, library: Path
         compilation.link(library)
 
 
+def interposer(
+    toolchain: Toolchain, device: str, flags: Flags, generated: Mapping[str, str], manifest_json: str
+) -> tuple[Path, Path]:
+    """The library that stands in front of what a model calls, and the one that records it; kept between runs.
+
+    Args:
+        flags: directories of headers, and libraries of the recorder.
+        generated: "entries.cpp", "table.cpp" and "sites.cpp", by these names.
+
+    Raises:
+        ToolchainError: something did not compile or link.
+    """
+    runtime = runtime_objects(toolchain, device, flags)
+    own = sorted((RUNTIME / INTERPOSER).glob("*"))
+    texts = [path.read_text() for path in (*own, RUNTIME / "aoti_debug.h")]
+    recorder_words = [*map(str, runtime), "-fopenmp", *link_words(flags)]
+    parts_of = {
+        FRONT: (("entries.cpp", "entry.cpp", "dispatch.cpp", "table.cpp"), ["-ldl"]),
+        RECORDER: (("recorder.cpp", "table.cpp", "sites.cpp"), recorder_words),
+    }
+
+    def fill(folder: Path) -> None:
+        objects = {}
+        for name, text in generated.items():
+            (folder / name).write_text(text)
+            if name == "sites.cpp":
+                (objects[name],) = _compile_tables_in(toolchain, folder, text, manifest_json)
+        for path in (*(folder / name for name in generated if name not in objects), *own):
+            if path.suffix == ".cpp":
+                words = [*INTERPOSER_FLAGS, f"-I{RUNTIME}"]
+                objects[path.name] = _compile(toolchain, path, folder / f"{path.stem}.o", words)
+        for library, (names, others) in parts_of.items():
+            command = [toolchain.compiler.path, "-shared", *(str(objects[name]) for name in names), *others, STACK]
+            _run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
+
+    folder = cache.entry(
+        "interposers", _key(toolchain, *generated.values(), manifest_json, *texts, *recorder_words), fill
+    )
+    return folder / FRONT, folder / RECORDER
+
+
 def kernel_flags(sources: Sources) -> tuple[str, ...]:
     """The flags that the generated kernels are compiled with, without the include directories."""
     flags = sources.compile_flags
@@ -156,7 +200,11 @@ def kernel_flags(sources: Sources) -> tuple[str, ...]:
 
 def link_flags(sources: Sources) -> tuple[str, ...]:
     """The flags and libraries that follow the objects on the linker's command line."""
-    flags = sources.link_flags
+    return link_words(sources.link_flags)
+
+
+def link_words(flags: Flags) -> tuple[str, ...]:
+    """Flags of a linker as words."""
     return (
         *[word for flag in flags.ldflags for word in shlex.split(f"-{flag}")],
         *[f"-l{name}" for name in flags.libraries],
@@ -177,6 +225,10 @@ def _compile_generated(
 
 def _compile_tables(toolchain: Toolchain, sources: Sources, work: Path, text: str, manifest_json: str) -> list[Path]:
     del sources
+    return _compile_tables_in(toolchain, work, text, manifest_json)
+
+
+def _compile_tables_in(toolchain: Toolchain, work: Path, text: str, manifest_json: str) -> list[Path]:
     source, embedded = work / "sites.cpp", work / "manifest.json"
     source.write_text(text)
     embedded.write_bytes(manifest_json.encode())
@@ -186,11 +238,19 @@ def _compile_tables(toolchain: Toolchain, sources: Sources, work: Path, text: st
 
 def _runtime_objects(toolchain: Toolchain, sources: Sources, work: Path) -> list[Path]:
     del work
-    if sources.device not in RUNTIME_DEVICES:
-        raise ToolchainError(f"models for {sources.device} cannot be instrumented", hint="export for cpu or cuda")
+    return runtime_objects(toolchain, sources.device, sources.compile_flags)
+
+
+def runtime_objects(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
+    """The objects of the runtime, compiled unless the cache has them.
+
+    Raises:
+        ToolchainError: they do not compile, or there are none for the device.
+    """
+    if device not in RUNTIME_DEVICES:
+        raise ToolchainError(f"models for {device} cannot be instrumented", hint="export for cpu or cuda")
     devices = {RUNTIME / path for path in RUNTIME_DEVICES.values()}
-    files = [*sorted(set(RUNTIME.glob("*.cpp")) - devices), RUNTIME / RUNTIME_DEVICES[sources.device]]
-    flags = sources.compile_flags
+    files = [*sorted(set(RUNTIME.glob("*.cpp")) - devices), RUNTIME / RUNTIME_DEVICES[device]]
     words = [
         *RUNTIME_FLAGS,
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),

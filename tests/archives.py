@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,3 +20,11 @@ def write(path: Path, members: Mapping[str, bytes], root: str = "model") -> Path
         for name, content in members.items():
             archive.writestr(name[1:] if name.startswith("!") else f"{root}/{name}", content)
     return path
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpacks a recorded archive; Python before 3.11.4 has no filters to name."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:
+        archive.extractall(folder)

@@ -43,6 +43,19 @@ def test_the_function_at_an_address(tmp_path: Path) -> None:
         assert library.functions([shown, shown + 1, 0]) == {shown: "shown", shown + 1: "shown"}
 
 
+def test_called_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: Path) -> None:
+    (tmp_path / "library.c").write_text(
+        "int other(int); int own(int x) { return x; } int f(int x) { return other(own(x)); }"
+    )
+    for options, called in ((("-O0",), {"other", "own"}), (("-O0", "-Wl,-Bsymbolic"), {"other"})):
+        path = tmp_path / "called.so"
+        source = str(tmp_path / "library.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", str(path)], check=True)
+        with Library(path) as library:
+            assert library.called() & {"other", "own", "f"} == called
+            assert library.defined_functions() >= {"own", "f"}
+
+
 def test_functions_that_are_not_exported_have_names_until_they_are_stripped(tmp_path: Path) -> None:
     for options, names in (((), {"shown", "hidden"}), (("-s",), {"shown"})):
         path = compiled(tmp_path, *options)

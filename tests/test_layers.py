@@ -30,6 +30,8 @@ LAYERS: tuple[frozenset[str], ...] = (
                 "_inputs_child",
                 "adopt",
                 "against",
+                "interposer",
+                "loading",
                 "joined",
                 "kernel_text",
                 "other_torch",
@@ -40,7 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             *("_layouts", "_triton_configs", "instrument", "kernel_details", "lower", "package", "stall", "toolchain"),
         }
     ),
-    frozenset({"build_options", "builder", "diagnose", "doctor", "leftovers", "rescue", "runner"}),
+    frozenset({"build_options", "builder", "diagnose", "doctor", "leftovers", "rescue", "runner", "subjects"}),
     frozenset({"repro", "show"}),
     frozenset({"triage"}),
     frozenset({"report"}),

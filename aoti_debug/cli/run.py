@@ -25,6 +25,7 @@ from aoti_debug.runner import LONGEST_FLIGHT, PHASES, RunOptions, RunResult, run
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
+from aoti_debug.subjects import WITH_SOURCE
 from aoti_debug.triage import overruns
 
 _REFRESH = 0.25  # seconds
@@ -59,6 +60,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=int,
     help="Make inputs that fit, for a first look. They are kept in the run directory.",
 )
+@click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",
     type=click.IntRange(0, 3),
@@ -144,6 +146,7 @@ def command(
     package: Path,
     inputs: Path | None,
     random_inputs: int | None,
+    model: str,
     level: int | None,
     filters: tuple[str, ...],
     phase: str | None,
@@ -161,6 +164,8 @@ def command(
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
+    A compiled package that holds no source of its wrapper is run as it is: its launches are seen from outside.
+
     What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch
     is named and the exit code is 1.
     """
@@ -168,6 +173,7 @@ def command(
         package=package,
         inputs=inputs,
         random_inputs=random_inputs,
+        model=model,
         level=level,
         filters=filters or None,
         phase=phase,
@@ -186,6 +192,7 @@ def command(
     with LiveOutput(calls) as live:
         result = run_with(options, live)
     print_lines(warnings(result.run.manifest, filters), err=True)
+    print_lines(text.wrapped(_from_outside(result.run.manifest), width()), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
@@ -286,6 +293,8 @@ class SavedSoFar:
 def launches_of_a_call(package: Manifest) -> int | None:
     """None where branches and loops decide."""
     sites = [site for site in package.sites if site.function == "run_impl"]
+    if package.without_source:
+        return None
     return None if any(site.subgraph or site.loops for site in sites) else len(sites)
 
 
@@ -332,6 +341,11 @@ def _saved(run: RunDir) -> list[str]:
 def _relative(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _from_outside(package: Manifest) -> str:
+    """What is missing of a package without source, and what to do for more; "" for others."""
+    return f"note: {package.without_source}; for more, {WITH_SOURCE}" if package.without_source else ""
 
 
 def warnings(package: Manifest, filters: tuple[str, ...]) -> list[str]:

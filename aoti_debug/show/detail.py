@@ -72,8 +72,9 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
         ("status", status),
         ("kind", f"{site.kind.value}{f', {site.op}' if site.op else ''}"),
         ("called", f"call {launch.key.call} of {site.function}, thread {launch.thread}"),
-        ("wrapper", f"line {site.line}: {site.callee}"),
     ]
+    if site.line:
+        facts.append(("wrapper", f"line {site.line}: {site.callee}"))
     if site.subgraph:
         facts.append(("subgraph", site.subgraph))
     if launch.loops:

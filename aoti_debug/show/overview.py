@@ -75,6 +75,7 @@ def header(run: RunDir, width: int) -> list[str]:
 def notes(run: RunDir) -> list[str]:
     """What is missing from the records, and why."""
     found = [note.text for note in run.timeline.notes]
+    found += [run.manifest.without_source] if run.manifest.without_source else []
     journal = run.journal
     if journal is not None and journal.header.blocks_reused:
         found.append("the journal was full and went on over its oldest launches: they are gone")

@@ -23,6 +23,7 @@ from aoti_debug.triagedir import Step
 
 SECONDS = 120.0  # for one way of running a repro
 CORES_A_TRIAL = 4
+USAGE = 2  # exit code of a script whose kernel has no such back end: the kernel's source is not known in full
 
 # Ways of running a repro, by what they are to show.
 EXACT = ("cubin", "native", "operator")
@@ -78,8 +79,14 @@ def run(
     possible = [mode for mode in wanted if not mode.missing]
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_A_TRIAL)) as pool:
         started = [pool.submit(_trial, repro, mode, seconds) for mode in possible]
-        trials = tuple(_told(future, steps) for future in started)
-    return Confirmation(repro, trials, tuple(f"{mode.name}: {mode.missing}" for mode in wanted if mode.missing))
+        found = [_told(future, steps) for future in started]
+    refused = [f"{mode.name}: {mode.missing}" for mode in wanted if mode.missing]
+    refused += [f"{trial.mode.name}: this repro has no such way" for trial in found if _is_not_offered(trial)]
+    return Confirmation(repro, tuple(trial for trial in found if not _is_not_offered(trial)), tuple(refused))
+
+
+def _is_not_offered(trial: Trial) -> bool:
+    return trial.evidence.code == USAGE
 
 
 def _trial(repro: Path, mode: Mode, seconds: float) -> Trial:
@@ -90,7 +97,8 @@ def _trial(repro: Path, mode: Mode, seconds: float) -> Trial:
 
 def _told(future: Future[Trial], steps: Steps) -> Trial:
     trial = future.result()
-    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, headline(trial.evidence)))
+    text = "this repro has no such way" if _is_not_offered(trial) else headline(trial.evidence)
+    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text))
     return trial
 
 

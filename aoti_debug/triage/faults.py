@@ -45,7 +45,7 @@ def investigate(first: RunResult, trials: Trials, tries: int) -> Case:
         waiting = trials.blocking()
         if waiting.verdict is not None and waiting.verdict.launch is not None:
             result, verdict = waiting, waiting.verdict
-    finding = _finding(result.run, verdict)
+    finding = finding_of(result.run, verdict)
     launch = verdict.launch
     if launch is None:
         return Case(finding, None, result.run)
@@ -60,7 +60,8 @@ def may_be_damage(result: RunResult) -> bool:
     return verdict is not None and verdict.launch is None and result.run.info.exit.signal in DEATHS
 
 
-def _finding(run: RunDir, verdict: Verdict) -> Finding:
+def finding_of(run: RunDir, verdict: Verdict) -> Finding:
+    """What a run's verdict says, as a finding."""
     evidence = [verdict.why]
     launch = verdict.launch
     if verdict.surfaced is not None:

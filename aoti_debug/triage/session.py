@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import artifact, builder, triagedir
+from aoti_debug import artifact, builder, subjects, triagedir
 from aoti_debug.artifact import ArtifactKind
 from aoti_debug.builder import BuildOptions
 from aoti_debug.dataflow import Dataflow
-from aoti_debug.errors import InputMismatch
+from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.findings import Finding, FindingKind
 from aoti_debug.launches import Launch
 from aoti_debug.manifest import Manifest
@@ -56,7 +56,12 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
 def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
     found = artifact.inspect(options.model)
     output = folder / PACKAGE
-    if found.kind is ArtifactKind.INSTRUMENTED:
+    stripped = subjects.is_stripped(found, options.name)
+    if stripped and options.exported is not None:
+        raise UsageError(
+            f"{options.model} holds no source that --exported could tell model lines of", hint=subjects.WITH_SOURCE
+        )
+    if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
         return output
     with steps.step("build") as note:
@@ -93,6 +98,8 @@ class _Session:
             first = self._trials.names()
         except InputMismatch as error:
             return Outcome(contracts.input_finding(error), None)
+        if first.run.manifest.without_source:
+            return Outcome(_from_outside(first), first.run)
         broken = contracts.check(first.run)
         if broken:
             return self._contract(broken, first)
@@ -190,6 +197,17 @@ class _Session:
         if repro is None:
             return confirm.Confirmation(None, (), (refused,))
         return confirm.run(repro, launch, run, ways, self._steps, seconds)
+
+
+def _from_outside(result: RunResult) -> Finding:
+    """What can be said where launches are seen, and neither their values nor how to repeat one of them."""
+    warning = f"{result.run.manifest.without_source}: {subjects.WITH_SOURCE}"
+    if result.verdict is not None:
+        found = faults.finding_of(result.run, result.verdict)
+        return replace(found, warnings=(*found.warnings, warning))
+    calls = text.count(len(result.run.timeline.calls), "call")
+    what = f"{text.count(len(result.run.launches), 'launch')} in {calls}: no fault; values were not looked at"
+    return Finding(FindingKind.CLEAN, what, warnings=(warning,))
 
 
 def _launch(finding: Finding, run: RunDir) -> Launch | None:

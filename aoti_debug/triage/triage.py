@@ -30,13 +30,14 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started. Nothing is left
             behind then.
     """
+    made = not options.out.exists()
     folder = triagedir.create(options.out)
     steps = Steps(listener or _silent)
     try:
         outcome = session.investigate(options, folder, steps)
     except BaseException:
         if not (folder / triagedir.RUNS).exists():
-            _remove(folder)
+            _remove(folder, options.out if made else None)
         raise
     record = Record(
         finding=outcome.finding,
@@ -54,11 +55,15 @@ def _silent(name: str, step: Step | None) -> None:
     """Listens to nothing."""
 
 
-def _remove(folder: Path) -> None:
-    """Leaves nothing behind of a triage that never was."""
+def _remove(folder: Path, base: Path | None) -> None:
+    """Leaves nothing behind of a triage that never was.
+
+    Args:
+        base: the directory around it, if the triage made that, too.
+    """
     shutil.rmtree(folder)
-    if not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
+    if base is not None and not any(base.iterdir()):
+        base.rmdir()
 
 
 def _versions() -> dict[str, str]:

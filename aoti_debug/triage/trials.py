@@ -78,6 +78,7 @@ class Trials:
             flight=flight,
             guards=guards,
             poison=poison,
+            model=self._options.name,
             environment={**(environment or {}), "AOTI_DEBUG_PRINT": "none"},
         )
         with self._steps.step(name) as note:

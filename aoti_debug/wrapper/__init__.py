@@ -17,7 +17,7 @@ from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, tr
 from aoti_debug.wrapper.lexer import mask
 from aoti_debug.wrapper.operators import declared_shims, shim_operators
 from aoti_debug.wrapper.prototypes import Prototype, parse_externs, parse_prototypes
-from aoti_debug.wrapper.provenance import attach
+from aoti_debug.wrapper.provenance import attach, located
 from aoti_debug.wrapper.proxy import parse as parse_proxy
 from aoti_debug.wrapper.proxy import targets as proxy_targets
 from aoti_debug.wrapper.sites import find_sites
@@ -82,6 +82,7 @@ def analyse(
     headers: Sequence[str] = (),
     operators: Mapping[str, str] | None = None,
     schemas: Mapping[str, str] | None = None,
+    operator_stacks: Mapping[str, str] | None = None,
 ) -> Analysis:
     """Finds every launch of a generated wrapper.
 
@@ -93,6 +94,7 @@ def analyse(
         headers: texts of SHIM_HEADERS.
         operators: what the C shim's functions call, from shim_operators() and declared_shims().
         schemas: operator schemas by operator ("mylib::op" or "mylib::op.default"), at least of proxy_targets().
+        operator_stacks: stacks of the calls of custom operators that the program calls once, by operator.
 
     Raises:
         ArtifactError: the wrapper cannot be instrumented, or a JSON text is damaged.
@@ -113,7 +115,7 @@ def analyse(
         variables=Variables({}, {}, frozenset(), frozenset(), frozenset()),
     )
     found = find_sites(wrapper, masked, context)
-    sites = attach(found.found, provenance)
+    sites = located(attach(found.found, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     (body,) = (body for body in entry_points(masked) if body.name == "run_impl")
     return Analysis(

@@ -31,24 +31,23 @@ def read(call: Call, context: Context) -> Reading | None:
     if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
         return None
     op = operator_of(callee, context.operators)
-    kind = _kind(callee, prototype, callee in context.externs)
+    kind = Kind.CUSTOM_SHIM if callee in context.externs else kind_of(callee, prototype)
     schema = schema_of(op, context.schemas) if op else ""
     by_schema = mutated(schema)
-    written = _written(kind, prototype, by_schema)
+    roles = written(kind, prototype, by_schema)
     returns = any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments)
     unnamed = by_schema - {param.name for param in prototype.params}
     if kind is Kind.CUSTOM_SHIM and (unnamed or not (schema or returns)):
         # It writes to something that it is given, and nothing says to what.
-        written = {param.name: Role.UNKNOWN for param in prototype.params}
+        roles = {param.name: Role.UNKNOWN for param in prototype.params}
     found: list[Slot] = []
     for i, param in enumerate(prototype.params):
-        found += _argument(call, i, param, written, context)
+        found += _argument(call, i, param, roles, context)
     return Reading(kind, callee, tuple(found), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
 
 
-def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:
-    if own:
-        return Kind.CUSTOM_SHIM
+def kind_of(callee: str, prototype: Prototype) -> Kind:
+    """The kind of a function of the C shim."""
     if callee.startswith("aoti_torch_item_"):
         return Kind.ITEM
     if callee in ("aoti_torch_clone", "aoti_torch_clone_preserve_strides"):
@@ -59,8 +58,12 @@ def _kind(callee: str, prototype: Prototype, own: bool) -> Kind:
     return Kind.SHIM_OUT if first.ctype == "AtenTensorHandle" and _OUT_PARAM.match(first.name) else Kind.SHIM_ALLOC
 
 
-def _written(kind: Kind, prototype: Prototype, by_schema: frozenset[str]) -> dict[str, Role]:
-    """Roles of the parameters that the function writes to, by name."""
+def written(kind: Kind, prototype: Prototype, by_schema: frozenset[str] = frozenset()) -> dict[str, Role]:
+    """Roles of the parameters that a function of the C shim writes to, by name.
+
+    Args:
+        by_schema: those that its operator's schema says it writes to.
+    """
     roles = dict.fromkeys(by_schema, Role.INOUT)
     handles = [p.name for p in prototype.params if p.ctype == "AtenTensorHandle"]
     if kind is Kind.SHIM_INPLACE and handles:
@@ -71,10 +74,10 @@ def _written(kind: Kind, prototype: Prototype, by_schema: frozenset[str]) -> dic
     return roles
 
 
-def _argument(call: Call, i: int, param: Param, written: dict[str, Role], context: Context) -> list[Slot]:
+def _argument(call: Call, i: int, param: Param, roles: dict[str, Role], context: Context) -> list[Slot]:
     text = call.arguments[i].text
     form = _form(text, param)
-    role = written.get(param.name, Role.IN)
+    role = roles.get(param.name, Role.IN)
     if form in (Form.LIST, Form.OPTIONAL_LIST):
         return [
             slots.tensor(item, value=i, form=form, role=role, ctype=param.ctype, param=_item(param, n), element=n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,30 @@ def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
     """
     records = kernel_information(information)
     return infer([replace(f.site, provenance=_recorded(f, records)) for f in found])
+
+
+def located(sites: Sequence[Site], stacks: Mapping[str, str]) -> tuple[Site, ...]:
+    """The sites, those of custom operators where the exported program says that it calls them.
+
+    Inductor's own record may be of what uses the result: a pass that reuses memory carries one node's stack to another.
+
+    Args:
+        stacks: by operator ("mylib::op.default"), of those that the program calls once.
+    """
+    calls = Counter(site.op for site in sites)
+    return tuple(
+        replace(site, provenance=_located(site.provenance, stacks[site.op]))
+        if site.op in stacks and calls[site.op] == 1
+        else site
+        for site in sites
+    )
+
+
+def _located(provenance: Provenance, stack: str) -> Provenance:
+    source = own_frames((stack,))
+    if not source:
+        return provenance
+    return replace(provenance, certainty=Certainty.EXACT, source=source, stacks=(stack,))
 
 
 def _recorded(found: Found, records: Mapping[str, Mapping[str, Any]]) -> Provenance:

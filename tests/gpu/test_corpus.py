@@ -35,11 +35,11 @@ def test_the_corpus_is_large_enough() -> None:
     assert len(cases.faults("cuda")) >= 15
 
 
-@pytest.mark.parametrize("case", map(case_of, cases.faults("cuda")))
+@pytest.mark.parametrize("case", [case_of(case) for case in cases.faults("cuda")])
 def test_fault(judged: Callable[[Case], Judgement], case: Case) -> None:
     assert judged(case) == Judgement((), ())
 
 
-@pytest.mark.parametrize("case", map(case_of, cases.clean("cuda")))
+@pytest.mark.parametrize("case", [case_of(case) for case in cases.clean("cuda")])
 def test_clean_model(judged: Callable[[Case], Judgement], case: Case) -> None:
     assert judged(case) == Judgement((), ())

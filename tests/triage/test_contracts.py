@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import archives
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
@@ -344,7 +345,7 @@ def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: 
 @pytest.mark.parametrize("name", ["mixed", "reductions", "two_specialisations"])
 def test_recorded_runs_break_nothing(tmp_path: Path, name: str) -> None:
     with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path / name, filter="data")
+        archives.extract(archive, tmp_path / name)
     assert contracts.check(open_run(tmp_path / name)) == ()
     shutil.rmtree(tmp_path / name)
 

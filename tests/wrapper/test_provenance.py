@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import factories
 import pytest
 import texts
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Certainty, Frame, Site
 from aoti_debug.wrapper import analyse
-from aoti_debug.wrapper.provenance import attach, frames, own_frames
+from aoti_debug.wrapper.provenance import attach, frames, located, own_frames
 
 LAYER = (
     '  File "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 134, in forward\n'
@@ -95,3 +96,16 @@ def test_without_records_the_comments_still_name_the_nodes() -> None:
 def test_damaged_records_are_refused(text: str) -> None:
     with pytest.raises(ArtifactError, match="kernel_information"):
         attach([], text)
+
+
+def test_a_custom_operator_that_is_called_once_stands_where_the_program_calls_it() -> None:
+    stack = 'File "/home/u/model.py", line 7, in forward\n    tail = torch.ops.mylib.tail(x)'
+    sites = (
+        factories.site("mylib::tail.default", op="mylib::tail.default", line=8),
+        factories.site("aten", op="aten.add.out", line=9),
+    )
+    (tail, other) = located(sites, {"mylib::tail.default": stack, "aten.add.out": stack.replace("7", "1")})
+    assert [frame.line for frame in tail.provenance.source] == [7]
+    assert [frame.line for frame in other.provenance.source] == [1]
+    twice = located((sites[0], sites[0]), {"mylib::tail.default": stack})
+    assert [s.provenance.source[0].line for s in twice] == [8, 8]

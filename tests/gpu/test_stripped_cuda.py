@@ -1,0 +1,64 @@
+"""Packages of CUDA models without the source of their wrapper: launches, grids and faults, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from built_model import FromPackage
+from test_main_job import Built, build  # noqa: F401 - fixture
+from test_packages import from_package  # noqa: F401 - fixture
+from test_stripped_packages import order, stripped
+
+from aoti_debug import runner
+from aoti_debug.rundir import RunDir
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def grids(run: RunDir) -> list[tuple[tuple[int, int, int], int, int]]:
+    return [(grid.grid, grid.num_warps, grid.shared_bytes) for launch in run.launches for grid in launch.grids]
+
+
+@pytest.mark.parametrize("name", ["mixed", "dtypes"])
+def test_launches_and_grids_are_those_of_the_instrumented_package(
+    from_package: Callable[[str], FromPackage],  # noqa: F811
+    tmp_path: Path,
+    name: str,
+) -> None:
+    found = from_package(name)
+    inputs = found.original.parent / "inputs.pt"
+    one = runner.run(found.package, level=3, out=tmp_path / "one").run
+    other = runner.run(
+        stripped(found.original, tmp_path / "s.pt2"),
+        inputs=inputs,
+        level=3,
+        out=tmp_path / "other",
+        imports=("cuda_models",),
+    ).run
+    assert order(other) == order(one)
+    assert grids(other) == grids(one) != []
+
+
+def test_a_fault_is_laid_to_its_launch(
+    build: Callable[[str], Built],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """An index beyond the table of the user's gather: the same launch as in the package with its source."""
+    compiled = tmp_path / "compiled.pt2"
+    torch._inductor.aoti_compile_and_package(torch.export.load(build("gather").program), package_path=str(compiled))
+    torch.save((torch.full((256,), 1 << 40, device="cuda"),), tmp_path / "inputs.pt")
+    result = runner.run(
+        stripped(compiled, tmp_path / "s.pt2"),
+        inputs=tmp_path / "inputs.pt",
+        out=tmp_path / "runs",
+        imports=("cuda_models",),
+    )
+    assert result.verdict is not None
+    assert result.verdict.launch is not None
+    assert "gather" in result.verdict.launch.kernel

@@ -62,7 +62,10 @@ def explain_overrun(finding: Finding, run: RunDir, launch: Launch, seen: Iterabl
     Args:
         run, launch, seen: as for `explain`.
     """
-    told = explain(finding, run, launch, (evidence for evidence in seen if any(a.index for a in evidence.accesses)))
+    telling = [evidence for evidence in seen if any(access.index for access in evidence.accesses)]
+    if not telling:
+        return finding
+    told = explain(finding, run, launch, telling)
     if told.origin is None or finding.where is None or told.where is None:
         return finding
     return replace(told, where=replace(finding.where, frame=told.where.frame))

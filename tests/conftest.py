@@ -6,6 +6,7 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,12 @@ TESTS = Path(__file__).resolve().parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole-corpus", action="store_true", help="triage all of the corpus, not one case of each kind")
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in its background deaf to interrupts; tests send such to their children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

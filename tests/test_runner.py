@@ -12,6 +12,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import archives
 import pytest
 import torch
 
@@ -280,11 +281,17 @@ def test_a_package_that_does_not_load(faulty_package: Path, tmp_path: Path) -> N
     assert nothing_left(tmp_path)
 
 
-def test_a_package_of_somebody_else(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "plain.pt2", "w") as archive:
-        archive.writestr("plain/data/aotinductor/model/x.so", b"")
+def test_a_package_that_is_not_instrumented(tmp_path: Path) -> None:
+    package = archives.write(tmp_path / "plain.pt2", archives.PACKAGE | {f"{archives.MODEL}c1.wrapper.cpp": b""})
     with pytest.raises(ArtifactError, match="is a compiled AOTInductor package"):
-        run(tmp_path / "plain.pt2", tmp_path)
+        run(package, tmp_path)
+    assert nothing_left(tmp_path)
+
+
+def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
+    package = archives.write(tmp_path / "plain.pt2", archives.PACKAGE | {f"{archives.MODEL}c1.wrapper.so": b""})
+    with pytest.raises(ArtifactError, match="is no library"):
+        run(package, tmp_path)
     assert nothing_left(tmp_path)
 
 

@@ -14,7 +14,6 @@ from aoti_debug.abi import Phase
 from aoti_debug.launches import Argument, Launch, LaunchStatus
 from aoti_debug.manifest import Manifest, Role
 from aoti_debug.rundir import RunDir
-from aoti_debug.values import Tensor
 
 
 @dataclass(frozen=True)
@@ -120,17 +119,8 @@ def span_of(argument: Argument) -> Span | None:
     tensor = argument.tensor
     if tensor is None or tensor.data_ptr == 0:
         return None
-    extent = extent_bytes(tensor)
+    extent = tensor.layout.extent_bytes
     return Span(tensor.layout.device, tensor.data_ptr, tensor.data_ptr + extent) if extent > 0 else None
-
-
-def extent_bytes(tensor: Tensor) -> int:
-    """From the first byte of element 0 to behind the last element in memory; 0 where that is not known."""
-    layout = tensor.layout
-    if layout.numel == 0 or layout.item_bytes == 0 or len(layout.shape) != len(layout.strides):
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
-    return (last + 1) * layout.item_bytes
 
 
 def outside_name(manifest: Manifest, argument: Argument) -> str:

@@ -15,6 +15,7 @@ from aoti_debug.inputs import Inputs, constant
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
 from aoti_debug.signature import Dim, Leaf, Signature
 from aoti_debug.sizes import Symbols, is_symbol
+from aoti_debug.values import reach
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,7 +104,7 @@ def _tensor(leaf: Leaf, shape: tuple[int, ...], limit: int, generator: Any) -> T
     import torch
 
     strides = _strides(leaf, shape)
-    extent = 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    extent = reach(shape, strides)
     dtype = getattr(torch, leaf.dtype.removeprefix("torch."))
     if dtype is torch.bool:
         flat = torch.randint(0, 2, (extent,), generator=generator).to(dtype)

@@ -131,7 +131,7 @@ def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recor
     reason = flight.REASONS.get(tensor.status, "")
     if not reason and not tensor_files.is_storable(layout.dtype):
         reason = flight.REASONS[FlightStatus.UNREADABLE]
-    if not reason and tensor.bytes < _extent(layout):
+    if not reason and tensor.bytes < layout.extent_bytes:
         reason = "the flight recorder holds too few of its bytes"
     path = tensor_files.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
     hashes = (0, 0) if reason else tensor_files.content_hashes(_elements(tensor, layout, recording))
@@ -147,14 +147,6 @@ def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recor
         path="" if reason else path,
         reason=reason,
     )
-
-
-def _extent(layout: Layout) -> int:
-    """Bytes from the first element to the end of the last one."""
-    if layout.numel == 0:
-        return 0
-    reach = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
-    return (reach + 1) * layout.item_bytes
 
 
 def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memoryview:

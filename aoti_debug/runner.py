@@ -5,72 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import backtrace, crumbs, errors, leftovers, rundir, runinfo, subjects
+from aoti_debug import backtrace, crumbs, errors, leftovers, run_options, rundir, runinfo, subjects
 from aoti_debug.abi import Variable
 from aoti_debug.child import Child, Observer, Report
 from aoti_debug.diagnose import Verdict, diagnose
 from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
 from aoti_debug.manifest import Manifest
 from aoti_debug.rescue import rescue
+from aoti_debug.run_options import RunOptions
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Exit, ExitKind, RunInfo, Stage
 from aoti_debug.stall import Limits
 from aoti_debug.subjects import WITH_SOURCE, Subject
 
 HOST = "aoti-debug run"
-PHASES = ("before", "after", "both")
-LONGEST_FLIGHT = 65536  # launches
 _OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What is run, and what is recorded of it.
-
-    Attributes:
-        inputs: a .pt or .safetensors file; None for those embedded in the package.
-        random_inputs: a seed: make fitting inputs and keep them in the run.
-        level, filters, phase: None for what the environment or the package says.
-        out: where run directories are made; None for `rundir.base_directory()`.
-        calls: how often the model is called.
-        timeout: seconds, counted from when the package is being loaded.
-        stall: seconds in which no launch may begin or end before the process is killed; level 1 or more.
-        imports, libraries: besides those that the package was built with.
-        launch: "0.3", or "0.3,0.5": print and save these launches only.
-        flight: launches whose inputs outlive a crash; None for what the environment says.
-        crumb_every: launches a breadcrumb.
-        environment: variables of the process, besides this one's.
-        guards: zones of known bytes around the buffers that the model allocates, compared after every launch.
-        model: which one of a compiled package without source that holds several; "" for the only one.
-        poison: the byte that those buffers are filled with, needs guards; None for 0xff.
-    """
-
-    package: Path
-    inputs: Path | None = None
-    level: int | None = None
-    filters: tuple[str, ...] | None = None
-    phase: str | None = None
-    out: Path | None = None
-    calls: int = 1
-    timeout: float | None = None
-    stall: float | None = None
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    launch: str | None = None
-    flight: int | None = None
-    crumb_every: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    guards: bool = False
-    poison: int | None = None
-    random_inputs: int | None = None
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +91,7 @@ def run(
 
 def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """`run`, with an observer that is told what happens meanwhile."""
-    _check(options)
+    run_options.check(options)
     subject = subjects.subject(options.package, options.model)
     manifest = subject.manifest
     _check_subject(subject, options)
@@ -150,39 +106,6 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     except (ArtifactError, TargetError, UsageError):
         _remove(path, base if made else None)
         raise
-
-
-def _check(options: RunOptions) -> None:
-    if options.level is not None and options.level not in range(4):
-        raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
-    if options.phase is not None and options.phase not in PHASES:
-        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
-    if options.calls < 1:
-        raise UsageError(f"--calls {options.calls} runs nothing", hint="--calls takes a number from 1")
-    if options.timeout is not None and options.timeout <= 0:
-        raise UsageError(f"--timeout {options.timeout:g} leaves no time", hint="--timeout takes seconds")
-    if options.stall is not None and options.stall <= 0:
-        raise UsageError(f"--stall {options.stall:g} leaves no time", hint="--stall takes seconds")
-    if options.crumb_every is not None and options.crumb_every < 1:
-        raise UsageError(f"no breadcrumb every {options.crumb_every} launches", hint="it takes a number from 1")
-    if options.poison is not None and not options.guards:
-        raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
-    if options.poison is not None and options.poison not in range(256):
-        raise UsageError(f"{options.poison} is no byte", hint="--poison takes two hexadecimal digits")
-    for pattern in options.filters or ():
-        if "," in pattern:
-            raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
-    for launch in () if options.launch is None else options.launch.split(","):
-        rundir.parse_launch_id(launch)
-    if options.flight is not None and options.flight not in range(LONGEST_FLIGHT + 1):
-        raise UsageError(f"--flight {options.flight} cannot be kept", hint=f"it takes a number up to {LONGEST_FLIGHT}")
-    if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
-    if options.inputs is not None and not options.inputs.is_file():
-        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
-    for library in options.libraries:
-        if not library.is_file():
-            raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
 
 
 def _check_subject(subject: Subject, options: RunOptions) -> None:
@@ -349,7 +272,7 @@ def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
         filters=manifest.filters if options.filters is None else options.filters,
         phase=options.phase or "",
         device=manifest.device,
-        command=_command(options),
+        command=run_options.command(options),
         host=HOST,
         calls=options.calls,
         imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
@@ -373,33 +296,6 @@ def _level(manifest: Manifest, options: RunOptions) -> int:
         return options.level
     set_ = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
     return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
-
-
-def _command(options: RunOptions) -> tuple[str, ...]:
-    """The command line that runs the same again."""
-    words = ["aoti-debug", "run", str(options.package)]
-    single = {
-        "--inputs": options.inputs,
-        "--random-inputs": options.random_inputs,
-        "--model": options.model or None,
-        "--level": options.level,
-        "--phase": options.phase,
-        "--out": options.out,
-        "--timeout": None if options.timeout is None else f"{options.timeout:g}",
-        "--stall": None if options.stall is None else f"{options.stall:g}",
-        "--calls": options.calls if options.calls != 1 else None,
-        "--launch": options.launch,
-        "--flight": options.flight,
-        "--crumb-every": options.crumb_every,
-        "--poison": None if options.poison is None else f"{options.poison:02x}",
-    }
-    words += ["--guards"] if options.guards else []
-    for option, value in single.items():
-        words += [] if value is None else [option, str(value)]
-    repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
-    for option, values in repeated.items():
-        words += [word for value in values for word in (option, str(value))]
-    return tuple(words)
 
 
 def _request(info: RunInfo, subject: Subject, options: RunOptions) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
-from aoti_debug.launches import Launch
+from aoti_debug.launches import Argument, Launch
 from aoti_debug.rundir import RunDir
-from aoti_debug.values import Tensor
+from aoti_debug.values import Tensor, reach
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,16 @@ def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
     except (SafetensorError, OSError, ValueError) as error:
         raise RunDirError(f"{path} is damaged: {error}", hint=_AGAIN) from error
     return _restore_dtype(path, stored, layout), layout
+
+
+def saved_values(run: RunDir, argument: Argument, phase: Phase) -> torch.Tensor | None:
+    """The logical tensor that a run saved of an argument, as `load_values` gives it; None where it saved none.
+
+    Raises:
+        RunDirError: the file is missing or damaged; the message names it.
+    """
+    saved = argument.files.get(phase)
+    return load_values(run.tensor_path(saved))[0] if saved is not None and saved.path else None
 
 
 def load_file(path: Path, device: str = "cpu") -> torch.Tensor:
@@ -117,20 +128,14 @@ def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torc
     if stored.dtype != dtype:
         pairs = dtype.is_complex and stored.shape[-1:] == (2,)
         stored = torch.view_as_complex(stored) if pairs else stored.view(dtype)
-    count = 1
-    for size in layout.shape:
-        count *= size
-    if stored.dtype != dtype or stored.numel() != count:
+    if stored.dtype != dtype or stored.numel() != math.prod(layout.shape):
         raise RunDirError(f"{path} is damaged: its metadata and its data do not agree", hint=_AGAIN)
     return stored.reshape(layout.shape)
 
 
 def _extent(layout: FileLayout, item_bytes: int) -> int:
     """Bytes of a storage that the tensor fits in."""
-    if 0 in layout.shape:
-        return max(layout.storage_bytes, layout.storage_offset * item_bytes)
-    last = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
-    return max(layout.storage_bytes, (layout.storage_offset + last + 1) * item_bytes)
+    return max(layout.storage_bytes, (layout.storage_offset + reach(layout.shape, layout.strides)) * item_bytes)
 
 
 def _storage(size: int, device: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -25,15 +27,27 @@ class Layout:
 
     @property
     def numel(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
         """Of the logical tensor."""
         return self.numel * self.item_bytes
+
+    @property
+    def extent_bytes(self) -> int:
+        """From the first byte of element 0 to behind the last element in memory; 0 where it is empty or not strided."""
+        return reach(self.shape, self.strides) * self.item_bytes if len(self.shape) == len(self.strides) else 0
+
+    def row_major(self, distance: int) -> int | None:
+        """The row-major index of the element that lies `distance` elements from element 0 in memory; None if there is
+        none."""
+        coordinates = [0] * len(self.shape)
+        for dim in sorted(range(len(self.shape)), key=lambda d: -self.strides[d]):
+            if self.strides[dim] > 0 and self.shape[dim] > 1:
+                coordinates[dim] = min(distance // self.strides[dim], self.shape[dim] - 1)
+                distance -= coordinates[dim] * self.strides[dim]
+        return None if distance else ravel(coordinates, self.shape)
 
     @property
     def contiguous(self) -> bool:
@@ -73,6 +87,29 @@ class Absent(str, Enum):
 
 
 Value: TypeAlias = Tensor | Number | Absent
+
+
+def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements lie in memory from the first one to the last one, both included; 0 where there are none."""
+    return 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def ravel(coordinates: Sequence[int], shape: Sequence[int]) -> int:
+    """The row-major index of coordinates."""
+    element = 0
+    for size, at in zip(shape, coordinates, strict=True):
+        element = element * size + at
+    return element
+
+
+def unravel(element: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The coordinates of a row-major index."""
+    found: list[int] = []
+    for size in reversed(shape):
+        element, at = divmod(element, size)
+        found.insert(0, at)
+    return tuple(found)
+
 
 _UNSIGNED = {CType.U8, CType.U16, CType.U32, CType.U64, CType.ADDRESS, CType.HANDLE}
 

@@ -42,7 +42,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             *("_layouts", "_triton_configs", "instrument", "kernel_details", "lower", "package", "stall", "toolchain"),
         }
     ),
-    frozenset({"build_options", "builder", "diagnose", "doctor", "leftovers", "rescue", "runner", "subjects"}),
+    frozenset(
+        {"build_options", "builder", "diagnose", "doctor", "leftovers", "rescue", "run_options", "runner", "subjects"}
+    ),
     frozenset({"repro", "show"}),
     frozenset({"triage"}),
     frozenset({"report"}),

@@ -13,7 +13,7 @@ from built_model import importable
 
 from aoti_debug import builder, compiler, runner, tensors
 from aoti_debug.abi import Phase
-from aoti_debug.cli.build import parse_configs
+from aoti_debug.cli.options import parse_configs
 from aoti_debug.errors import UsageError
 from aoti_debug.lowering import OPERATOR_KEYS, name_operators
 from aoti_debug.manifest import Kind

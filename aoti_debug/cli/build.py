@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -17,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from aoti_debug import builder
 from aoti_debug.builder import BuildOptions, BuildSummary
-from aoti_debug.errors import UsageError
+from aoti_debug.cli import options
 from aoti_debug.manifest import Form, Manifest, Source
 
 WIDTH = 100
@@ -35,7 +33,6 @@ STAGES = {
     "inputs": "making inputs",
     "package": "writing the package",
 }
-WORDS = {"true": True, "false": False, "none": None}
 
 
 @click.command("build")
@@ -79,27 +76,9 @@ WORDS = {"true": True, "false": False, "none": None}
 @click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
-@click.option(
-    "--inductor-config",
-    "configs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
-)
-@click.option(
-    "--import",
-    "imports",
-    metavar="MODULE",
-    multiple=True,
-    help="Import this before the program is loaded: it registers custom operators. Repeatable.",
-)
-@click.option(
-    "--load-library",
-    "libraries",
-    metavar="PATH",
-    multiple=True,
-    help="Load this library of custom operators first. Repeatable.",
-)
+@options.inductor_configs
+@options.imports
+@options.libraries
 @click.option(
     "--keep-sources",
     metavar="DIR",
@@ -118,7 +97,7 @@ def command(
     name: str,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
-    libraries: tuple[str, ...],
+    libraries: tuple[Path, ...],
     keep_sources: Path | None,
 ) -> None:
     """Turn MODEL.pt2 into an instrumented package.
@@ -129,15 +108,15 @@ def command(
     The package runs wherever the model's own package would, with or without aoti-debug; level and filter can be changed
     at run time with AOTI_DEBUG_LEVEL and AOTI_DEBUG_FILTER.
     """
-    options = BuildOptions(
+    chosen = BuildOptions(
         program=model,
         level=level,
         filters=filters,
         output=output,
         inputs=inputs,
-        inductor_configs=parse_configs(configs),
+        inductor_configs=options.parse_configs(configs),
         imports=imports,
-        libraries=libraries,
+        libraries=tuple(str(path) for path in libraries),
         keep_sources=keep_sources,
         model=name,
         against=against,
@@ -145,29 +124,11 @@ def command(
         random_inputs=random_inputs,
     )
     with _progress() as progress:
-        summary = builder.build_report(options, progress)
+        summary = builder.build_report(chosen, progress)
     for line in describe(summary):
         click.echo(line)
     for line in warnings(summary):
         click.echo(line, err=True)
-
-
-def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
-    """Settings as `KEY=VALUE`; a value is a Python literal, true, false, none, or a text as it stands.
-
-    Raises:
-        UsageError: one has no "=".
-    """
-    parsed: dict[str, Any] = {}
-    for config in configs:
-        key, equals, value = config.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--inductor-config {config} has no KEY=VALUE", hint="--inductor-config max_autotune=True")
-        try:
-            parsed[key.strip()] = WORDS[value.lower()] if value.lower() in WORDS else ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parsed[key.strip()] = value
-    return parsed
 
 
 def describe(summary: BuildSummary) -> list[str]:

@@ -16,12 +16,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from aoti_debug import commands, manifest, rescued, rundir
 from aoti_debug.abi import SaveStatus
 from aoti_debug.child import Observer
+from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.manifest import Manifest
+from aoti_debug.run_options import LONGEST_FLIGHT, PHASES, RunOptions
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Stage
-from aoti_debug.runner import LONGEST_FLIGHT, PHASES, RunOptions, RunResult, run_with
+from aoti_debug.runner import RunResult, run_with
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
@@ -84,7 +86,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=click.Path(path_type=Path, file_okay=False),
     help=f"Where the run directory is made.  [default: {rundir.BASE}]",
 )
-@click.option("--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often.")
+@options.calls
 @click.option(
     "--timeout", metavar="SECONDS", type=float, help="Kill the process that long after it began to load the package."
 )
@@ -94,21 +96,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=float,
     help="Kill the process when no launch has begun or ended for so long; where it hangs is shown.",
 )
-@click.option(
-    "--import",
-    "imports",
-    metavar="MODULE",
-    multiple=True,
-    help="Import this first: it registers custom operators. Repeatable.",
-)
-@click.option(
-    "--load-library",
-    "libraries",
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Load this library of custom operators first. Repeatable.",
-)
+@options.imports
+@options.libraries
 @click.option(
     "--launch",
     "launches",
@@ -169,7 +158,7 @@ def command(
     What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch
     is named and the exit code is 1.
     """
-    options = RunOptions(
+    chosen = RunOptions(
         package=package,
         inputs=inputs,
         random_inputs=random_inputs,
@@ -190,7 +179,7 @@ def command(
         poison=poison,
     )
     with LiveOutput(calls) as live:
-        result = run_with(options, live)
+        result = run_with(chosen, live)
     print_lines(warnings(result.run.manifest, filters), err=True)
     print_lines(text.wrapped(_from_outside(result.run.manifest), width()), err=True)
     print_lines(summary(result, width()))

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 
 from aoti_debug import findings, report, triagedir
-from aoti_debug.cli.build import parse_configs
+from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.findings import Finding, FindingKind
@@ -42,7 +42,7 @@ _NAME = 30  # columns
     help="The exported program that a compiled package came from: tells the model lines of one compiled without them.",
 )
 @click.option("--model", "name", metavar="NAME", default="", help="Which model of a compiled package with several.")
-@click.option("--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often.")
+@options.calls
 @click.option("--guards", is_flag=True, help="Look for silent writes outside of buffers and for uninitialised reads.")
 @click.option(
     "--inf",
@@ -68,28 +68,9 @@ _NAME = 30  # columns
     show_default=True,
     help="Run the model so often to see a fault again.",
 )
-@click.option(
-    "--inductor-config",
-    "configs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
-)
-@click.option(
-    "--import",
-    "imports",
-    metavar="MODULE",
-    multiple=True,
-    help="Import this first: it registers custom operators. Repeatable.",
-)
-@click.option(
-    "--load-library",
-    "libraries",
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Load this library of custom operators first. Repeatable.",
-)
+@options.inductor_configs
+@options.imports
+@options.libraries
 @click.option(
     "--out",
     metavar="DIR",
@@ -124,7 +105,7 @@ def command(
     that `aoti-debug build` made. It is run several times, in processes of their own; the guilty launch is replayed
     alone. Ends in a verdict with its evidence, a repro that was run, and a report. Exit code 1: something was found.
     """
-    options = TriageOptions(
+    chosen = TriageOptions(
         model=model,
         inputs=inputs,
         random_inputs=random_inputs,
@@ -136,12 +117,12 @@ def command(
         tries=tries,
         infinities=Infinities(infinities),
         guards=guards,
-        inductor_configs=parse_configs(configs),
+        inductor_configs=options.parse_configs(configs),
         imports=imports,
         libraries=libraries,
     )
     with Progress() as progress:
-        found = triage(options, progress, command=sys.argv)
+        found = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
     page = report.write_triage(found)
     if as_json:
         click.echo(json.dumps(findings.to_json(found.finding), indent=1))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.findings import Finding, FindingKind, Place
 from aoti_debug.show import text
 
-MOST_LINES = 25
+MOST_LINES = 23  # with a blank line above and the report below: 25
 _LABEL = 11
 _MOST_EVIDENCE = 7  # lines
 _MOST_WARNINGS = 3

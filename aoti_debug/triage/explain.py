@@ -11,8 +11,10 @@ from aoti_debug.findings import Finding, place_of
 from aoti_debug.launches import Launch
 from aoti_debug.repro.evidence import Evidence, SeenAccess
 from aoti_debug.rundir import RunDir
+from aoti_debug.tensors import saved_values
+from aoti_debug.triage.contracts import zero_sized
 from aoti_debug.triage.lines import of_access, of_index
-from aoti_debug.triage.walk_back import Index, coordinates, integer_inputs, row_major, saved_values, walk_back
+from aoti_debug.triage.walk_back import Index, coordinates, integer_inputs, walk_back
 
 
 def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
@@ -37,7 +39,11 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
         made = of_index(launch, line)
         return replace(
             finding,
-            evidence=(*told, *_empty_arguments(launch), *finding.evidence),
+            evidence=(
+                *told,
+                *(f"{argument.name} has no elements" for argument in zero_sized(launch)),
+                *finding.evidence,
+            ),
             origin=replace(place_of(launch), frame=made) if made != line else None,
         )
     if _is_made_here(index, access):
@@ -73,7 +79,7 @@ def explain_overrun(finding: Finding, run: RunDir, launch: Launch, seen: Iterabl
 
 def _is_made_here(index: Index, access: SeenAccess | None) -> bool:
     """Whether the launch computes the position out of a value that is no bad index itself."""
-    if not index.is_bad(index.value):
+    if not index.is_bad:
         return True
     return not (index.is_absurd or access is None or access.kind == "index" or _is_used_as_it_is(index, access))
 
@@ -95,7 +101,7 @@ def _element(launch: Launch, access: SeenAccess) -> int | None:
     argument = launch.argument(access.argument)
     if access.element is None or argument is None or argument.tensor is None or access.beyond:
         return access.element
-    return row_major(access.element, argument.tensor.layout)
+    return argument.tensor.layout.row_major(access.element)
 
 
 def _most_telling(seen: Iterable[Evidence]) -> SeenAccess | None:
@@ -126,7 +132,7 @@ def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index |
     if access is not None and access.index is not None:
         argument = launch.argument(access.index.argument)
         if argument is not None and argument.tensor is not None:
-            element = row_major(access.index.element, argument.tensor.layout)
+            element = argument.tensor.layout.row_major(access.index.element)
             if element is not None:
                 return Index(launch, argument, element, access.index.value, limit)
     worst: Index | None = None
@@ -137,7 +143,7 @@ def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index |
         flat = values.reshape(-1)
         for position in {int(flat.argmax()), int(flat.argmin())}:
             found = Index(launch, argument, position, int(flat[position]), limit)
-            if found.is_bad(found.value) and (worst is None or abs(found.value) > abs(worst.value)):
+            if found.is_bad and (worst is None or abs(found.value) > abs(worst.value)):
                 worst = found
     return worst
 
@@ -150,10 +156,3 @@ def _limit(launch: Launch, accessed: str) -> int:
     others = [a for a in launch.args if a not in integer_inputs(launch)]
     shapes = [a.tensor.layout.shape for a in ([named] if named else others) if a.tensor is not None]
     return max((size for shape in shapes for size in shape), default=0)
-
-
-def _empty_arguments(launch: Launch) -> Iterable[str]:
-    for argument in launch.args:
-        tensor = argument.tensor
-        if tensor is not None and tensor.layout.numel == 0:
-            yield f"{argument.name} is empty: {tensor.layout.dtype}{list(tensor.layout.shape)}"

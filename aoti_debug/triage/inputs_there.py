@@ -10,7 +10,7 @@ from aoti_debug.launches import Argument, Launch
 from aoti_debug.rundir import RunDir
 from aoti_debug.show import text
 from aoti_debug.triage import operators, slices
-from aoti_debug.triage.walk_back import unravel
+from aoti_debug.values import unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

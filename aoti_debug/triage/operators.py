@@ -11,8 +11,7 @@ from aoti_debug.show import text
 from aoti_debug.triage.causes import beyond
 from aoti_debug.triage.observed import Special
 from aoti_debug.triage.placement import Arguments
-from aoti_debug.triage.walk_back import unravel
-from aoti_debug.values import Number
+from aoti_debug.values import Number, unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

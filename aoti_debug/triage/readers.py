@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import Kind
 from aoti_debug.triage.layouts import Promised, other_sizes
-from aoti_debug.values import Tensor
+from aoti_debug.values import Tensor, reach
 
 _COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
 _ITEM_BYTES = {
@@ -47,8 +47,8 @@ def _past_the_end(promised: Promised, tensor: Tensor) -> str:
     item = _ITEM_BYTES.get(promised.dtype, 0)
     sizes = [size for size in promised.sizes if size is not None]
     strides = [stride for stride in promised.strides if stride is not None]
-    if not item or len(sizes) != len(promised.sizes) or len(strides) != len(sizes) or 0 in sizes:
+    if not item or len(sizes) != len(promised.sizes) or len(strides) != len(sizes):
         return ""
-    extent = (sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) + 1) * item
+    extent = reach(sizes, strides) * item
     there = tensor.layout.storage_bytes - tensor.layout.storage_offset * tensor.layout.item_bytes
     return f", up to {extent - there} bytes past the end of its memory" if extent > there else ""

@@ -141,6 +141,8 @@ class _Session:
             return damaged
         one, other = (self._trials.poisoned(poison) for poison in POISONS)
         finding = uninitialised.find(one.run, other.run)
+        if finding is not None:  # unless the launch in question is not the same twice anyway
+            finding = uninitialised.find(one.run, other.run, self._trials.poisoned(POISONS[0]).run)
         return None if finding is None else self._suspected(finding, first.run, confirm.UNINITIALISED)
 
     def _overrun(self) -> Outcome | None:

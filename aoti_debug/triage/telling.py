@@ -10,15 +10,14 @@ from aoti_debug.findings import Finding, Place
 from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import Role
 from aoti_debug.rundir import RunDir
-from aoti_debug.tensors import load_values
-from aoti_debug.triage import causes, frames, operators, slices
+from aoti_debug.tensors import saved_values
+from aoti_debug.triage import causes, lines, operators, slices
 from aoti_debug.triage.causes import Cause
 from aoti_debug.triage.infinities import intended
 from aoti_debug.triage.inputs_there import inputs_there
 from aoti_debug.triage.observed import INFINITE, Special
 from aoti_debug.triage.placement import Arguments
-from aoti_debug.triage.walk_back import unravel
-from aoti_debug.values import Number
+from aoti_debug.values import Number, unravel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +73,7 @@ def _of_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place, tupl
     said += _of(int(causes.is_special(result, special).sum()))
     read = inputs_there(run, launch, argument, before, tuple(result.shape), element, cause.read if cause else {})
     said += f"; there it read {read}" if read else ""
-    known = frames.of_operation(launch, cause.operation) if cause is not None else frames.of_name(launch)
+    known = lines.of_operation(launch, cause.operation) if cause is not None else lines.of_name(launch)
     frame = known or place.frame
     return replace(place, element=element, frame=frame), (*(cause.sentences if cause else ()), said)
 
@@ -125,10 +124,9 @@ def _tensors(run: RunDir, launch: Launch) -> tuple[dict[str, Tensor], dict[str, 
 
 def _saved(run: RunDir, argument: Argument, phase: Phase) -> Tensor | None:
     """A saved tensor in float64 (a complex one by its magnitude, integers as they are)."""
-    saved = argument.files.get(phase)
-    if saved is None or not saved.path:
+    values = saved_values(run, argument, phase)
+    if values is None:
         return None
-    values, _ = load_values(run.tensor_path(saved))
     if values.is_complex():
         return values.abs().double()
     return values.double() if values.dtype.is_floating_point else values

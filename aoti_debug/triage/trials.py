@@ -7,7 +7,9 @@ from pathlib import Path
 
 from aoti_debug.child import Observer
 from aoti_debug.launches import Launch
-from aoti_debug.runner import RunOptions, RunResult, run_with
+from aoti_debug.run_options import RunOptions
+from aoti_debug.runner import RunResult, run_with
+from aoti_debug.show import text
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps
 
@@ -90,6 +92,6 @@ class Trials:
 def _outcome(result: RunResult) -> str:
     verdict = result.verdict
     if verdict is None:
-        return f"{len(result.run.launches)} launches, no fault"
+        return f"{text.count(len(result.run.launches), 'launch')}, no fault"
     where = f" in {verdict.launch.id} {verdict.launch.kernel}" if verdict.launch else ""
     return verdict.what.partition("\n")[0] + where

@@ -6,21 +6,18 @@ goes on as long as an integer input of the launch holds the same value, or at th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from aoti_debug.abi import Phase, SaveStatus
+from aoti_debug.abi import Phase
 from aoti_debug.dataflow import Dataflow
 from aoti_debug.findings import Place, place_of
 from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import Role
 from aoti_debug.rundir import RunDir
-from aoti_debug.tensors import load_values
-from aoti_debug.values import Layout, Tensor
-
-if TYPE_CHECKING:
-    import torch
+from aoti_debug.tensors import saved_values
+from aoti_debug.values import Tensor, ravel, unravel
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 _ABSURD = 1 << 20  # times the largest index
@@ -42,8 +39,9 @@ class Index:
     value: int
     limit: int
 
-    def is_bad(self, value: int) -> bool:
-        return not -self.limit <= value < self.limit
+    @property
+    def is_bad(self) -> bool:
+        return not -self.limit <= self.value < self.limit
 
     @property
     def is_absurd(self) -> bool:
@@ -92,7 +90,8 @@ def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]
 
 
 def walk_back(run: RunDir, flow: Dataflow, index: Index) -> Walk:
-    """
+    """Where a bad index came from.
+
     Args:
         run: a run that saved the tensors of `makers`; the walk ends at the first launch of which it has none.
         flow: of the same run.
@@ -130,22 +129,12 @@ def _handed_on(run: RunDir, maker: Launch, index: Index) -> Index | None:
         position = _corresponding(index, values.shape)
         if position is not None:
             found = Index(maker, argument, position, int(flat[position]), index.limit)
-            if found.is_bad(found.value) and (found.value == index.value or found.is_absurd):
+            if found.is_bad and (found.value == index.value or found.is_absurd):
                 return found
-        if not index.is_bad(index.value):
-            continue
         same = (flat == index.value).nonzero()
         if len(same):
             return Index(maker, argument, int(same[0]), index.value, index.limit)
     return None
-
-
-def saved_values(run: RunDir, argument: Argument, phase: Phase) -> torch.Tensor | None:
-    """The logical tensor as it was saved, contiguous and on the CPU; None where it was not."""
-    saved = argument.files.get(phase)
-    if saved is None or saved.status is SaveStatus.SKIPPED:
-        return None
-    return load_values(run.tensor_path(saved))[0]
 
 
 def _corresponding(index: Index, shape: Sequence[int]) -> int | None:
@@ -153,22 +142,16 @@ def _corresponding(index: Index, shape: Sequence[int]) -> int | None:
     tensor = index.argument.tensor
     if tensor is None:
         return None
-    count = 1
-    for size in shape:
-        count *= size
-    if count == tensor.layout.numel:
+    whole = tensor.layout.shape
+    if math.prod(shape) == tensor.layout.numel:
         return index.element
-    coordinates = unravel(index.element, tensor.layout.shape)
-    if len(shape) > len(coordinates) or count == 0:
+    if len(shape) > len(whole):
         return None
-    flat = 0
-    if any(size not in (1, full) for size, full in zip(reversed(shape), reversed(tensor.layout.shape), strict=False)):
+    inner = whole[len(whole) - len(shape) :]
+    if any(size not in (1, full) for size, full in zip(shape, inner, strict=True)):
         return None
-    scale = 1
-    for size, at in zip(reversed(shape), reversed(coordinates), strict=False):
-        flat += (at if size != 1 else 0) * scale
-        scale *= size
-    return flat
+    there = unravel(index.element, whole)[len(whole) - len(shape) :]
+    return ravel([0 if size == 1 else at for size, at in zip(shape, there, strict=True)], shape)
 
 
 def _same_memory(index: Index, made: Argument) -> int | None:
@@ -179,33 +162,7 @@ def _same_memory(index: Index, made: Argument) -> int | None:
     at = unravel(index.element, read.layout.shape)
     offset = sum(c * s for c, s in zip(at, read.layout.strides, strict=True)) * read.layout.item_bytes
     distance, rest = divmod(read.data_ptr + offset - written.data_ptr, written.layout.item_bytes)
-    return None if rest or distance < 0 else row_major(distance, written.layout)
-
-
-def row_major(distance: int, layout: Layout) -> int | None:
-    """The row-major index of the element that lies `distance` elements from element 0 in memory; None if there is
-    none."""
-    shape, strides = layout.shape, layout.strides
-    coordinates = [0] * len(shape)
-    for dim in sorted(range(len(shape)), key=lambda d: -strides[d]):
-        if strides[dim] > 0 and shape[dim] > 1:
-            coordinates[dim] = min(distance // strides[dim], shape[dim] - 1)
-            distance -= coordinates[dim] * strides[dim]
-    if distance:
-        return None
-    flat = 0
-    for size, at in zip(shape, coordinates, strict=True):
-        flat = flat * size + at
-    return flat
-
-
-def unravel(element: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The coordinates of a row-major index."""
-    found: list[int] = []
-    for size in reversed(shape):
-        element, at = divmod(element, size)
-        found.insert(0, at)
-    return tuple(found)
+    return None if rest or distance < 0 else written.layout.row_major(distance)
 
 
 def coordinates(index: Index) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aoti_debug.dataflow import extent_bytes
 from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import CType, Kind
 from aoti_debug.triage.layouts import describe
@@ -32,7 +31,7 @@ def _outside_of_storage(tensor: Tensor) -> str:
     if layout.storage_offset < 0:
         return f"{describe(layout)} from element {layout.storage_offset} on: before its storage begins"
     offset = layout.storage_offset * layout.item_bytes
-    end = offset + extent_bytes(tensor)
+    end = offset + tensor.layout.extent_bytes
     if end <= layout.storage_bytes:
         return ""
     there = f"a storage of {layout.storage_bytes} bytes"

@@ -11,7 +11,7 @@ import pytest
 from aoti_debug import builder, manifest
 from aoti_debug.against import Comparison, Difference
 from aoti_debug.builder import BuildOptions, BuildSummary
-from aoti_debug.cli import build, main
+from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Form, Kind, Manifest, Provenance, Role, Sameness, Source, Unrecognised
 from aoti_debug.signature import Dim, Leaf
@@ -139,13 +139,13 @@ def test_filters_that_match_nothing_list_what_there_is() -> None:
     ],
 )
 def test_configs(text: str, value: object) -> None:
-    assert build.parse_configs([f"aot_inductor.x={text}"]) == {"aot_inductor.x": value}
+    assert options.parse_configs([f"aot_inductor.x={text}"]) == {"aot_inductor.x": value}
 
 
 @pytest.mark.parametrize("text", ["max_autotune", "=1"])
 def test_configs_need_a_key_and_a_value(text: str) -> None:
     with pytest.raises(UsageError, match="has no KEY=VALUE"):
-        build.parse_configs([text])
+        options.parse_configs([text])
 
 
 def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, tensor, triton_kernel
+from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 from safetensors.torch import save_file
 
 from aoti_debug import triagedir
@@ -17,7 +17,6 @@ from aoti_debug.findings import Finding, FindingKind, Place
 from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Manifest, Provenance, Role
 from aoti_debug.rundir import RunDir, open_run
 from aoti_debug.runinfo import Exit, ExitKind, Stage
-from aoti_debug.statistics import Statistics
 from aoti_debug.triagedir import Record, Step, TriageDir
 from aoti_debug.values import Number
 
@@ -50,23 +49,6 @@ def manifest() -> Manifest:
         site("cpp_fused_exp_1", arg("buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, provenance=PROVENANCE),
         kernels=[Kernel("cpp_fused_mul_0", "cpp", SOURCE, "ab" * 32)],
     )
-
-
-def statistics(**fields: Any) -> Statistics:
-    known: dict[str, Any] = {
-        "numel": 32,
-        "n_nan": 0,
-        "n_pos_inf": 0,
-        "n_neg_inf": 0,
-        "n_zero": 0,
-        "min": -1.5,
-        "max": 2.25,
-        "min_index": 3,
-        "max_index": 7,
-        "mean": 0.125,
-        "std": 0.5,
-    }
-    return Statistics(**(known | fields))
 
 
 def journal(level: int, *, fault: bool) -> JournalWriter:

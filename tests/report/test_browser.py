@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from chromium import Browser, needs_chromium
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
-from subjects import run, saved_run, statistics, triage
+from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
+from subjects import run, saved_run, triage
 from test_page import EVIL, hostile
 
 from aoti_debug import report

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import factories
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
+from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase, StatsFlag
 from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Provenance, Role
 from aoti_debug.rundir import RunDir, open_run
 from aoti_debug.runinfo import Exit, ExitKind, Stage
-from aoti_debug.statistics import Statistics
 from aoti_debug.values import Absent, Number
 
 X = tensor(8, 32, data_ptr=0x1000)
@@ -43,23 +41,6 @@ CUDA = make_manifest(
 )
 CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD, seconds=0.0123)
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
-
-
-def statistics(**fields: Any) -> Statistics:
-    known: dict[str, Any] = {
-        "numel": 512,
-        "n_nan": 0,
-        "n_pos_inf": 0,
-        "n_neg_inf": 0,
-        "n_zero": 0,
-        "min": -1.5,
-        "max": 2.25,
-        "min_index": 3,
-        "max_index": 7,
-        "mean": 0.125,
-        "std": 0.5,
-    }
-    return Statistics(**(known | fields))
 
 
 def level_2(base: Path) -> RunDir:

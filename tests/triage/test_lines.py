@@ -9,7 +9,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.launches import Launch
 from aoti_debug.manifest import Certainty, Frame, Provenance
 from aoti_debug.rundir import open_run
-from aoti_debug.triage.lines import indices, of_access, of_index
+from aoti_debug.triage.lines import indices, of_access, of_index, of_name, of_operation
 
 
 def launch_of(base: Path, *texts: str) -> Launch:
@@ -66,3 +66,47 @@ def test_the_first_line_where_none_says_more(tmp_path: Path) -> None:
     access = of_access(launch)
     assert access is not None
     assert access.line == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "line"),
+    [
+        ("div", 1),
+        ("mul", 2),
+        ("log", 3),
+        ("softmax", 4),
+        ("sqrt", 6),
+        ("exp", 4),
+    ],
+)
+def test_the_line_that_an_operation_is_written_in(tmp_path: Path, operation: str, line: int) -> None:
+    fused = launch_of(
+        tmp_path,
+        "q = x / divisor",
+        "return self.scale * q",
+        "y = torch.log(q)",
+        "if torch.softmax(y, -1).sum() > 0:",
+        "z = y + 1",
+        "n = torch.linalg.vector_norm(z, dim=-1)",
+    )
+    found = of_operation(fused, operation)
+    assert found is not None
+    assert found.line == line
+
+
+def test_two_lines_that_do_it_are_one_too_many(tmp_path: Path) -> None:
+    assert of_operation(launch_of(tmp_path, "a = x / y", "b = x / z"), "div") is None
+
+
+def test_no_line_does_it(tmp_path: Path) -> None:
+    assert of_operation(launch_of(tmp_path, "a = x / y", ""), "log") is None
+
+
+def test_the_likeliest_operation_of_a_kernels_name(tmp_path: Path) -> None:
+    """Its name says what was fused, and not which of it made NaN."""
+    launch = launch_of(tmp_path, "return self.linear(x / spread)", "spread = x.std(0)")
+    named = replace(launch, site=replace(launch.site, kernel="triton_red_fused_div_std_0"))
+    found = of_name(named)
+    assert found is not None
+    assert found.line == 2
+    assert of_name(launch) is None

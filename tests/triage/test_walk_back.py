@@ -12,7 +12,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.dataflow import Dataflow
 from aoti_debug.manifest import Role
 from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.triage.walk_back import Index, Walk, makers, unravel, walk_back
+from aoti_debug.triage.walk_back import Index, Walk, makers, walk_back
 
 torch = pytest.importorskip("torch")
 
@@ -148,8 +148,3 @@ def test_the_launches_that_made_an_index(tmp_path: Path) -> None:
     run = recorder.run(tmp_path)
     assert [x.id for x in makers(Dataflow(run), run.launch("0.2"))] == ["0.1", "0.0"]
     assert [x.id for x in makers(Dataflow(run), run.launch("0.2"), most=1)] == ["0.1"]
-
-
-def test_coordinates() -> None:
-    assert unravel(5, (2, 3)) == (1, 2)
-    assert unravel(0, ()) == ()

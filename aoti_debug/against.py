@@ -1,7 +1,7 @@
 """Which kernels of a fresh build are those of a given compiled package.
 
-Kernel binaries are compared by hash. The machine code of a C++ kernel depends on where it lies in its library, so these
-are compared by what they are compiled from: source and flags.
+Triton kernels are compared by the hash of the machine code in their binaries. The machine code of a C++ kernel depends
+on where it lies in its library, so these are compared by what they are compiled from: source and flags.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _identities(found: Kernels) -> list[tuple[object, ...]]:
 
 
 def _identity(kernel: Kernel, flags: frozenset[str]) -> tuple[object, ...]:
-    if kernel.cubin_sha256:
-        return (kernel.cubin_sha256,)
+    if kernel.language == "triton" and kernel.code_sha256:
+        return (kernel.code_sha256,)
     return (normalised(kernel), flags if kernel.language == "cpp" else "")
 
 

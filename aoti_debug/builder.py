@@ -20,6 +20,7 @@ from aoti_debug import (
     cache,
     instrument,
     kernel_details,
+    lent,
     lower,
     lowering,
     manifest,
@@ -38,9 +39,9 @@ from aoti_debug.compiler import Torch, find_compiler, find_torch
 from aoti_debug.errors import InternalError, ToolchainError, UsageError
 from aoti_debug.joined import Joined
 from aoti_debug.lower import Lowered
-from aoti_debug.lowering import Answer, Request, name_operators
+from aoti_debug.lowering import Request, name_operators
 from aoti_debug.manifest import Compiler, Manifest, Sameness, Source
-from aoti_debug.signature import Leaf
+from aoti_debug.signature import Leaf, Signature
 from aoti_debug.toolchain import Compilation, Toolchain
 from aoti_debug.wrapper import Analysis
 
@@ -78,7 +79,7 @@ class BuildSummary:
     stages: Mapping[str, float]
     without_inputs: str
     unmatched: tuple[str, ...]
-    inputs: tuple[Leaf, ...]
+    inputs: Signature
     against: Comparison | None = None
     joined: int | None = None
 
@@ -134,15 +135,15 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
     with cache.scratch() as work:
         with stages.stage(_first_stage(options)):
             lowered = _lower(options, tools.torch, work)
-            leaves = _leaves(lowered)
+            takes = _signature(lowered)
         objects = work / "objects"
         objects.mkdir()
         fresh = None
         if options.exported is not None:
             with stages.stage("exported"):
                 fresh = _lower_exported(options, tools.torch, work)
-                lowered = replace(lowered, inputs=lowered.inputs or fresh.inputs, answer=_with_inputs(lowered, fresh))
-        with _telling(lowered), Compilation(tools, lowered.sources, objects) as compilation:
+                lowered = lent.with_inputs(lowered, takes, fresh, _signature(fresh), options.exported)
+        with _telling(lowered, tools), Compilation(tools, lowered.sources, objects) as compilation:
             compilation.add_kernels()
             compilation.add_runtime()
             with stages.stage("instrument"):
@@ -181,7 +182,7 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
         stages=stages.seconds,
         without_inputs=lowered.answer.without_inputs,
         unmatched=unmatched_filters(described.filters, [site.kernel for site in described.sites]),
-        inputs=leaves,
+        inputs=takes,
         against=compared,
         joined=None if joined is None else joined.count,
     )
@@ -274,12 +275,6 @@ def _lower_exported(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     return lower.lower(request, torch, timeout=options.timeout)
 
 
-def _with_inputs(lowered: Lowered, fresh: Lowered) -> Answer:
-    """The answer for a package that embeds the exported program's inputs where it has none of its own."""
-    given = lowered.inputs is not None
-    return replace(lowered.answer, without_inputs="" if given else fresh.answer.without_inputs)
-
-
 def _joined(analysis: Analysis, fresh: Lowered | None, torch: Torch) -> tuple[Analysis, Joined | None]:
     """The analysis with the model lines of a fresh lowering."""
     if fresh is None:
@@ -303,14 +298,14 @@ def _compare(
 
 
 @contextmanager
-def _telling(lowered: Lowered) -> Iterator[None]:
+def _telling(lowered: Lowered, tools: Toolchain) -> Iterator[None]:
     """What does not compile may do so because another torch wrote it."""
     try:
         yield
     except ToolchainError as error:
-        if not lowered.sources.other_torch:
+        if lowered.source is Source.EXPORTED:
             raise
-        raise ToolchainError(f"{error}\n{lowered.sources.other_torch}", hint=other_torch.HINT) from error
+        raise other_torch.explained(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
 def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
@@ -332,8 +327,8 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
     sources = lowered.sources
     kernels = kernel_details.with_configs(analysis.kernels, lowered.answer.triton_configs, sources.directory)
     originals = _originals(lowered)
-    kernels = tuple(replace(kernel, code_sha256=originals.get(kernel.name, "")) for kernel in kernels)
-    leaves = _leaves(lowered)
+    kernels = tuple(replace(kernel, code_sha256=originals.get(kernel.name, kernel.code_sha256)) for kernel in kernels)
+    leaves = _signature(lowered).leaves
     return Manifest(
         format=manifest.FORMAT,
         tool_version=__version__,
@@ -370,8 +365,8 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
     )
 
 
-def _leaves(lowered: Lowered) -> tuple[Leaf, ...]:
-    return signature.from_json(lowered.signature.read_text(encoding="utf-8")).leaves
+def _signature(lowered: Lowered) -> Signature:
+    return signature.from_json(lowered.signature.read_text(encoding="utf-8"))
 
 
 def _input_names(leaves: Sequence[Leaf], count: int) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ _RELOCATION = struct.Struct("<QQq")
 _LOAD, _SYMTAB, _RELA, _DYNSYM = 1, 2, 4, 11
 _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
+_NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
+_NO_CONTENT = frozenset({_NULL, _SYMTAB, _STRTAB, _NOTE, _NOBITS})
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,20 @@ class Library:
         Raises:
             ValueError: the library exports no such symbol.
         """
-        for name, _, section, value, _ in self._symbols(_DYNSYM):
+        return self._exported(symbol)[0]
+
+    def size_of(self, symbol: str) -> int:
+        """The bytes of what an exported symbol names; 0 where the library does not say.
+
+        Raises:
+            ValueError: the library exports no such symbol.
+        """
+        return self._exported(symbol)[1]
+
+    def _exported(self, symbol: str) -> tuple[int, int]:
+        for name, _, section, value, size in self._symbols(_DYNSYM):
             if name == symbol and section != 0:
-                return value
+                return value, size
         raise ValueError(f"it exports no {symbol}")
 
     def needed(self) -> frozenset[str]:
@@ -123,6 +136,13 @@ class Library:
             if name.startswith(prefix) and section != 0 and info & 15 == _FUNCTION and start is not None:
                 found[name] = self._data[start : start + size]
         return found
+
+    def without_debugging(self) -> Iterator[bytes]:
+        """The contents of the sections, in the file's order, but for what debuggers, profilers and linkers are told:
+        lines, names and the tools that made the file."""
+        for section in self._sections:
+            if section.kind not in _NO_CONTENT and "debug" not in section.name:
+                yield self._data[section.offset : section.offset + section.size]
 
     def _symbols(self, kind: int) -> Iterator[tuple[str, int, int, int, int]]:
         """Name, info, section, address and size of the symbols of a table."""
@@ -170,6 +190,7 @@ class Library:
         if self._data[: len(_IDENTITY)] != _IDENTITY:
             raise ValueError("no ELF file of 64 bits")
         header = _HEADER.unpack_from(self._data)
+        self.machine = int(header[2])  # a number of <elf.h>: 62 is x86-64
         segments_at, sections_at = header[5], header[6]
         n_segments, n_sections, names_index = header[10], header[12], header[13]
         segments = [

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wrapper
+from aoti_debug import sameness, wrapper
+from aoti_debug.launch_configs import recovered
 from aoti_debug.lowering import TritonConfig
 from aoti_debug.manifest import Kernel
 
@@ -15,7 +16,9 @@ HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
 
 
 def with_configs(kernels: Iterable[Kernel], configs: Mapping[str, TritonConfig], directory: Path) -> tuple[Kernel, ...]:
-    """The kernels with the configuration that each was compiled with, and the hash of its binary.
+    """The kernels with the configuration that each was compiled with, and the hashes of its binary.
+
+    Of a kernel without a record the configuration is inferred, as far as that can be done.
 
     Args:
         directory: where the binaries lie.
@@ -32,14 +35,12 @@ def triton_helpers(kernels: Iterable[Kernel], torch_directory: Path) -> str:
 
 def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Path) -> Kernel:
     binary = directory / kernel.cubin
-    sha256 = hashlib.sha256(binary.read_bytes()).hexdigest() if kernel.cubin and binary.is_file() else ""
+    if kernel.cubin and binary.is_file():
+        sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
+        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=sameness.of_binary(binary))
     found = configs.get(kernel.name)
     if found is None:
-        return replace(kernel, cubin_sha256=sha256)
+        return recovered(kernel)
     return replace(
-        kernel,
-        config=found.values,
-        global_scratch=found.global_scratch,
-        profile_scratch=found.profile_scratch,
-        cubin_sha256=sha256,
+        kernel, config=found.values, global_scratch=found.global_scratch, profile_scratch=found.profile_scratch
     )

@@ -170,6 +170,22 @@ class KernelParam:
     type: CType
 
 
+class Origin(str, Enum):
+    """Where a value of a Triton kernel's configuration comes from."""
+
+    RECORDED = "recorded"
+    DERIVED = "derived from the launch"  # of the values that are possible, the one that gives its grid and warps
+    CHOSEN = "chosen"  # others may fit as well
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A value of a Triton kernel's configuration that is not recorded."""
+
+    name: str  # "XBLOCK"
+    origin: Origin
+
+
 @dataclass(frozen=True)
 class Kernel:
     """Source and binary of a generated kernel."""
@@ -189,8 +205,14 @@ class Kernel:
     global_scratch: int = 0  # bytes that a launch is given besides its arguments
     profile_scratch: int = 0
     cubin_sha256: str = ""
-    # C++ of a compiled package only:
-    code_sha256: str = ""  # of its machine code in the original library
+    grid: tuple[tuple[str, str], ...] = ()  # how the wrapper computes it: ("grid_0", "((xnumel + (128 - 1)) / (128))")
+    inferred: tuple[Inferred, ...] = ()  # the values of config that are not recorded
+    other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit what is recorded as well, the likely first
+    code_sha256: str = ""  # of its machine code: C++'s in the original library, Triton's in its binary
+
+    def origin(self, name: str) -> Origin:
+        """Where a value of `config` comes from."""
+        return next((found.origin for found in self.inferred if found.name == name), Origin.RECORDED)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from aoti_debug.archive_check import DAMAGED
 from aoti_debug.artifact import AOTINDUCTOR, Artifact
 from aoti_debug.elf import Library
 from aoti_debug.errors import ArtifactError
@@ -70,6 +71,16 @@ def of_library(path: Path) -> Mapping[str, str]:
         raise ArtifactError(f"{path.name} is no library: {error}", hint="copy or compile the package again") from error
 
 
+def of_binary(path: Path) -> str:
+    """SHA-256 of a kernel binary without its debugging information, which holds the path that its source had; of the
+    whole file where it is no ELF file of 64 bits."""
+    try:
+        with Library(path) as binary:
+            return _sha256(b"".join(binary.without_debugging()))
+    except ValueError:
+        return _sha256(path.read_bytes())
+
+
 def _of_code(library: Library) -> Iterator[tuple[str, str]]:
     for prefix in _KERNELS:
         for name, code in library.code(prefix).items():
@@ -86,7 +97,7 @@ def _of_member(package: Artifact, member: str) -> Mapping[str, str]:
             shutil.copyfileobj(data, file, 1 << 20)
             file.flush()
             return of_library(Path(file.name))
-    except (zipfile.BadZipFile, OSError) as error:
+    except (*DAMAGED, OSError) as error:
         raise ArtifactError(f"{member} in {package.path} is damaged: {error}", hint="copy or build it again") from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from aoti_debug.manifest import Kernel, Manifest
+from aoti_debug.manifest import Kernel, Manifest, Origin, Source
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -15,7 +15,7 @@ from aoti_debug.repro.triton_values import value_of
 
 BINARY = "kernel.cubin"
 CONSTANT = "constexpr"
-NO_CONFIG = "the package does not say with what; build it again"
+NO_CONFIG = "the package does not say with what"
 EMPTY_GRID = (0, 0, 0)
 SCRATCH = ("global_scratch", "profile_scratch")
 
@@ -38,9 +38,10 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     if launch.started and launch.grid is None:
         return "the run has no record of its grid: the journal ends before the kernel was started"
     if not kernel.config and launch.binary is None:
+        again = " (build it again with this version of aoti-debug)" if manifest.source is Source.EXPORTED else ""
         return (
-            f"the package does not say how {name} was compiled (build it again with this version of aoti-debug), "
-            f"and its machine code is not at hand: {launch.no_binary}"
+            f"the package does not say how {name} was compiled{again}, and its machine code is not at hand: "
+            f"{launch.no_binary}"
         )
     return ""
 
@@ -89,10 +90,27 @@ def _about(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
         yield f"grid        {grid.grid}, {grid.num_warps} warps{shared}"
     config = [f"{name}={value}" for name, value in kernel.config if name != "num_warps"]
     yield f"compiled    {', '.join(config) or NO_CONFIG}"
+    yield from _inferred(launch, kernel)
     if launch.binary is None:
         yield f"cubin       not here: {launch.no_binary}"
     else:
         yield f"cubin       {BINARY}, the package's own machine code"
+
+
+def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
+    """What of the configuration the package does not record, and where it comes from."""
+    derived, chosen = (
+        [found.name for found in kernel.inferred if found.origin is origin]
+        for origin in (Origin.DERIVED, Origin.CHOSEN)
+    )
+    recorded = [name for name, _ in kernel.config if kernel.origin(name) is Origin.RECORDED and name != "num_warps"]
+    if kernel.inferred and recorded:
+        yield f"            {', '.join(recorded)}: recorded"
+    if derived:
+        yield f"            {', '.join(derived)}: derived from the launch's grid and warps"
+    if chosen:
+        original = "; --backend cubin runs the original" if launch.binary else ""
+        yield f"            {', '.join(chosen)}: chosen, the package does not record it{original}"
 
 
 def _device_kernel(launch: RecordedLaunch) -> str:
@@ -111,6 +129,16 @@ def _without(launch: RecordedLaunch, source: TritonSource, spec: Specialisation)
     if launch.binary is None:
         without["cubin"] = launch.no_binary
     return without
+
+
+def _others(kernel: Kernel, spec: Specialisation) -> str:
+    """Other values that fit what the package records: a tuple of dictionaries, of what differs."""
+    known = {name: value for name, value in kernel.config if name in spec.constants or name == "num_stages"}
+    values = [
+        mapping_of({name: value for name, value in other if known.get(name, value) != value}, 8)
+        for other in kernel.other_configs
+    ]
+    return "\n".join(["(", *(f"        {value}," for value in values), "    )"])
 
 
 def _source(
@@ -132,6 +160,7 @@ def _source(
         f"grid={grid}",
         f"num_warps={kernel.num_warps}",
         *([f"num_stages={spec.num_stages}"] if spec.num_stages is not None else []),
+        *([f"others={_others(kernel, spec)}"] if kernel.other_configs else []),
         f"options={mapping_of(spec.options, 4)}",
         *([f"binary=Binary({', '.join(binary)})"] if launch.binary else []),
         *([f"without={mapping_of({k: literals.text(v) for k, v in without.items()}, 4)}"] if without else []),

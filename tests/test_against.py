@@ -23,7 +23,7 @@ def cpp(name: str, body: str = "*x = 1;", include: str = "/tmp/a/cpp_prefix.h") 
 
 
 def triton(name: str, cubin: str) -> Kernel:
-    return replace(factories.triton_kernel(name), cubin_sha256=cubin)
+    return replace(factories.triton_kernel(name), code_sha256=cubin)
 
 
 def compare(ours: list[Kernel], theirs: list[Kernel], flags: frozenset[str] = FLAGS) -> Comparison:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -70,3 +72,22 @@ def test_what_is_no_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "c1.so").write_bytes(b"no library")
     with pytest.raises(ArtifactError, match=r"c1\.so is no library: no ELF file of 64 bits"):
         sameness.of_files([tmp_path / "c1.so"])
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_a_binary_is_the_same_wherever_its_source_lay(tmp_path: Path) -> None:
+    found = {}
+    for name, body in (("here", "x + 1"), ("there", "x + 1"), ("changed", "x + 2")):
+        source = tmp_path / name / f"{name}.c"
+        source.parent.mkdir()
+        source.write_text("\n" * len(name) + f"int kernel(int x) {{ return {body}; }}\n")
+        binary = source.with_suffix(".cubin")
+        subprocess.run(["gcc", "-O1", "-g", "-c", str(source), "-o", str(binary)], check=True)
+        found[name] = (binary.read_bytes(), sameness.of_binary(binary))
+    assert found["here"][0] != found["there"][0]
+    assert found["here"][1] == found["there"][1] != found["changed"][1]
+
+
+def test_a_binary_that_is_no_elf_file_is_taken_whole(tmp_path: Path) -> None:
+    (tmp_path / "k.fatbin").write_bytes(b"code")
+    assert sameness.of_binary(tmp_path / "k.fatbin") == hashlib.sha256(b"code").hexdigest()

@@ -50,6 +50,9 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
             num_warps=launch.num_warps,
             shared_bytes=launch.shared_bytes,
             params=function.kernel_params,
+            grid=launch.sizes,
+            global_scratch=function.scratch.get("global_scratch", 0),
+            profile_scratch=function.scratch.get("profile_scratch", 0),
         )
     return tuple(found.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aoti_debug.manifest import CType, KernelParam
 from aoti_debug.wrapper.functions import Body
@@ -17,6 +17,8 @@ _ITEM = re.compile(r"\baoti_torch_item_\w+\((\w+), &(\w+)\)")
 _FLOAT_OF = re.compile(r"\bfloat (\w+) = float\((\w+)\);")
 _DATA_PTR = re.compile(r"reinterpret_cast<\w+>\((\w+)\.data_ptr\(\)\)")
 _SCRATCH = re.compile(r"(\w+?)_scratch_\d+\Z")
+_SCRATCH_SIZE = re.compile(r"\bint64_t (global|profile)(?:_scratch)+_\d+_size\[\] = \{(?:static_cast<int64_t>\()?(\d+)")
+_GRID_SIZE = re.compile(r"\buint32_t (\w+) = ([^;]*);")
 _MUTATED = re.compile(r"'mutated_arg_names': \[(.*?)\]")
 _TRITON_SOURCE = re.compile(r"async_compile\.triton\(\s*'([^']*)',\s*'''(.*?)'''", re.DOTALL)
 _TMA_FIELDS = {"block_shape": CType.I32, "strides": CType.I64}
@@ -31,6 +33,7 @@ class Launch:
         statement: offset of the `launchKernel`.
         kernel: K.
         grid: the three expressions.
+        sizes: the variables in them and what each is computed from, in order: ("grid_0", "xnumel").
         num_warps, shared_bytes: numbers that are written into the call.
         arguments: the name of the `void*` array.
     """
@@ -41,6 +44,7 @@ class Launch:
     num_warps: int
     shared_bytes: int
     arguments: str
+    sizes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class TritonFunction:
         mangled: name of the function in the binary.
         launch: None for a kernel that no launchKernel starts (Triton on the CPU).
         kernel_params: what `launch.arguments` points to.
+        scratch: bytes that a program of the grid is given besides its arguments: {"global_scratch": 256}.
     """
 
     name: str
@@ -66,6 +71,7 @@ class TritonFunction:
     mangled: str
     launch: Launch | None
     kernel_params: tuple[KernelParam, ...]
+    scratch: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse(text: str, body: Body) -> TritonFunction:
@@ -86,6 +92,7 @@ def parse(text: str, body: Body) -> TritonFunction:
         mangled=mangled,
         launch=launch,
         kernel_params=_kernel_params(text, code, launch, params) if launch else (),
+        scratch=_scratch(text, code, launch) if launch else {},
     )
 
 
@@ -140,7 +147,12 @@ def _launch(text: str, code: Sequence[Token]) -> Launch | None:
     function, x, y, z, warps, shared, arguments, *_ = found[0]
     if not (warps.isdigit() and shared.isdigit()):
         return None
-    return Launch(found[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments)
+    sizes = tuple((m[1], m[2]) for m in _GRID_SIZE.finditer(text[code[0].start : found[1]]))
+    return Launch(found[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments, sizes)
+
+
+def _scratch(text: str, code: Sequence[Token], launch: Launch) -> Mapping[str, int]:
+    return {f"{m[1]}_scratch": int(m[2]) for m in _SCRATCH_SIZE.finditer(text[code[0].start : launch.statement])}
 
 
 def _kernel_params(

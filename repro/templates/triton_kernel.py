@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
@@ -27,6 +28,8 @@ DIVISOR = 16  # what Triton compiles addresses and integers for that are said to
 TOLERANCE, TOLERANCE_FP64 = 1e-4, 1e-10
 SAME_CODE = "compiled here to the package's own instructions"
 OTHER_CODE = "compiled here to other instructions than the package has"
+NO_RECORD = "chosen, the package does not record it"
+STAGES = "num_stages"
 PROGRESS_SECONDS = 2.0  # without a line of progress
 BAR_SECONDS, BAR_WIDTH = 0.2, 40
 
@@ -41,7 +44,7 @@ class Binary:
         file: in the repro's folder.
         name: of the kernel in it.
         shared_bytes: dynamic shared memory of a block.
-        global_scratch, profile_scratch: bytes that a launch is given besides its arguments.
+        global_scratch, profile_scratch: bytes that each program is given besides its arguments.
     """
 
     file: str
@@ -62,6 +65,8 @@ class TritonKernel:
         options: further options of the compilation.
         binary: None where the package has none to launch.
         without: back ends that cannot run it, each with the reason.
+        others: where the package does not record everything: other values of constants and of num_stages that fit.
+            "jit" looks for those that compile to the package's own instructions.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class TritonKernel:
         options: Mapping[str, object] | None = None,
         binary: Binary | None = None,
         without: Mapping[str, str] | None = None,
+        others: Sequence[Mapping[str, int]] = (),
     ) -> None:
         self.function = function
         self.signature = dict(signature)
@@ -88,6 +94,7 @@ class TritonKernel:
         self.options = dict(options or {})
         self.binary = binary
         self.without = dict(without or {})
+        self.others = tuple(others)
         self.backends = tuple(b for b in ("jit", "cubin", "interpret") if b not in self.without)
         self._settings = Settings(Path())
         self._image: _Image | None = None
@@ -153,9 +160,10 @@ class TritonKernel:
     def findings(self) -> Findings | None:
         return self._findings
 
-    def _compiled(self) -> _Image:
+    def _compiled(self, other: Mapping[str, object] = MappingProxyType({})) -> _Image:
+        """Machine code for this device, with other values of constants and num_stages where they are given."""
         major, minor = torch.cuda.get_device_capability()
-        return compiled(self, major * 10 + minor)
+        return compiled(self, major * 10 + minor, other)
 
     def _recorded(self, folder: Path) -> bytes | None:
         """The package's own machine code; None where it is not at hand."""
@@ -163,17 +171,39 @@ class TritonKernel:
         return path.read_bytes() if path is not None and path.is_file() else None
 
     def _against_package(self, recorded: bytes) -> Findings:
-        """Whether what was compiled here is what the package has."""
-        assert self.binary is not None
+        """Whether what is compiled here is what the package has; of `others`, takes what is."""
         assert self._image is not None
-        if instructions(self._image.code, self._image.name) == instructions(recorded, self.binary.name):
-            return Findings(remarks=(SAME_CODE,))
+        taken: dict[str, object] = {n: self._value(n) for other in self.others for n in other}
+        tried = ({}, *self.others) if self._is_comparable(recorded) else ({},)
+        for other in tried:
+            image = self._compiled(other) if other else self._image
+            if self._is_own(image, recorded):
+                self._image = image
+                return Findings(remarks=(f"{SAME_CODE}{_listed(', with', taken | dict(other))}",))
         about = [f"Triton {triton.__version__}"]
         if made_by := version_in(recorded):
             about.append(f"the package's ptxas was {made_by}")
-        if "device_assert" in self.function.src:
+        if self._has_lines():
             about.append("its assertions hold the lines that they stand on")
+        if taken:
+            about.append(f"with{_listed('', taken)}: {NO_RECORD}")
         return Findings(remarks=(f"{OTHER_CODE} ({'; '.join(about)})",))
+
+    def _value(self, name: str) -> object:
+        return self.num_stages if name == STAGES else self.constants[name]
+
+    def _is_own(self, image: _Image, recorded: bytes) -> bool:
+        assert self.binary is not None
+        return instructions(image.code, image.name) == instructions(recorded, self.binary.name)
+
+    def _is_comparable(self, recorded: bytes) -> bool:
+        """Whether the same configuration gives the same instructions, as far as that can be known."""
+        assert self._image is not None
+        return not self._has_lines() and version_in(recorded) == version_in(self._image.code)
+
+    def _has_lines(self) -> bool:
+        """Whether its instructions hold numbers of lines."""
+        return "device_assert" in self.function.src
 
     def _packaged(self, folder: Path) -> _Image:
         assert self.binary is not None
@@ -181,7 +211,7 @@ class TritonKernel:
         if not path.is_file():
             raise SystemExit(f"{path} is gone: it held the package's machine code")
         sizes = (self.binary.global_scratch, self.binary.profile_scratch)
-        return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes, False)
+        return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes)
 
     def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Argument]) -> None:
         from .interpreter import NotInterpretableError, interpret
@@ -207,7 +237,9 @@ class TritonKernel:
             progress.close()
         names = {p: self._names.get(id(argument), "") for p, argument in arguments.items()}
         named = {parameter: name for parameter, name in names.items() if name}
-        self._findings = Findings(tuple(access.named(named) for access in seen.accesses))
+        chosen = {n: self.constants[n] for other in self.others for n in other if n in self.constants}
+        remarks = (f"interpreted with{_listed('', chosen)}: {NO_RECORD}",) if chosen else ()
+        self._findings = Findings(tuple(access.named(named) for access in seen.accesses), remarks)
 
 
 @dataclass(frozen=True)
@@ -215,8 +247,7 @@ class _Image:
     """Machine code that is not loaded yet.
 
     Attributes:
-        scratch_bytes: of the memory behind its last two parameters.
-        per_program: whether each program of the grid has that many of its own.
+        scratch_bytes: of the memory behind its last two parameters, for each program of the grid.
     """
 
     code: bytes
@@ -224,32 +255,41 @@ class _Image:
     num_warps: int
     shared_bytes: int
     scratch_bytes: tuple[int, int]
-    per_program: bool
 
     def load(self) -> Function:
         return Function(self.code, self.name, num_warps=self.num_warps, shared_bytes=self.shared_bytes)
 
     def scratch(self, grid: Sequence[int]) -> list[int]:
-        return [size * (math.prod(grid) if self.per_program else 1) for size in self.scratch_bytes]
+        return [size * math.prod(grid) for size in self.scratch_bytes]
 
 
-def compiled(kernel: TritonKernel, capability: int) -> _Image:
+def compiled(kernel: TritonKernel, capability: int, other: Mapping[str, object] = MappingProxyType({})) -> _Image:
     """Machine code of a kernel's source for a device of that capability (90: Hopper).
+
+    Args:
+        other: values that take the place of those of its constants and of num_stages.
 
     Raises:
         SystemExit: Triton refuses the source.
     """
     names = list(kernel.signature)
     attributes = {(names.index(name),): [["tt.divisibility", DIVISOR]] for name in kernel.divisible}
-    source = ASTSource(kernel.function, kernel.signature, kernel.constants, attributes)
-    options = {"num_warps": kernel.num_warps, "num_stages": kernel.num_stages, **kernel.options}
+    constants = {name: other.get(name, value) for name, value in kernel.constants.items()}
+    source = ASTSource(kernel.function, kernel.signature, constants, attributes)
+    num_stages = other.get(STAGES, kernel.num_stages)
+    options = {"num_warps": kernel.num_warps, STAGES: num_stages, **kernel.options}
     try:
         made = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
     except Exception as error:
         raise SystemExit(f"Triton {triton.__version__} does not compile the kernel:\n{error}") from error
     about = made.metadata
     sizes = (getattr(about, "global_scratch_size", 0) or 0, getattr(about, "profile_scratch_size", 0) or 0)
-    return _Image(made.asm["cubin"], about.name, about.num_warps, about.shared, sizes, True)
+    return _Image(made.asm["cubin"], about.name, about.num_warps, about.shared, sizes)
+
+
+def _listed(before: str, values: Mapping[str, object]) -> str:
+    """ ", with XBLOCK=1, num_stages=2"; "" where there are none."""
+    return f"{before} {', '.join(f'{name}={value}' for name, value in values.items())}" if values else ""
 
 
 def _passed(argument: Argument) -> Value:

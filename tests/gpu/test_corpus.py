@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -22,13 +22,10 @@ def case_of(case: Case) -> pytest.param:  # type: ignore[valid-type]
 
 
 @pytest.fixture(scope="session")
-def judged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Case], Judgement]]:
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Judgement]:
     chosen = triaged.selected(request.session.items, __name__)
     there = [case for case in chosen if case.gpus <= torch.cuda.device_count()]
-    with triaged.judgements(there, "cuda", tmp_path_factory.mktemp("corpus")) as judgement:
-        yield judgement
+    return triaged.judgements(there, "cuda", tmp_path_factory)
 
 
 def test_the_corpus_is_large_enough() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from built_model import Built, build_model, importable
+from queued import QUEUED
 
 from aoti_debug import flight, rescue, rescued, runner, tensors
 from aoti_debug.abi import Phase
@@ -82,22 +83,6 @@ def test_the_faulting_launchs_inputs_are_rescued(gather: Callable[[], Built], tm
     assert repro.run == result.run.path
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
     assert (done.returncode, "fault reproduced" in done.stdout) == (11, True), done.stdout + done.stderr
-
-
-QUEUED = """
-import os, sys, torch, cuda_models
-good, _ = torch.export.load(sys.argv[1]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[2])
-bad = torch.load(sys.argv[3])
-model(*good)
-torch.cuda.synchronize()
-torch.cuda._sleep(2_000_000_000)
-model(*bad)
-try:
-    torch.cuda.synchronize()
-except Exception:
-    os.abort()
-"""
 
 
 @pytest.mark.parametrize("room", ["4M", "64M"])

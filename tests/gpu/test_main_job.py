@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from built_model import Built, build_model, importable, save_run
+from queued import QUEUED
 
 from aoti_debug import rundir, runner, tensors
 from aoti_debug.abi import Phase
@@ -233,30 +234,13 @@ def test_sparse_crumbs_narrow_the_fault_to_a_range(
     assert any(kernel.startswith("gather_kernel") for kernel in suspects)
 
 
-# One good call; then the device is kept busy while all launches of a bad call are queued behind the fault; then abort.
-QUEUED = """
-import os, sys, torch
-good, _ = torch.export.load(sys.argv[1]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[2])
-bad = torch.load(sys.argv[3])
-model(*good)
-torch.cuda.synchronize()
-torch.cuda._sleep(2_000_000_000)
-model(*bad)
-try:
-    torch.cuda.synchronize()
-except Exception:
-    os.abort()
-"""
-
-
 def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches(
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
 ) -> None:
     built = build("gather")
     env = hosted(tmp_path)
     log = tmp_path / "log"
-    command = [sys.executable, "-c", "import cuda_models\n" + QUEUED]
+    command = [sys.executable, "-c", QUEUED]
     command += [str(path) for path in (built.program, built.package, bad_inputs)]
     with log.open("wb") as stream:
         done = subprocess.run(command, env=env, stdout=stream, stderr=stream, check=False)

@@ -141,3 +141,6 @@ def test_a_fault_is_triaged_from_the_package_alone(
     assert found[program]["launch"] == found[compiled]["launch"]
     assert found[program]["kernel"] == found[compiled]["kernel"]
     assert found[program]["kind"] == found[compiled]["kind"]
+    shown = {model: {line.partition(":")[0] for line in found[model]["confirmed_by"]} for model in found}
+    assert "interpret" in shown[compiled]
+    assert shown[program] == shown[compiled]

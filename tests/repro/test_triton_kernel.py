@@ -31,6 +31,14 @@ def add(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
 
 @triton.jit
+def summed(x, y, n, BLOCK: tl.constexpr):
+    parts = tl.zeros([BLOCK], tl.float32)
+    for begin in tl.range(0, n, BLOCK):
+        i = begin + tl.arange(0, BLOCK)
+        parts += tl.load(x + i, mask=i < n, other=0.0)
+    tl.store(y, tl.sum(parts, 0))
+
+@triton.jit
 def total(x, y, BLOCK: tl.constexpr):
     tl.store(y, tl.sum(tl.load(x + tl.arange(0, BLOCK)), 0))
 """
@@ -120,6 +128,63 @@ def test_machine_code_that_is_gone_is_named(kernels: ModuleType, tmp_path: Path)
         kernel.prepare(Settings(tmp_path, backend="cubin"))
 
 
+LOOP = {"signature": {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}, "divisible": ("x", "y", "n")}
+OTHERS = ({"BLOCK": 256}, {"BLOCK": 1024}, {"BLOCK": 1024, "num_stages": 2})
+
+
+def looped(kernels: ModuleType, folder: Path, package: bytes, **changes: Any) -> TritonKernel:
+    """A kernel that is made ready for "jit" as on a Hopper GPU, beside the package's machine code."""
+    (folder / "kernel.cubin").write_bytes(package)
+    described: dict[str, Any] = {"constants": {"BLOCK": 512}, "binary": Binary("kernel.cubin", "summed", 0)}
+    described |= {"grid": (1, 1, 1), "num_warps": 4, "num_stages": 1, "others": OTHERS, **LOOP}
+    return TritonKernel(kernels.summed, **(described | changes))
+
+
+def remark(kernel: TritonKernel, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(triton_kernel, "use_ptxas_of", lambda image: None)  # it changes the environment
+    kernel.prepare(Settings(folder, backend="jit"))
+    found = kernel.findings()
+    assert found is not None
+    (said,) = found.remarks
+    return said
+
+
+@pytest.mark.parametrize(("block", "said"), [(512, "BLOCK=512"), (1024, "BLOCK=1024")])
+def test_of_several_configurations_the_one_of_the_package_is_taken(
+    kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, said: str
+) -> None:
+    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": block}), HOPPER).code
+    kernel = looped(kernels, tmp_path, package)
+    found = remark(kernel, tmp_path, monkeypatch)
+    assert found == f"{triton_kernel.SAME_CODE}, with {said}, num_stages=1"
+    assert kernel._image is not None
+    assert machine_code.instructions(kernel._image.code, "summed") == machine_code.instructions(package, "summed")
+
+
+def test_where_none_is_the_package_s_it_is_said(
+    kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
+    found = remark(looped(kernels, tmp_path, package), tmp_path, monkeypatch)
+    assert found.startswith(triton_kernel.OTHER_CODE)
+    assert found.endswith("; with BLOCK=512, num_stages=1: chosen, the package does not record it)")
+    plain = remark(looped(kernels, tmp_path, package, others=()), tmp_path, monkeypatch)
+    assert plain.startswith(triton_kernel.OTHER_CODE)
+    assert "record" not in plain
+
+
+def test_machine_code_of_another_compiler_is_not_looked_for(
+    kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
+    package += b"Cuda compilation tools, release 11.0, V11.0.1"
+    monkeypatch.setattr(triton_kernel, "version_in", lambda image: "11.0.1" if image == package else "13.0.88")
+    found = remark(looped(kernels, tmp_path, package), tmp_path, monkeypatch)
+    assert found.startswith(triton_kernel.OTHER_CODE)
+    assert "the package's ptxas was 11.0.1" in found
+
+
 def test_an_empty_grid_launches_nothing(
     kernels: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +225,18 @@ def test_interpreted_in_a_process_of_its_own(tmp_path: Path) -> None:
     done = replay(written(tmp_path), "--backend", "interpret")
     assert done.returncode == 0, done
     assert "0.3 triton_per_fused_amax_add_0 (interpret): as recorded" in done.stdout
+
+
+def test_the_interpreter_says_which_constants_were_chosen(tmp_path: Path) -> None:
+    script = written(tmp_path) / "repro.py"
+    text = script.read_text()
+    assert "    num_stages=1,\n" in text
+    script.write_text(
+        text.replace("    num_stages=1,\n", '    num_stages=1,\n    others=({"XBLOCK": 4}, {"num_stages": 2}),\n')
+    )
+    done = replay(script.parent, "--backend", "interpret")
+    assert done.returncode == 0, done
+    assert "interpreted with XBLOCK=2: chosen, the package does not record it\n" in done.stdout
 
 
 def test_an_edited_kernel_differs(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ import archives
 import pytest
 from many_replays import replay_many
 from repro_launches import replay
+from test_launch_configs import as_compiled
 
 from aoti_debug import manifest
 from aoti_debug.abi import Phase
 from aoti_debug.errors import UsageError
+from aoti_debug.launch_configs import recovered
 from aoti_debug.launches import LaunchStatus
 from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
@@ -67,6 +69,44 @@ def test_every_kept_launch_is_as_recorded(recorded: Callable[[str], RunDir], tmp
         jobs.append((written.path, ("--backend", "interpret")))
     done = replay_many(jobs)
     assert [x.name for x in done if x.code == 0 and "as recorded" in x.said] == ids, done
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_launches_of_a_package_without_configurations_are_interpreted(
+    recorded: Callable[[str], RunDir], tmp_path: Path, name: str
+) -> None:
+    """The configurations are those that the kernels' sources, grids and warps tell."""
+    run = recorded(name)
+    shutil.copytree(run.path, tmp_path / "run")
+    kernels = tuple(
+        recovered(as_compiled(kernel)) if kernel.language == "triton" else kernel for kernel in run.manifest.kernels
+    )
+    described = replace(run.manifest, kernels=kernels, source=manifest.Source.COMPILED)
+    (tmp_path / "run" / "manifest.json").write_text(manifest.to_json(described))
+    ids = kept(run)
+    jobs = []
+    for id_ in ids:
+        written = write_repro(run.launch(id_).kernel, run=tmp_path / "run", launch=id_, output=tmp_path / id_)
+        assert ": derived from the launch's grid and warps" in (written.path / "README").read_text() or (
+            ": chosen, the package does not record it" in (written.path / "README").read_text()
+        )
+        jobs.append((written.path, ("--backend", "interpret")))
+    done = replay_many(jobs)
+    assert [x.name for x in done if x.code == 0 and "as recorded" in x.said] == ids, done
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_another_block_along_the_reduction_computes_the_same(
+    recorded: Callable[[str], RunDir], tmp_path: Path, block: int
+) -> None:
+    run = recorded("reductions")
+    name = next(k.name for k in run.manifest.kernels if k.name.startswith("triton_red_fused__softmax"))
+    folder = write_repro(name, run=run.path, output=tmp_path / "repro").path
+    text = (folder / "repro.py").read_text()
+    assert '"R0_BLOCK": 2048' in text
+    (folder / "repro.py").write_text(text.replace('"R0_BLOCK": 2048', f'"R0_BLOCK": {block}'))
+    done = replay(folder, "--backend", "interpret")
+    assert done.returncode == 0, done
 
 
 def test_two_specialisations_under_one_name_are_told_apart(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from test_generate import GOLDEN, settled
 from triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import CType, Kernel
+from aoti_debug.manifest import CType, Inferred, Kernel, Origin
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate import generate
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -126,6 +126,40 @@ def test_without_machine_code_the_back_end_is_left_out(tmp_path: Path) -> None:
     assert "binary" not in made
     assert ast.literal_eval(made["without"]) == {"cubin": "the package that was run is gone"}
     assert "kernel.cubin" not in contents(launch)
+
+
+INFERRED = replace(
+    KERNEL,
+    source=KERNEL.source.replace("XBLOCK : tl", "R0_BLOCK : tl.constexpr, XBLOCK : tl").replace(
+        "    R0_BLOCK: tl.constexpr = 16\n", ""
+    ),
+    config=(("XBLOCK", "2"), ("R0_BLOCK", "16"), ("num_stages", "1"), ("num_warps", "2")),
+    inferred=(Inferred("XBLOCK", Origin.DERIVED), Inferred("R0_BLOCK", Origin.CHOSEN)),
+    other_configs=tuple(
+        (("XBLOCK", "2"), ("R0_BLOCK", block), ("num_stages", stages), ("num_warps", "2"))
+        for block, stages in (("32", "1"), ("32", "2"))
+    ),
+)
+
+
+def test_a_configuration_that_is_not_recorded_says_where_it_comes_from(tmp_path: Path) -> None:
+    text = script(row_maxima(tmp_path), INFERRED)
+    said = text.partition("# compiled    ")[2].splitlines()
+    assert said[:4] == [
+        "XBLOCK=2, R0_BLOCK=16, num_stages=1",
+        "#             num_stages: recorded",
+        "#             XBLOCK: derived from the launch's grid and warps",
+        "#             R0_BLOCK: chosen, the package does not record it; --backend cubin runs the original",
+    ]
+    made = keywords(text, "TritonKernel")
+    assert ast.literal_eval(made["constants"]) == {"XBLOCK": 2, "R0_BLOCK": 16}
+    assert ast.literal_eval(made["others"]) == ({"R0_BLOCK": 32}, {"R0_BLOCK": 32, "num_stages": 2})
+    assert "without" not in made
+
+
+def test_without_machine_code_the_original_is_not_offered(tmp_path: Path) -> None:
+    text = script(replace(row_maxima(tmp_path), binary=None, no_binary="it is gone"), INFERRED)
+    assert "#             R0_BLOCK: chosen, the package does not record it\n" in text
 
 
 def test_without_a_configuration_only_the_machine_code_can_be_launched(tmp_path: Path) -> None:

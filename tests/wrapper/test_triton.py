@@ -35,8 +35,19 @@ def test_binary_and_launch() -> None:
     text = texts.text("cuda_forms")
     assert text[found.launch.statement :].startswith("launchKernel(kernels_.add_kernel_0, ")
     assert found.launch == Launch(
-        found.launch.statement, "add_kernel_0", ("grid_0", "grid_1", "grid_2"), 4, 0, "kernel_args_"
+        found.launch.statement,
+        "add_kernel_0",
+        ("grid_0", "grid_1", "grid_2"),
+        4,
+        0,
+        "kernel_args_",
+        (("grid_0", "_grid_0"), ("grid_1", "_grid_1"), ("grid_2", "_grid_2")),
     )
+
+
+def test_scratch_memory_is_that_of_one_program() -> None:
+    assert function("call_add_kernel_0").scratch == {"global_scratch": 256}
+    assert function("call_triton_poi_fused_relu_2").scratch == {}
 
 
 def test_an_embedded_binary_has_no_path() -> None:

@@ -1,0 +1,114 @@
+"""Block sizes of a Triton kernel, read from the C++ that computes its grid.
+
+Inductor writes `((xnumel + (128 - 1)) / (128))` for a block of 128 and `xnumel` for a block of 1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_CEILING = re.compile(r"\(*\s*(\w+) \+ \(+(\d+) - 1\)+ / \(*(\d+)\)*\Z")
+_X_BLOCK = ("grid_0", "xnumel", "XBLOCK")
+_Y_BLOCK = ("grid_1", "ynumel", "YBLOCK")
+# Kind of grid -> the variable that a block size is in, the number of elements that it divides, its name.
+_PLAIN: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "Grid1D": (_X_BLOCK,),
+    "Grid2D": (_X_BLOCK, _Y_BLOCK),
+    "Grid3D": (_X_BLOCK, _Y_BLOCK, ("grid_2", "znumel", "ZBLOCK")),
+    "BatchMatmulGrid3D": (("grid_2", "xnumel", "XBLOCK"), _Y_BLOCK, ("grid_0", "znumel", "ZBLOCK")),
+    "Grid2DWithYZOverflow": (_X_BLOCK, ("y_grid_raw_", "ynumel", "YBLOCK")),
+    "MixOrderReductionGrid": (("grid_0", "xnumel", "RSPLIT_SIZE"),),
+    "CooperativeReductionGrid": (("grid_1", "xnumel", "XBLOCK"),),
+    "SplitScanGrid": (("grid_0", "r0_numel", "R0_BLOCK"), ("grid_1", "xnumel", "XBLOCK")),
+}
+_COMBINED = ("SequentialComboKernelGrid", "RoundRobinComboKernelGrid")
+LARGEST_X, LARGEST_Y = 4096, 1024  # blocks that Inductor uses
+
+
+def blocks(kind: str, sizes: Sequence[tuple[str, str]], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Name of each block size that the grid depends on -> the values that give this grid, mostly one.
+
+    Args:
+        kind: Inductor's name of the grid: "Grid1D".
+        sizes: the variables of the grid and what they are computed from, in order.
+        meta: `inductor_meta` of the kernel.
+    """
+    texts = {name: " ".join(text.split()) for name, text in sizes}
+    if kind in _COMBINED:
+        return _combined(kind, texts, meta.get("combo_grid_meta", {}))
+    found: dict[str, tuple[int, ...]] = {}
+    for variable, numel, name in _PLAIN.get(kind, ()):
+        block = _block(texts.get(variable, ""), numel)
+        if block is not None:
+            found[name] = (block,)
+    if kind == "CooperativeReductionGrid" and texts.get("grid_0", "").isdigit():
+        found["RSPLIT"] = (int(texts["grid_0"]),)
+    return found
+
+
+def _block(text: str, numel: str) -> int | None:
+    """The block size in an expression; None where it is not written as Inductor writes it."""
+    if text == numel:
+        return 1
+    match = _CEILING.match(text)
+    return int(match[2]) if match and match[1] == numel and match[2] == match[3] else None
+
+
+def _combined(kind: str, texts: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of kernels that several were combined into: their sizes are folded into one number, so blocks are tried."""
+    x_grid, y_grid = texts.get("grid_0", ""), texts.get("y_grid_raw_", "")
+    found = {
+        "XBLOCK": [x for x in _powers(LARGEST_X) if x_grid and _combined_x(kind, meta, x) == x_grid],
+        "YBLOCK": [y for y in _powers(LARGEST_Y) if y_grid and _combined_y(meta, y) == y_grid],
+    }
+    return {name: tuple(values) for name, values in found.items() if values}
+
+
+def _powers(largest: int) -> list[int]:
+    return [1 << i for i in range(largest.bit_length())]
+
+
+def _combined_x(kind: str, meta: Mapping[str, Any], block: int) -> str:
+    numbers = range(int(meta.get("num_kernels", 0)))
+    sizes = [(meta.get(f"xnumel_{i}") or f"xnumel_{i}", bool(meta.get(f"no_x_dim_{i}"))) for i in numbers]
+    if kind == "SequentialComboKernelGrid":
+        whole: int | str = _sum([_ceiling(size, 1 if no_x else block) for size, no_x in sizes])
+    else:
+        alone = [size for size, no_x in sizes if no_x]
+        shared = [size for size, no_x in sizes if not no_x]
+        split = [_ceiling(_maximum(shared), block)] if shared else []
+        whole = f"({_maximum([*alone, *split])}) * {len(sizes)}"
+    least = meta.get("min_blocks")
+    return str(_maximum([whole, int(least)]) if least else whole)
+
+
+def _combined_y(meta: Mapping[str, Any], block: int) -> str:
+    numbers = range(int(meta.get("num_kernels", 0)))
+    sizes = [meta[f"ynumel_{i}"] or f"ynumel_{i}" for i in numbers if f"ynumel_{i}" in meta]
+    return str(_ceiling(_maximum(sizes), block)) if sizes else ""
+
+
+def _ceiling(size: int | str, block: int) -> int | str:
+    if block == 1:
+        return size
+    return math.ceil(size / block) if isinstance(size, int) else f"(({size} + ({block} - 1)) / ({block}))"
+
+
+def _sum(items: Sequence[int | str]) -> int | str:
+    texts, numbers = [x for x in items if isinstance(x, str)], [x for x in items if isinstance(x, int)]
+    if not texts:
+        return sum(numbers)
+    return " + ".join([*texts, *([str(sum(numbers))] if numbers else [])])
+
+
+def _maximum(items: Sequence[int | str]) -> int | str:
+    texts, numbers = [x for x in items if isinstance(x, str)], [x for x in items if isinstance(x, int)]
+    if not texts:
+        return max(numbers, default=0)
+    whole = texts[0]
+    for item in [*texts[1:], *([f"(long){max(numbers)}"] if numbers else [])]:
+        whole = f"std::max({whole}, {item})"
+    return whole

@@ -1,0 +1,87 @@
+"""What the source of a Triton kernel says of its configuration: the decorator of Inductor's heuristics, as text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MODULE = "triton_heuristics"
+_CONSTEXPR = "constexpr"
+
+
+@dataclass(frozen=True)
+class Heuristic:
+    """The decorator of a kernel.
+
+    Attributes:
+        name: "pointwise", "persistent_reduction", "user_autotune", …
+        arguments: its keyword arguments; what is no literal is its source: "ReductionHint.INNER".
+        parameters: of the kernel, those that are compiled in and whose value the source does not give: "XBLOCK".
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    parameters: tuple[str, ...]
+
+    @property
+    def size_hints(self) -> Mapping[str, int]:
+        """The sizes that Inductor expected, powers of two, by axis: {"x": 4, "r0_": 8192}."""
+        hints = self.arguments.get("size_hints")
+        return hints if isinstance(hints, dict) else {}
+
+    @property
+    def inductor_meta(self) -> Mapping[str, Any]:
+        meta = self.arguments.get("inductor_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def grid_type(self) -> str:
+        return str(self.inductor_meta.get("grid_type", ""))
+
+
+def heuristic_of(source: str) -> Heuristic | None:
+    """The heuristic of a kernel's source; None where it is no Python or has none."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        for decorator in function.decorator_list:
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).startswith(f"{_MODULE}."):
+                return _read(function, decorator)
+    return None
+
+
+def _read(function: ast.FunctionDef, decorator: ast.Call) -> Heuristic:
+    arguments = {keyword.arg: _plain(keyword.value) for keyword in decorator.keywords if keyword.arg is not None}
+    meta = arguments.get("triton_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    signature, constants = meta.get("signature", {}), meta.get("constants", {})
+    annotated = [a.arg for a in function.args.args if a.annotation and _CONSTEXPR in ast.unparse(a.annotation)]
+    compiled_in = dict.fromkeys([name for name, kind in signature.items() if kind == _CONSTEXPR] + annotated)
+    return Heuristic(
+        name=ast.unparse(decorator.func).rpartition(".")[2],
+        arguments=arguments,
+        parameters=tuple(name for name in compiled_in if name not in constants),
+    )
+
+
+def _plain(node: ast.expr) -> Any:
+    """A literal's value, down to what is none: its source."""
+    match node:
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return {_key(key): _plain(value) for key, value in pairs if key is not None}
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_plain(item) for item in items]
+        case ast.Constant(value=value):
+            return value
+        case _:
+            return ast.unparse(node)
+
+
+def _key(node: ast.expr) -> Any:
+    """A key's value; of what cannot be one in a literal, its source."""
+    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)

@@ -93,7 +93,7 @@ def _load(path: str) -> Any:
 
 
 def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    from aoti_debug import artifact, input_contract, inputs, random_inputs, rundir
+    from aoti_debug import artifact, inputs, random_inputs, rundir
     from aoti_debug.errors import ArtifactError
 
     package = artifact.inspect(request["package"])
@@ -110,7 +110,7 @@ def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         raise ArtifactError(
             f"{request['package']} has no inputs in it",
             hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
-            + input_contract.described(signature),
+            + signature.described(),
         )
     inputs.check(embedded, signature, "the package")
     return embedded.args, dict(embedded.kwargs)

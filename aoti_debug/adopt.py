@@ -64,6 +64,12 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
     directory.mkdir()
     unpack.unpack(package, model, directory)
     of_sources = package.kind is ArtifactKind.SOURCES
+    if not of_sources and not package.has_source(model):
+        raise ArtifactError(
+            f"{package.path} holds no source of its wrapper: there is nothing to instrument",
+            hint="aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, pass the "
+            "package as torch wrote it, or the exported program that it was compiled from",
+        )
     found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
     names = interface.inputs(found.wrapper)
     described = input_checks.signature(found.wrapper, names, "cuda:0" if found.device == "cuda" else found.device)
@@ -85,6 +91,11 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
 def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources of a `package_cpp_only` package, with the directories of this machine."""
     compiled_for.check(package.path, _metadata(package, directory))
+    if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
+        raise ArtifactError(
+            f"{package.path} holds neither its library nor how to compile it",
+            hint="pass the package as torch wrote it, or the exported program that it was compiled from",
+        )
     found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
     other_torch.check(package.path, found.wrapper, None, torch)
     flags, note = other_torch.with_standard(found.compile_flags, torch)
@@ -98,9 +109,9 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
-    wrapper_path = _wrapper(package, directory)
+    wrapper_path = _one(package, directory, WRAPPER_SOURCE)
     library = _one(package, directory, ".wrapper.so")
-    text = wrapper_path.read_text(encoding="utf-8", errors="replace")
+    text = _text(wrapper_path)
     commands = recorded_commands.parse(text, torch.directory)
     if commands is None:
         raise ArtifactError(
@@ -109,12 +120,13 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         )
     metadata = _metadata(package, directory)
     compiled_for.check(package.path, metadata)
+    compiled_for.check_library(package.path, library)
     other_torch.check(package.path, text, library, torch)
     flags, note = other_torch.with_standard(commands.compile, torch)
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
-    kernels = "".join(path.read_text(encoding="utf-8") for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
+    kernels = "".join(_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
     mapped = _take_mapped_weights(original) if _MAPPED in commands.compile.definitions else None
     return Sources(
         directory=directory,
@@ -148,16 +160,6 @@ def _one(package: Artifact, directory: Path, suffix: str) -> Path:
     return found[0]
 
 
-def _wrapper(package: Artifact, directory: Path) -> Path:
-    if not any(directory.glob(f"*{WRAPPER_SOURCE}")):
-        raise ArtifactError(
-            f"{package.path} holds no source of its wrapper: there is nothing to instrument",
-            hint="aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, pass the "
-            "package as torch wrote it, or the exported program that it was compiled from",
-        )
-    return _one(package, directory, WRAPPER_SOURCE)
-
-
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
     path = _one(package, directory, ".wrapper_metadata.json")
     try:
@@ -170,7 +172,7 @@ def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def _digest(path: Path) -> str:
@@ -185,6 +187,10 @@ def _take_mapped_weights(library: Path) -> Path:
     """Moves the weights that lie behind the end of a library to a file: the new library looks behind its own end."""
     with Library(library) as found:
         size = int.from_bytes(found.bytes_at(WEIGHTS, 8), "little")
+    if size > library.stat().st_size:
+        raise ArtifactError(
+            f"{library.name} lacks weights that should lie behind it", hint="copy or compile the package again"
+        )
     weights = library.with_name("mapped_weights.bin")
     with library.open("rb") as source, weights.open("wb") as out:
         source.seek(library.stat().st_size - size)
@@ -196,7 +202,11 @@ def _take_mapped_weights(library: Path) -> Path:
 def _without_weights(original: Path, directory: Path) -> str:
     """Why the package has no weights, for a model that may need some; "" where it has."""
     with Library(original) as library:
-        size = library.exported(WEIGHTS_END) - library.exported(WEIGHTS)
+        exports = library.exports()
+        if WEIGHTS_END in exports:
+            size = library.exported(WEIGHTS_END) - library.exported(WEIGHTS)
+        else:  # weights that were compiled from C++ have no end of their own
+            size = library.size_of(WEIGHTS) if WEIGHTS in exports else 0
     kept = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
     return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
 

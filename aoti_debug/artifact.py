@@ -10,9 +10,9 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from aoti_debug import manifest
+from aoti_debug import archive_check, manifest
 from aoti_debug.errors import ArtifactError, UsageError
 
 ARCHIVE_VERSION = "0"  # of the PT2 archive format
@@ -22,6 +22,7 @@ MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
 INPUTS_MEMBER = "aoti_debug_inputs.pt"
 WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
 WRAPPER_SOURCE = ".wrapper.cpp"
+_OF_WRAPPER = b"AOTInductorModel"  # the class that every wrapper defines
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 
 
@@ -59,15 +60,19 @@ class Artifact:
                 return archive.read(f"{self.root}/{member}")
         except KeyError as error:
             raise ArtifactError(f"{self.path} has no {member}", hint="build the package again") from error
-        except (zipfile.BadZipFile, OSError) as error:
+        except (*archive_check.DAMAGED, OSError) as error:
             raise ArtifactError(
                 f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
             ) from error
 
     def has_source(self, model: str) -> bool:
-        """Whether a compiled package holds the source of a model's wrapper."""
+        """Whether a compiled package holds the source of a model's wrapper; a file of that name may be empty."""
+        return any(_OF_WRAPPER in self.read(name) for name in self.wrapper_sources(model))
+
+    def wrapper_sources(self, model: str) -> tuple[str, ...]:
+        """The members of a compiled package that have the name of a source of a model's wrapper."""
         folder = f"{AOTINDUCTOR}{model}/"
-        return any(name.startswith(folder) and name.endswith(WRAPPER_SOURCE) for name in self.members)
+        return tuple(name for name in self.members if name.startswith(folder) and name.endswith(WRAPPER_SOURCE))
 
     def manifest(self) -> manifest.Manifest:
         """The manifest of an instrumented package."""
@@ -82,8 +87,7 @@ def inspect(path: str | Path) -> Artifact:
     """
     path = Path(path)
     infos = _directory(path)
-    for info in infos:
-        _check_name(path, info.orig_filename)
+    archive_check.check(path, infos)
     roots = {info.filename.partition("/")[0] for info in infos}
     if len(roots) != 1:
         raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
@@ -92,7 +96,7 @@ def inspect(path: str | Path) -> Artifact:
     kind = _kind(path, members)
     artifact = Artifact(path, kind, root, members, _models(members, kind))
     if "archive_version" in members:
-        version = artifact.read("archive_version").decode("ascii", errors="replace").strip()
+        version = archive_check.shown(artifact.read("archive_version").decode("ascii", errors="replace").strip())
         if version != ARCHIVE_VERSION:
             raise ArtifactError(
                 f"{path} is {kind.value} in archive format {version}; the newest known format is {ARCHIVE_VERSION}",
@@ -202,21 +206,6 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     if not infos:
         raise ArtifactError(f"{path} is an empty zip archive", hint=_WANTED)
     return infos
-
-
-def _check_name(path: Path, name: str) -> None:
-    unsafe = (
-        name.startswith(("/", "\\"))
-        or "\0" in name
-        or "\\" in name
-        or (len(name) > 1 and name[1] == ":")
-        or ".." in PurePosixPath(name).parts
-    )
-    if unsafe:
-        raise ArtifactError(
-            f"{path} names a member {name!r}, which lies outside the archive; nothing was unpacked",
-            hint="do not use this file: no torch writes such a name",
-        )
 
 
 def _looks_like(head: bytes) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.artifact import Artifact
+from aoti_debug.elf import Library
 from aoti_debug.errors import ArtifactError
 
 # Inductor's names of instruction sets -> what Linux calls the features that they need.
@@ -27,6 +28,7 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "SVE128": ("sve",),
     "SVE256": ("sve",),
 }
+_MACHINES: Mapping[int, str] = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # numbers of <elf.h>
 METADATA = ".wrapper_metadata.json"
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -57,6 +59,30 @@ def check(path: Path, metadata: Mapping[str, Any]) -> None:
         raise ArtifactError(
             f"{path} was compiled for a processor with {', '.join(lacking)}, which this one lacks",
             hint="take it to a machine with such a processor",
+        )
+
+
+def check_library(path: Path, library: Path) -> None:
+    """
+    Args:
+        path: of the package, for the message.
+        library: the package's.
+
+    Raises:
+        ArtifactError: it is no library, or holds the code of another processor.
+    """
+    try:
+        with Library(library) as found:
+            number = found.machine
+    except (OSError, ValueError) as error:
+        raise ArtifactError(
+            f"{library.name} is no library: {error}", hint="copy or compile the package again"
+        ) from error
+    here = os.uname().machine
+    machine = _MACHINES.get(number, f"machine {number} of the ELF format")
+    if here in _MACHINES.values() and machine != here:
+        raise ArtifactError(
+            f"{path} holds a library for {machine}; this machine is {here}", hint="take it to a machine of that kind"
         )
 
 

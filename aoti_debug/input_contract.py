@@ -19,10 +19,14 @@ def mismatches(values: Sequence[Any], signature: Signature, where: str) -> tuple
     Args:
         where: what they came from, for the sentences.
     """
-    if len(values) != len(signature.leaves):
-        promised, found = _count(len(signature.leaves)), _count(len(values))
-        sentence = f"the model takes {promised}, {where} has {len(values)}"
-        return (Mismatch("", -1, "count", promised, found, sentence, f"the model takes:{described(signature)}"),)
+    if len(values) != signature.count:
+        promised, found = _count(signature.count), _count(len(values))
+        return (_wrong_count(promised, found, f"the model takes {promised}, {where} has {len(values)}", signature),)
+    if signature.others:
+        values = [value for value in values if _is_tensor(value)]
+        if len(values) != len(signature.leaves):
+            promised, found = _count(len(signature.leaves), "tensor"), _count(len(values), "tensor")
+            return (_wrong_count(promised, found, f"the model takes {promised}, {where} has {len(values)}", signature),)
     checker = _Checker(values, signature, where)
     return tuple(
         found
@@ -31,9 +35,14 @@ def mismatches(values: Sequence[Any], signature: Signature, where: str) -> tuple
     )
 
 
-def described(signature: Signature) -> str:
-    """What the model takes, each value on a line of its own: "x float32[8, 32] on cpu"."""
-    return "".join(f"\n  {leaf.name} {leaf}" for leaf in signature.leaves)
+def _wrong_count(promised: str, found: str, sentence: str, signature: Signature) -> Mismatch:
+    return Mismatch("", -1, "count", promised, found, sentence, f"the model takes:{signature.described()}")
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 class _Checker:
@@ -140,8 +149,8 @@ def _list(numbers: Sequence[object]) -> str:
     return f"[{', '.join(map(str, numbers))}]"
 
 
-def _count(number: int) -> str:
-    return f"{number} input" if number == 1 else f"{number} inputs"
+def _count(number: int, noun: str = "input") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _describe(value: Any) -> str:

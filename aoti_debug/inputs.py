@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def _likeness(reading: Inputs, signature: Signature) -> int:
     values, structure = pytree.tree_flatten((tuple(reading.args), dict(reading.kwargs)))
     if signature.in_spec and structure == pytree.treespec_loads(signature.in_spec):
         return 2
-    return int(len(values) == len(signature.leaves))
+    return int(len(values) == signature.count)
 
 
 def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
@@ -145,15 +145,13 @@ def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
 
     if not signature.in_spec:
         return inputs
-    _, kwargs = pytree.tree_unflatten(range(len(signature.leaves)), pytree.treespec_loads(signature.in_spec))
+    _, kwargs = pytree.tree_unflatten(range(signature.count), pytree.treespec_loads(signature.in_spec))
     if set(kwargs) != set(inputs.kwargs):
         return inputs
     return Inputs(inputs.args, {name: inputs.kwargs[name] for name in kwargs})
 
 
 def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) -> Inputs:
-    from torch.utils import _pytree as pytree
-
     names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
     positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
     given = {str(name): value for name, value in tensors.items()}
@@ -167,7 +165,16 @@ def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) ->
         raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
     remaining = iter(keys)
     values = [given[next(remaining)].to(leaf.device) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
-    args, kwargs = pytree.tree_unflatten(values, pytree.treespec_loads(signature.in_spec))
+    return structured(values, signature)
+
+
+def structured(values: Sequence[Any], signature: Signature) -> Inputs:
+    """Inputs of a signature with a structure from the values of its leaves. Arguments that are no leaf become None, at
+    the end: it does not matter to the model which argument carries a tensor, but in which order they come."""
+    from torch.utils import _pytree as pytree
+
+    spec = pytree.treespec_loads(signature.in_spec)
+    args, kwargs = pytree.tree_unflatten([*values, *[None] * signature.others], spec)
     return Inputs(tuple(args), kwargs)
 
 
@@ -179,10 +186,11 @@ def constant(leaf: Leaf) -> Any:
     """
     try:
         return ast.literal_eval(leaf.constant)
-    except ValueError as error:
-        raise ArtifactError(
-            f"input {leaf.name} is {leaf.constant}, which is no tensor", hint="pass a .pt file instead"
-        ) from error
+    except (ValueError, SyntaxError) as error:
+        what = (
+            f"is {leaf.constant}, which is no tensor" if leaf.constant else "is something that nobody has written down"
+        )
+        raise ArtifactError(f"input {leaf.name} {what}", hint="pass a .pt file with --inputs instead") from error
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Any]:

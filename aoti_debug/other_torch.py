@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.compiler import Torch
+from aoti_debug.compiler import Compiler, Torch
 from aoti_debug.elf import Library
 from aoti_debug.errors import ArtifactError, ToolchainError
-from aoti_debug.sources import Flags
+from aoti_debug.sources import Flags, Sources
 
 _INCLUDE = re.compile(r"^#include <(torch/[^>\n]+)>", re.MULTILINE)
 _DECLARED = re.compile(r"\b(aoti_\w+)\(")
@@ -73,6 +73,17 @@ def with_standard(flags: Flags, torch: Torch) -> tuple[Flags, str]:
         f"C++{here.group(1)}"
     )
     return replace(flags, cflags=cflags), note
+
+
+def explained(error: ToolchainError, sources: Sources, compiler: Compiler, torch: Torch) -> ToolchainError:
+    """The error of sources from a package that do not compile or link here, with what may be the reason."""
+    known = sources.other_torch or (
+        f"a package does not name its torch: it may be another one than the installed {torch.version}"
+    )
+    theirs = Path(sources.compile_flags.compiler).name
+    if ("clang" in theirs) != compiler.is_clang:
+        known += f"; it was compiled with {theirs}, and CXX is {compiler.path} here"
+    return ToolchainError(f"{error}\n{known}", hint=HINT)
 
 
 def _header(name: str, torch: Torch) -> Path:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from aoti_debug import artifact, manifest
-from aoti_debug.errors import UsageError
+from aoti_debug.archive_check import DAMAGED
+from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.lower import Lowered
 
 ROOT = "package"
@@ -78,6 +79,8 @@ def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str,
                     if not name.startswith(folder):
                         with source.open(info) as data:
                             _copy(package, f"{ROOT}/{name}", data, info.file_size)
+        except DAMAGED as error:
+            raise ArtifactError(f"{lowered.archive} is damaged: {error}", hint="copy or compile it again") from error
         except OSError as error:
             raise UsageError(
                 f"{output} cannot be written: {error.strerror}", hint="name another file with -o"

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.inputs import Inputs, constant
+from aoti_debug.inputs import Inputs, constant, structured
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
 from aoti_debug.signature import Dim, Leaf, Signature
 from aoti_debug.sizes import Symbols, is_symbol
@@ -20,6 +20,10 @@ from aoti_debug.values import reach
 if TYPE_CHECKING:
     from torch import Tensor
 
+MADE_UP = (
+    "the inputs were made to fit (--random-inputs), and the fault may be theirs alone: for certainty, pass real ones "
+    "with --inputs FILE.pt"
+)
 UNKNOWN_LIMIT = 2  # of integers: 0 and 1
 _SPREAD = 14  # how far beyond the least size a size goes
 _TENSORS = (Form.TENSOR, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER)
@@ -32,7 +36,6 @@ def make(signature: Signature, manifest: Manifest, seed: int) -> Inputs:
         ArtifactError: the signature holds a value that cannot be written down.
     """
     import torch
-    from torch.utils import _pytree as pytree
 
     sizes = shapes(signature, seed)
     limits = index_limits(signature, manifest, sizes)
@@ -43,8 +46,7 @@ def make(signature: Signature, manifest: Manifest, seed: int) -> Inputs:
     ]
     if not signature.in_spec:
         return Inputs(tuple(values), {})
-    args, kwargs = pytree.tree_unflatten(values, pytree.treespec_loads(signature.in_spec))
-    return Inputs(tuple(args), kwargs)
+    return structured(values, signature)
 
 
 def shapes(signature: Signature, seed: int) -> tuple[tuple[int, ...], ...]:
@@ -59,11 +61,16 @@ def shapes(signature: Signature, seed: int) -> tuple[tuple[int, ...], ...]:
 
 def index_limits(signature: Signature, manifest: Manifest, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Of each input, what an integer in it has to stay below to be a valid index wherever it is read."""
-    if len(manifest.inputs) != len(signature.leaves):
+    tensors = [position for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    if len(manifest.inputs) != len(tensors):
         return (UNKNOWN_LIMIT,) * len(signature.leaves)
+    variables = dict(zip(tensors, manifest.inputs, strict=True))
     known = {constant.name: constant.shape for constant in manifest.constants}
-    known |= dict(zip(manifest.inputs, sizes, strict=True))
-    return tuple(_limit(name, manifest, known) for name in manifest.inputs)
+    known |= {name: sizes[position] for position, name in variables.items()}
+    return tuple(
+        _limit(variables[position], manifest, known) if position in variables else UNKNOWN_LIMIT
+        for position in range(len(signature.leaves))
+    )
 
 
 def _limit(name: str, manifest: Manifest, known: Mapping[str, tuple[int, ...]]) -> int:

@@ -17,7 +17,8 @@ from pathlib import Path
 from aoti_debug.sources import Flags
 
 _COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)
-_WITH_VALUE = ("-D", "-include", "-o", "-x", "-isystem")
+_WITH_VALUE = ("-D", "-include", "-o", "-x", "-isystem", "-Xclang")
+_OF_ONE_COMPILER = ("Werror", "flto")  # another may not know them, and the code that launches kernels is the same
 _TORCH_INCLUDE = re.compile(r".*/torch/include(/.*)?\Z")
 _TORCH_LIBRARIES = re.compile(r".*/torch/lib\Z")
 _PYTHON_INCLUDE = re.compile(r".*/include/python[\d.]+\Z")
@@ -40,13 +41,13 @@ class Commands:
 
 
 def parse(text: str, torch: Path) -> Commands | None:
-    """The commands of a wrapper's text; None where it ends without any.
+    """The commands of a wrapper's text; None where it ends without any that can be read.
 
     Args:
         torch: the directory of the torch that is installed here.
     """
-    found = {m.group(1): shlex.split(m.group(2)) for m in _COMMAND.finditer(text)}
-    if "Compile" not in found or "Link" not in found:
+    found = {m.group(1): _split(m.group(2)) for m in _COMMAND.finditer(text)}
+    if not found.get("Compile") or not found.get("Link"):
         return None
     compile_, link = (_Words(found[name], torch) for name in ("Compile", "Link"))
     level = next((flag for flag in compile_.cflags if re.fullmatch(r"O[0-3s]", flag)), "O1")
@@ -59,9 +60,18 @@ def mapped(flags: Flags, torch: Path) -> Flags:
     """Flags of another machine with this machine's directories."""
     return replace(
         flags,
+        cflags=tuple(flag for flag in flags.cflags if not flag.startswith(_OF_ONE_COMPILER)),
         include_dirs=_known(flags.include_dirs, torch),
         libraries_dirs=_known(flags.libraries_dirs, torch),
     )
+
+
+def _split(command: str) -> list[str]:
+    """The words of a command line; none where its quotes do not match."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def _known(paths: Iterable[str], torch: Path) -> tuple[str, ...]:
@@ -108,9 +118,9 @@ class _Words:
                 self._directory(value, self.library_dirs)
             case "-l":
                 self.libraries.append(value)
-            case "-c" | "-o" | "-include" | "-x" | "":
+            case "-c" | "-o" | "-include" | "-x" | "-Xclang" | "":
                 pass
-            case _ if not option.startswith("-Wl,"):
+            case _ if not option.removeprefix("-").startswith(("Wl,", *_OF_ONE_COMPILER)):
                 self.cflags.append(option.removeprefix("-"))
 
     def _directory(self, path: str, directories: list[str]) -> None:

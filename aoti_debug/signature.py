@@ -63,10 +63,32 @@ class Signature:
 
     Attributes:
         in_spec: that pytree as torch dumps it; "" where it cannot.
+        others: values of that pytree that are no leaf here: a compiled package tells how many of its arguments are no
+            tensors, neither which nor what they were. Torch passes them over.
     """
 
     leaves: tuple[Leaf, ...]
     in_spec: str = ""
+    others: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many values a call has."""
+        return len(self.leaves) + self.others
+
+    def lines(self) -> list[str]:
+        """What the model takes, each value on a line of its own: "x float32[8, 32] on cpu"."""
+        lines = [f"{leaf.name} {leaf}" for leaf in self.leaves]
+        if self.others:
+            what = (
+                "1 argument that is no tensor" if self.others == 1 else f"{self.others} arguments that are no tensors"
+            )
+            lines.append(f"and {what}: the package does not say which")
+        return lines
+
+    def described(self) -> str:
+        """`lines`, indented, each after a line break."""
+        return "".join(f"\n  {line}" for line in self.lines())
 
 
 def to_json(signature: Signature) -> str:
@@ -77,7 +99,8 @@ def from_json(text: str) -> Signature:
     """Raises ArtifactError where `text` is no signature."""
     try:
         data = json.loads(text)
-        return Signature(tuple(_leaf(leaf) for leaf in data["leaves"]), str(data["in_spec"]))
+        leaves = tuple(_leaf(leaf) for leaf in data["leaves"])
+        return Signature(leaves, str(data["in_spec"]), int(data.get("others", 0)))
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"the package's input signature is damaged: {error!r}", hint="build it again") from error
 

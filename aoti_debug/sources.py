@@ -13,6 +13,7 @@ from typing import Any
 from aoti_debug.errors import ToolchainError
 
 END_OF_WRAPPER = re.compile(r"^\} // namespace torch::aot_inductor[^\n]*\n", re.MULTILINE)
+COMPILE_FLAGS = "_compile_flags.json"
 COMMANDS = re.compile(r"\n// (?:Compile|Link) cmd\n// [^\n]*")
 
 
@@ -80,7 +81,7 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
     """
     wrapper_path = _one(directory, "*.wrapper.cpp")
     stem = wrapper_path.stem
-    wrapper, kernels = split_kernels(wrapper_path.read_text())
+    wrapper, kernels = split_kernels(_text(wrapper_path))
     files = sorted(path for path in directory.iterdir() if path.is_file())
     metadata = json.loads(_one(directory, "*.wrapper_metadata.json").read_text())
     return Sources(
@@ -91,7 +92,7 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
         kernels=kernels,
         extern_nodes=_text(directory / f"{stem}.json"),
         provenance=_text(directory / "kernel_information.json"),
-        compile_flags=_flags(_one(directory, "*_compile_flags.json")),
+        compile_flags=_flags(_one(directory, f"*{COMPILE_FLAGS}")),
         link_flags=_flags(_one(directory, "*_linker_flags.json")),
         objects=tuple(path for path in files if path.suffix == ".o"),
         mapped_weights=next((path for path in files if path.name.endswith(_MAPPED_WEIGHTS)), None),
@@ -134,7 +135,7 @@ def _one(directory: Path, pattern: str) -> Path:
 
 
 def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def _flags(path: Path) -> Flags:

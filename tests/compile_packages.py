@@ -17,6 +17,7 @@ CONFIGS = {
     "pickled": {**WEIGHTS_APART, "aot_inductor.package_constants_on_disk_format": "pickle_weights"},
     "blob": {"aot_inductor.package_constants_on_disk_format": "binary_blob"},
     "given": WEIGHTS_APART,
+    "cpp_weights": {"aot_inductor.use_consts_asm_build": False},
     "sources": {"aot_inductor.package_cpp_only": True},
 }
 FIRST, SECOND = 3, 4  # seeds of the weights of the package with two models: equal code, other weights

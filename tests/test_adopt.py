@@ -82,7 +82,7 @@ def files(package: Path) -> dict[str, str]:
         return {info.filename.partition("/")[2]: f"{info.CRC:x}" for info in archive.infolist()}
 
 
-@pytest.mark.parametrize("name", ["plain", "mapped", "blob"])
+@pytest.mark.parametrize("name", ["plain", "mapped", "blob", "cpp_weights"])
 def test_equal_outputs_wherever_the_weights_lie(
     packages: Path, instrumented: Callable[..., BuildSummary], name: str
 ) -> None:
@@ -220,6 +220,31 @@ def test_a_package_for_another_machine(packages: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "x.pt2").exists()
 
 
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        ((".so",), "holds neither its library nor how to compile it"),
+        (("_metadata.json",), "wrapper_metadata.json of the"),
+    ],
+)
+def test_a_package_that_is_not_whole(packages: Path, tmp_path: Path, left_out: tuple[str, ...], message: str) -> None:
+    with zipfile.ZipFile(packages / "plain.pt2") as source, zipfile.ZipFile(tmp_path / "m.pt2", "w") as target:
+        for info in source.infolist():
+            if not info.filename.endswith(left_out):
+                target.writestr(info, source.read(info))
+    with pytest.raises(ArtifactError, match=message):
+        builder.build_report(BuildOptions(program=tmp_path / "m.pt2", output=tmp_path / "o.pt2"))
+
+
+def test_text_that_is_no_utf_8(packages: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(packages / "plain.pt2") as source, zipfile.ZipFile(tmp_path / "m.pt2", "w") as target:
+        for info in source.infolist():
+            comment = b"// caf\xe9\n" if info.filename.endswith(".cpp") else b""
+            target.writestr(info, comment + source.read(info))
+    summary = builder.build_report(BuildOptions(program=tmp_path / "m.pt2", output=tmp_path / "o.pt2"))
+    assert str(summary.manifest.sameness) == f"{KERNELS} of {KERNELS} kernels identical to the original"
+
+
 def test_options_that_do_not_go_together(packages: Path, tmp_path: Path) -> None:
     program, compiled, output = packages / "program.pt2", packages / "plain.pt2", tmp_path / "x.pt2"
     for options, message in (
@@ -259,7 +284,7 @@ def test_inputs_are_wanted_and_can_be_made(
 ) -> None:
     summary = instrumented("plain")
     assert summary.without_inputs == "a compiled package holds none"
-    (leaf,) = summary.inputs
+    (leaf,) = summary.inputs.leaves
     assert str(leaf) == "float32[2, 4] on cpu"
     with pytest.raises(ArtifactError, match="has no inputs in it") as caught:
         runner.run(summary.package, out=tmp_path / "runs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,18 @@ def test_compute_capability(compiled: str, here: tuple[int, int], runs: bool) ->
         return
     with pytest.raises(ArtifactError, match=rf"m\.pt2 was compiled for a GPU of compute capability {compiled[0]}\.0"):
         compiled_for.check_gpu(PACKAGE, metadata, here)
+
+
+def test_the_library_of_another_machine(tmp_path: Path) -> None:
+    here = next(number for number, name in compiled_for._MACHINES.items() if name == os.uname().machine)
+    library = tmp_path / "c.so"
+    for number in (here, 183 if here != 183 else 62):
+        header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, number, 1, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0)
+        library.write_bytes(header)
+        if number == here:
+            compiled_for.check_library(Path("c.pt2"), library)
+    with pytest.raises(ArtifactError, match=rf"c\.pt2 holds a library for \w+; this machine is {os.uname().machine}"):
+        compiled_for.check_library(Path("c.pt2"), library)
+    library.write_bytes(b"no library")
+    with pytest.raises(ArtifactError, match=r"c\.so is no library"):
+        compiled_for.check_library(Path("c.pt2"), library)

@@ -33,6 +33,7 @@ def spec_of(*args: Any, **kwargs: Any) -> str:
 BOTH = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, Y))
 KEYWORD = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, y=Y))
 KEYWORDS = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(x=X, y=Y))
+WITH_OTHERS = Signature(BOTH.leaves, spec_of(X, 2, y=Y, mode=3), others=2)
 WITH_NUMBER = Signature((tensor_leaf("x", X), Leaf("n", constant="2"), tensor_leaf("y", Y)), spec_of(X, 2, Y))
 
 
@@ -53,6 +54,7 @@ def assert_same(found: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         ({"x": X, "y": Y}, KEYWORD, (X,), {"y": Y}),
         ({"kwargs": {"y": Y, "x": X}}, KEYWORDS, (), {"x": X, "y": Y}),
         ((X, 2, Y), WITH_NUMBER, (X, 2, Y), {}),
+        ({"args": (X, 2), "kwargs": {"mode": 4, "y": Y}}, WITH_OTHERS, (X, 2), {"y": Y, "mode": 4}),
         (X, Signature((tensor_leaf("x", X),), spec_of(X)), (X,), {}),
     ],
 )
@@ -224,6 +226,25 @@ def test_a_value_fixed_at_export_must_not_change() -> None:
     with pytest.raises(ArtifactError) as caught:
         inputs.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
     assert caught.value.hint == "export has fixed n to 2"
+
+
+def test_which_arguments_are_no_tensors_may_be_unknown(tmp_path: Path) -> None:
+    save_file({"x": X, "y": Y}, tmp_path / "in.safetensors")
+    found = inputs.read(tmp_path / "in.safetensors", WITH_OTHERS)
+    given = [value for value in pytree.tree_leaves((found.args, dict(found.kwargs))) if isinstance(value, torch.Tensor)]
+    torch.testing.assert_close(given, [X, Y], rtol=0, atol=0)
+    with pytest.raises(InputMismatch, match="the model takes 4 inputs, here has 2") as caught:
+        inputs.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
+    assert caught.value.hint.endswith("and 2 arguments that are no tensors: the package does not say which")
+    with pytest.raises(InputMismatch, match="the model takes 2 tensors, here has 1"):
+        inputs.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
+    with pytest.raises(InputMismatch, match=r"input 1 \(y\) of here is float32"):
+        inputs.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
+
+
+def test_a_value_that_nobody_knows() -> None:
+    with pytest.raises(ArtifactError, match="input x is something that nobody has written down"):
+        inputs.constant(Leaf("x"))
 
 
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:

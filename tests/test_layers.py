@@ -15,10 +15,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "abi", "manifest", "statistics", "values", "records"}),  # words
     frozenset(  # what lies on disk, and how it is read
         {
-            *("artifact", "cache", "crumbs", "inputs", "journal", "launches", "lowering", "rundir", "runinfo"),
+            *("archive_check", "artifact", "cache", "crumbs", "inputs", "journal", "launches", "lowering", "rundir"),
+            "runinfo",
             *("backtrace", "dataflow", "elf", "findings", "flight", "flight_format", "frames", "locations", "promises"),
             *("raised", "rescued", "sameness", "tensor_files", "triagedir", "unpack", "_operators"),
             *("input_contract", "signature", "sizes", "sources", "tensors", "wrapper"),
+            *("block_choices", "grid_blocks", "heuristic", "launch_configs"),
         }
     ),
     frozenset(  # steps: from sources to a package, from a package to a process
@@ -43,7 +45,10 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset(
-        {"build_options", "builder", "diagnose", "doctor", "leftovers", "rescue", "run_options", "runner", "subjects"}
+        {
+            *("build_options", "builder", "diagnose", "doctor", "leftovers", "lent", "rescue", "run_options"),
+            *("runner", "subjects"),
+        }
     ),
     frozenset({"repro", "show"}),
     frozenset({"triage"}),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from aoti_debug import compiler, other_torch
+from aoti_debug.compiler import Compiler
 from aoti_debug.errors import ToolchainError
-from aoti_debug.sources import Flags
+from aoti_debug.sources import Flags, Sources
 
 CALLS = """
 extern "C" int aoti_torch_get_dim(void*, long*);
@@ -74,3 +75,26 @@ def test_the_standard_is_that_of_the_installed_torch(tmp_path: Path, torch: comp
 def test_the_standard_of_the_installed_torch_is_known(torch: compiler.Torch) -> None:
     _, note = other_torch.with_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
     assert f"the installed {torch.version} compiled it: as C++11" in note
+
+
+@pytest.mark.parametrize(("theirs", "told"), [("g++", False), ("/usr/bin/clang++-17", True)])
+def test_what_may_be_why_a_wrapper_does_not_compile(torch: compiler.Torch, theirs: str, told: bool) -> None:
+    sources = Sources(
+        directory=Path(),
+        stem="c.wrapper",
+        device="cpu",
+        wrapper="",
+        kernels="",
+        extern_nodes="",
+        provenance="",
+        compile_flags=replace(FLAGS, compiler=theirs),
+        link_flags=FLAGS,
+        objects=(),
+        mapped_weights=None,
+        shipped=(),
+        wrapper_opt="O1",
+    )
+    found = other_torch.explained(ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch)
+    assert f"another one than the installed {torch.version}" in str(found)
+    assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(found)) is told
+    assert found.hint == other_torch.HINT

@@ -60,6 +60,20 @@ def test_what_is_made_fits_and_is_the_same_again() -> None:
     assert other.args[0].shape != x.shape or not torch.equal(other.args[0], x)
 
 
+def test_arguments_that_are_no_tensors_and_not_known() -> None:
+    spec = pytree.treespec_dumps(pytree.tree_structure(((0, 0), {"scale": 0})))
+    signature = Signature((leaf("x", "float32", 3), leaf("y", "int64", 2)), spec, others=1)
+    made = make(signature, model(("x", "y"), inputs=("x", "y")), 0)
+    inputs.check(made, signature, "the random inputs")
+    assert set(made.kwargs) == {"scale"}
+
+
+def test_indices_beside_arguments_that_are_no_tensors() -> None:
+    signature = described(leaf("table", "float32", 5, 7), Leaf("mode", constant="'fast'"), leaf("index", "int64", 6))
+    manifest = model(("table", "index"), inputs=("table", "index"))
+    assert index_limits(signature, manifest, shapes(signature, 0))[2] == 5
+
+
 def test_inputs_go_where_the_model_takes_them() -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure(((0,), {"scale": 0})))
     signature = Signature((leaf("x", "float32", 2), leaf("scale", "float32")), spec)

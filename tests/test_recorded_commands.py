@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sysconfig
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,20 @@ def test_commands_of_real_packages(
 def test_a_wrapper_without_commands() -> None:
     assert recorded_commands.parse("int x;\n", TORCH) is None
     assert recorded_commands.parse("\n// Compile cmd\n// g++ x.cpp -c -o x.o\n", TORCH) is None
+
+
+@pytest.mark.parametrize("command", ["", "g++ 'x.cpp"])
+def test_commands_that_cannot_be_read(command: str) -> None:
+    assert recorded_commands.parse(f"\n// Compile cmd\n// {command}\n// Link cmd\n// g++ x.o\n", TORCH) is None
+
+
+def test_what_one_compiler_alone_knows_is_left_out() -> None:
+    words = "-O1 -Wall -Werror=ignored-optimization-argument -flto=thin -Xclang -fno-validate-pch -fopenmp"
+    found = recorded_commands.parse(f"\n// Compile cmd\n// clang++ x.cpp {words}\n// Link cmd\n// clang++ x.o\n", TORCH)
+    assert found is not None
+    assert found.compile.cflags == ("O3", "Wall", "fopenmp")
+    flags = replace(found.compile, cflags=("O3", "Werror=ignored-optimization-argument"))
+    assert recorded_commands.mapped(flags, TORCH).cflags == ("O3",)
 
 
 def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> None:

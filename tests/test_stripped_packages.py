@@ -161,11 +161,18 @@ def test_a_package_with_source_is_to_be_built_first(lookup: Path) -> None:
 
 def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
     members = {
-        f"{artifact.AOTINDUCTOR}{name}": b"\x7fELF"
-        for name in ("one/c1.wrapper.so", "one/c1.wrapper.cpp", "two/c2.wrapper.so")
+        f"{artifact.AOTINDUCTOR}{name}": data
+        for name, data in {
+            "one/c1.wrapper.so": b"\x7fELF",
+            "one/c1.wrapper.cpp": b"class AOTInductorModel",
+            "two/c2.wrapper.so": b"\x7fELF",
+            "three/c3.wrapper.so": b"\x7fELF",
+            "three/c3.wrapper.cpp": b"",
+        }.items()
     }
     package = artifact.inspect(archives.write(tmp_path / "m.pt2", members))
-    assert [subjects.is_stripped(package, name) for name in ("one", "two", "")] == [False, True, False]
+    found = {name: subjects.is_stripped(package, name) for name in ("one", "two", "three", "")}
+    assert found == {"one": False, "two": True, "three": True, "": False}
 
 
 def test_several_models_need_a_name(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def describe(summary: BuildSummary) -> list[str]:
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
         ("inputs", f"none: {summary.without_inputs}; it takes" if summary.without_inputs else "embedded"),
-        *(("", f"{leaf.name} {leaf}") for leaf in (summary.inputs if summary.without_inputs else ())),
+        *(("", line) for line in (summary.inputs.lines() if summary.without_inputs else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),
         ("size", _size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
@@ -170,6 +170,8 @@ def describe(summary: BuildSummary) -> list[str]:
 def _model_lines(summary: BuildSummary) -> str:
     """What is to be said of the model's lines; "" where Inductor recorded them."""
     sites = summary.manifest.sites
+    if summary.joined == 0:
+        return "none: no kernel of the exported program is in the package; was it compiled from another program?"
     if summary.joined is not None:
         return f"{summary.joined} of {len(sites)} launch sites, joined by kernel source and order from the program"
     if summary.manifest.source is Source.EXPORTED or any(site.provenance.source for site in sites):

@@ -20,6 +20,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.manifest import Manifest
+from aoti_debug.random_inputs import MADE_UP
 from aoti_debug.run_options import LONGEST_FLIGHT, PHASES, RunOptions
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Stage
@@ -185,6 +186,8 @@ def command(
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
+        if random_inputs is not None:
+            print_lines(text.wrapped(f"note: {MADE_UP}", width()), err=True)
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])

@@ -73,6 +73,7 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
     metadata = _metadata(package, files)
     compiled_for.check(package.path, metadata)
     library = _library(package, files)
+    compiled_for.check_library(package.path, library)
     other_torch.check(package.path, "", library, torch)
     kernels = _kernels(files)
     nodes = proxy.parse("".join(path.read_text(encoding="utf-8") for path in _operator_lists(files)))

@@ -14,6 +14,7 @@ from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.findings import Finding, FindingKind
 from aoti_debug.launches import Launch
 from aoti_debug.manifest import Manifest
+from aoti_debug.random_inputs import MADE_UP
 from aoti_debug.repro.evidence import Evidence
 from aoti_debug.rundir import RunDir
 from aoti_debug.runner import RunResult
@@ -94,6 +95,12 @@ class _Session:
         self._trials = trials
 
     def outcome(self) -> Outcome:
+        found = self._outcome()
+        if self._options.random_inputs is None or found.finding.kind is FindingKind.CLEAN:
+            return found
+        return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, MADE_UP)))
+
+    def _outcome(self) -> Outcome:
         try:
             first = self._trials.names()
         except InputMismatch as error:

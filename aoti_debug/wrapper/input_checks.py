@@ -27,7 +27,8 @@ _UNBOUNDED = (1 << 31) - 1
 
 
 def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
-    """What the model takes. Of an input without a check only the name is known: its dtype is "".
+    """What the model takes. Of an input without a check only the name is known: its dtype is "". Arguments that are no
+    tensors are no inputs of the generated code, which only says how many there are.
 
     Args:
         names: variables of the inputs, in order.
@@ -41,7 +42,8 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
     )
     found = _IN_SPEC.search(wrapper)
     spec = found.group(2) if found else ""
-    return Signature(leaves, spec if _leaf_count(spec) == len(leaves) else "")
+    others = _leaf_count(spec) - len(leaves)
+    return Signature(leaves, spec, others) if others >= 0 else Signature(leaves)
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,11 @@ def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
 def _leaf_count(spec: str) -> int:
     """How many values a dumped pytree has; -1 where it cannot be read."""
     try:
-        tree = json.loads(spec)[1]
-    except (ValueError, IndexError, TypeError):
+        waiting, count = [json.loads(spec)[1]], 0
+        while waiting:
+            node = waiting.pop()
+            waiting += node["children_spec"]
+            count += node["type"] is None
+        return count
+    except (ValueError, LookupError, TypeError):
         return -1
-    waiting, count = [tree], 0
-    while waiting:
-        node = waiting.pop()
-        waiting += node["children_spec"]
-        count += node["type"] is None
-    return count

@@ -50,9 +50,9 @@ def kernel_information(text: str) -> Mapping[str, Mapping[str, Any]]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise ArtifactError(f"kernel_information.json is damaged: {error}", hint="lower the model again") from error
+        raise ArtifactError(f"kernel_information.json is damaged: {error}", hint="compile the model again") from error
     if not isinstance(data, dict):
-        raise ArtifactError("kernel_information.json is no JSON object", hint="lower the model again")
+        raise ArtifactError("kernel_information.json is no JSON object", hint="compile the model again")
     return data
 
 

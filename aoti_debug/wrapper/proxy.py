@@ -54,7 +54,7 @@ def parse(text: str) -> tuple[Node, ...]:
         return tuple(_node(entry["node"]) for entry in json.loads(text)["nodes"])
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(
-            f"the list of proxy operators is damaged: {error!r}", hint="lower the model again"
+            f"the list of proxy operators is damaged: {error!r}", hint="compile the model again"
         ) from error
 
 

@@ -14,7 +14,7 @@ from aoti_debug.builder import BuildOptions, BuildSummary
 from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Form, Kind, Manifest, Provenance, Role, Sameness, Source, Unrecognised
-from aoti_debug.signature import Dim, Leaf
+from aoti_debug.signature import Dim, Leaf, Signature
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -30,7 +30,7 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
         "stages": {"lower": 4.0, "compile": 3.0},
         "without_inputs": "",
         "unmatched": (),
-        "inputs": (Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),),
+        "inputs": Signature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),), others=1),
     }
     return BuildSummary(manifest=manifest, **(known | fields))
 
@@ -61,7 +61,8 @@ def test_summary_of_what_went_less_well() -> None:
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines
     assert f"  inputs          none: {why}; it takes" in lines
-    assert "                  x float32[2, s77:1..64] on cpu" in lines
+    at = lines.index("                  x float32[2, s77:1..64] on cpu")
+    assert lines[at + 1] == "                  and 1 argument that is no tensor: the package does not say which"
     assert not [line for line in lines if line.startswith("  promises")]
     assert lines[-1] == "next: aoti-debug run 'a b.pt2' --inputs FILE.pt (or --random-inputs 0)"
     assert max(map(len, lines)) <= 100
@@ -91,6 +92,9 @@ def test_summary_of_a_compiled_package() -> None:
     joined = build.describe(summary(from_package(model="large"), joined=1))
     assert joined[1] == "  built from      compiled package, model large"
     assert "  model lines     1 of 1 launch sites, joined by kernel source and order from the program" in joined
+    assert "  model lines     none: no kernel of the exported program" in "\n".join(
+        build.describe(summary(from_package(), joined=0))
+    )
     recorded = replace(from_package(), sites=(RELU,))
     assert not [line for line in build.describe(summary(recorded)) if line.startswith("  model lines")]
 

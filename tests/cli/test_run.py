@@ -48,6 +48,16 @@ def test_level_2_prints_while_the_model_runs(
     assert max(map(len, (out + err).splitlines())) <= 100
 
 
+def test_a_fault_of_inputs_that_were_made(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["run", str(faulty_package), "--random-inputs", "0"]) == 0
+    assert "were made to fit" not in capfd.readouterr().err
+    monkeypatch.setenv("FAULTY_OPS", "raise")
+    assert main.run(["run", str(faulty_package), "--random-inputs", "0"]) == 1
+    assert "were made to fit (--random-inputs)" in capfd.readouterr().err
+
+
 def test_guards(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main.run(["run", str(faulty_package), "--guards", "--poison", "3b"]) == 0
     run = open_run()

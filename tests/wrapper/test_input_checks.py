@@ -79,16 +79,25 @@ def test_an_input_without_a_check_is_only_named() -> None:
     assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of which the package says nothing")
 
 
-@pytest.mark.parametrize(("values", "kept"), [((1, (2,)), True), ((1,), False)])
-def test_the_structure_is_kept_where_it_fits(values: tuple[object, ...], kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("values", "kept", "others"), [((1, (2,)), True, 0), ((1,), False, 0), ((1, None, 2, "fast"), True, 2)]
+)
+def test_the_structure_is_kept_where_it_fits(values: tuple[object, ...], kept: bool, others: int) -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure((values, {})))
     assert json.loads(spec)
     wrapper = check(0, "a", "int64", "") + check(1, "b", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
     found = input_checks.signature(wrapper, ("a", "b"), "cpu")
-    assert found.in_spec == (spec if kept else "")
+    assert (found.in_spec, found.others, found.count) == (spec if kept else "", others, 2 + others)
 
 
 def test_every_dtype_is_one_of_torch() -> None:
     for name in ("float16", "float8_e4m3fn", "uint8", "complex64"):
         (leaf,) = input_checks.signature(check(0, "a", name, "") + END, ("a",), "cpu").leaves
         assert isinstance(getattr(torch, leaf.dtype.removeprefix("torch.")), torch.dtype)
+
+
+@pytest.mark.parametrize("spec", ['[1, {"type": null, "children_spec": [3]}]', "[1, {}]", "[1]", "nothing"])
+def test_a_damaged_structure_is_none(spec: str) -> None:
+    wrapper = check(0, "a", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
+    found = input_checks.signature(wrapper, ("a",), "cpu")
+    assert (found.in_spec, found.others) == ("", 0)

@@ -15,7 +15,7 @@ demo: $(READY)
 	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
 
 test: $(READY) lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from built_model import Built, FromPackage, build_from_package, build_model, importable, save_run
+from once import once
 
-from aoti_debug import builder
+from aoti_debug import builder, rundir
 from aoti_debug.rundir import RunDir
 
 TESTS = Path(__file__).resolve().parent
@@ -51,8 +52,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
     def build(name: str) -> Built:
         import models
 
-        folder = tmp_path_factory.mktemp(f"built-{name}")
-        return build_model(models.program(name), folder, models.CASES[name].configs, "models")
+        def make(folder: Path) -> Built:
+            return build_model(models.program(name), folder, models.CASES[name].configs, "models")
+
+        return once(tmp_path_factory, f"built-{name}", make)
 
     return build
 
@@ -67,8 +70,10 @@ def from_package(
     def build(name: str) -> FromPackage:
         import models
 
-        folder = tmp_path_factory.mktemp(f"compiled-{name}")
-        return build_from_package(built(name), folder, models.CASES[name].configs, "models")
+        def make(folder: Path) -> FromPackage:
+            return build_from_package(built(name), folder, models.CASES[name].configs, "models")
+
+        return once(tmp_path_factory, f"compiled-{name}", make)
 
     return build
 
@@ -79,7 +84,8 @@ def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactor
 
     @functools.cache
     def run(name: str) -> RunDir:
-        return save_run(built(name), tmp_path_factory.mktemp(f"runs-{name}"))
+        path = once(tmp_path_factory, f"runs-{name}", lambda folder: save_run(built(name), folder).path)
+        return rundir.open_run(path)
 
     return run
 
@@ -88,10 +94,13 @@ def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactor
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of faulty_ops.Model."""
     importable(TESTS)
-    import faulty_ops
-    import torch
 
-    folder = tmp_path_factory.mktemp("faulty")
-    program = torch.export.export(faulty_ops.Model().eval(), (torch.linspace(-1, 1, 8).reshape(2, 4),))
-    torch.export.save(program, folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))
+    def make(folder: Path) -> Path:
+        import faulty_ops
+        import torch
+
+        program = torch.export.export(faulty_ops.Model().eval(), (torch.linspace(-1, 1, 8).reshape(2, 4),))
+        torch.export.save(program, folder / "model.pt2")
+        return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))
+
+    return once(tmp_path_factory, "faulty", make)

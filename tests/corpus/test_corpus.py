@@ -6,7 +6,7 @@ benchmarks/triage.py does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -32,12 +32,9 @@ def named(case: Case) -> str:
 
 
 @pytest.fixture(scope="session")
-def judged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Case], Judgement]]:
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Judgement]:
     chosen = triaged.selected(request.session.items, __name__)
-    with triaged.judgements(chosen, "cpu", tmp_path_factory.mktemp("corpus")) as judgement:
-        yield judgement
+    return triaged.judgements(chosen, "cpu", tmp_path_factory)
 
 
 def test_the_corpus_is_large_enough() -> None:

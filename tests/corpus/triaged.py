@@ -1,19 +1,17 @@
-"""Triages the cases that a test session has selected, each once, two at a time."""
+"""Exports the cases that a test session has selected, all at once, and triages one after the other."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+from once import once
+
 from corpus import score
 from corpus.case import Case
-from corpus.score import Exported, Judgement
-
-AT_ONCE = 2
+from corpus.score import Judgement
 
 
 def selected(items: Sequence[Any], module: str) -> list[Case]:
@@ -28,19 +26,17 @@ def _params(item: Any) -> Any:
     return item.callspec.params if hasattr(item, "callspec") else {}
 
 
-@contextmanager
-def judgements(cases: Sequence[Case], device: str, folder: Path) -> Iterator[Callable[[Case], Judgement]]:
-    """Triages the cases, in order, and gives a function that waits for the judgement on one of them."""
-    with ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0)))) as pool:
-        found: dict[str, Future[Judgement]] = {}
-        try:
-            for of in score.export(cases, device, folder / "exported"):
-                found[of.case.name] = pool.submit(_judged, of, folder / of.case.name)
-            yield lambda case: found[case.name].result()
-        finally:
-            for future in found.values():
-                future.cancel()
+def judgements(cases: Sequence[Case], device: str, factory: pytest.TempPathFactory) -> Callable[[Case], Judgement]:
+    """A function that triages one of the cases."""
 
+    def export(folder: Path) -> tuple[Path, Path | None]:
+        found = list(score.export(cases, device, folder))
+        return folder, next((of.library for of in found if of.library), None)
 
-def _judged(of: Exported, folder: Path) -> Judgement:
-    return score.judge(of, score.triage(of, folder))
+    folder, library = once(factory, f"corpus-{device}", export)
+
+    def judge(case: Case) -> Judgement:
+        of = score.exported(case, folder, library)
+        return score.judge(of, score.triage(of, factory.mktemp(case.name)))
+
+    return judge

@@ -23,19 +23,24 @@ VARIABLES = (
 
 
 @pytest.fixture(scope="session")
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runtime and the harness as a shared library. Objects are kept in pytest's cache, where there is one."""
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where objects are kept: in pytest's cache, where there is one."""
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
     cache = getattr(request.config, "cache", None)
-    folder = cache.mkdir("runtime_shims") if cache else tmp_path_factory.mktemp("objects")
-    return runtime_library.build(folder)
+    return Path(cache.mkdir("runtime_shims")) if cache else tmp_path_factory.mktemp("objects")
 
 
 @pytest.fixture(scope="session")
-def device_library(library: Path) -> Path:
+def library(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runtime and the harness as a shared library."""
+    return runtime_library.build(objects, tmp_path_factory.mktemp("runtime"))
+
+
+@pytest.fixture(scope="session")
+def device_library(objects: Path, library: Path) -> Path:
     """The same with a make-believe device."""
-    return runtime_library.build(library.parent, runtime_library.HERE / "fake_device.cpp")
+    return runtime_library.build(objects, library.parent, runtime_library.HERE / "fake_device.cpp")
 
 
 @pytest.fixture

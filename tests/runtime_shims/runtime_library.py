@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
@@ -79,9 +80,8 @@ class Slot:
     type: int = 0
 
 
-def objects(folder: Path, device: Path) -> list[Path]:
+def compiled(folder: Path, device: Path) -> list[Path]:
     """The objects of the runtime and of the harness; compiled where `folder` does not have them yet."""
-    folder.mkdir(parents=True, exist_ok=True)
     host = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
     sources = [*host, device, HERE / "harness.cpp"]
     headers = "".join(path.read_text() for path in sorted(SHIMS.glob("*.h")))
@@ -102,10 +102,14 @@ def objects(folder: Path, device: Path) -> list[Path]:
         return list(pool.map(compile_, sources))
 
 
-def build(folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
-    """The shared library of the runtime and the harness, with a device half."""
+def build(objects: Path, folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
+    """The shared library of the runtime and the harness, with a device half.
+
+    Args:
+        objects: where objects are kept from session to session.
+        folder: where the library goes.
+    """
     library = folder / f"{device.stem}.so"
-    inputs = [str(path) for path in objects(folder, device)]
     torch_lib = TORCH / "lib"
     link = [
         "-shared",
@@ -115,7 +119,10 @@ def build(folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
         "-ltorch_cpu",
         f"-Wl,-rpath,{torch_lib}",
     ]
-    _run("g++", *inputs, *link, "-o", str(library))
+    objects.mkdir(parents=True, exist_ok=True)
+    with FileLock(objects / "lock"):
+        inputs = [str(path) for path in compiled(objects, device)]
+        _run("g++", *inputs, *link, "-o", str(library))
     return library
 
 

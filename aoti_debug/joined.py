@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from aoti_debug.kernel_text import normalised
-from aoti_debug.manifest import Certainty, Kernel, Provenance, Site
+from aoti_debug.manifest import Certainty, Kernel, Manifest, Provenance, Site, Source
+
+NO_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ def join(
     return Joined(
         tuple(replace(site, provenance=found.get(at, site.provenance)) for at, site in enumerate(sites)), len(found)
     )
+
+
+def lacks_lines(manifest: Manifest) -> bool:
+    """Whether a package was compiled without model lines, and the program that it came from could lend it some."""
+    compiled = manifest.source in (Source.COMPILED, Source.UNCOMPILED)
+    return compiled and not any(site.provenance.source for site in manifest.sites)
 
 
 def _tokens(sites: Iterable[Site], kernels: Iterable[Kernel]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import factories
 
 from aoti_debug import joined
-from aoti_debug.manifest import Certainty, Kernel, Kind, Provenance, Site
+from aoti_debug.manifest import Certainty, Kernel, Kind, Provenance, Site, Source
 
 
 def site(kernel: str, line: int | None = None, kind: Kind = Kind.CPP) -> Site:
@@ -68,3 +68,12 @@ def test_calls_that_are_not_unique_are_not_guessed_out_of_order() -> None:
 def test_a_record_without_a_line_joins_nothing() -> None:
     found = joined.join([site("cpp_fused_relu_0")], KERNELS, [site("cpp_fused_relu_3")], FRESH_KERNELS)
     assert (lines(found), found.count) == ([None], 0)
+
+
+def test_only_a_package_can_lack_lines() -> None:
+    def lacks(source: Source, *sites: Site) -> bool:
+        return joined.lacks_lines(replace(factories.make_manifest(*sites), source=source))
+
+    without, with_line = site("a"), site("b", 7)
+    assert {source for source in Source if lacks(source, without)} == {Source.COMPILED, Source.UNCOMPILED}
+    assert not any(lacks(source, without, with_line) for source in Source)

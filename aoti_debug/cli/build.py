@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import builder
+from aoti_debug import builder, joined
 from aoti_debug.builder import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.manifest import Form, Manifest, Source
@@ -174,9 +174,7 @@ def _model_lines(summary: BuildSummary) -> str:
         return "none: no kernel of the exported program is in the package; was it compiled from another program?"
     if summary.joined is not None:
         return f"{summary.joined} of {len(sites)} launch sites, joined by kernel source and order from the program"
-    if summary.manifest.source is Source.EXPORTED or any(site.provenance.source for site in sites):
-        return ""
-    return "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
+    return joined.NO_LINES if joined.lacks_lines(summary.manifest) else ""
 
 
 def _against(summary: BuildSummary) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import artifact, builder, subjects, triagedir
+from aoti_debug import artifact, builder, joined, subjects, triagedir
 from aoti_debug.artifact import ArtifactKind
 from aoti_debug.builder import BuildOptions
 from aoti_debug.dataflow import Dataflow
@@ -96,9 +96,12 @@ class _Session:
 
     def outcome(self) -> Outcome:
         found = self._outcome()
-        if self._options.random_inputs is None or found.finding.kind is FindingKind.CLEAN:
+        if found.finding.kind is FindingKind.CLEAN:
             return found
-        return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, MADE_UP)))
+        made_up = [MADE_UP] if self._options.random_inputs is not None else []
+        lacking = found.run is not None and joined.lacks_lines(found.run.manifest)
+        lines = [f"model lines: {joined.NO_LINES}"] if lacking and self._options.exported is None else []
+        return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
 
     def _outcome(self) -> Outcome:
         try:

@@ -282,7 +282,9 @@ def test_a_package_that_does_not_load(faulty_package: Path, tmp_path: Path) -> N
 
 
 def test_a_package_that_is_not_instrumented(tmp_path: Path) -> None:
-    package = archives.write(tmp_path / "plain.pt2", archives.PACKAGE | {f"{archives.MODEL}c1.wrapper.cpp": b""})
+    package = archives.write(
+        tmp_path / "plain.pt2", archives.PACKAGE | {f"{archives.MODEL}c1.wrapper.cpp": b"class AOTInductorModel"}
+    )
     with pytest.raises(ArtifactError, match="is a compiled AOTInductor package"):
         run(package, tmp_path)
     assert nothing_left(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -153,12 +153,16 @@ class _Session:
         finding = uninitialised.find(one.run, other.run)
         if finding is not None:  # unless the launch in question is not the same twice anyway
             finding = uninitialised.find(one.run, other.run, self._trials.poisoned(POISONS[0]).run)
-        return None if finding is None else self._suspected(finding, first.run, confirm.UNINITIALISED)
+        return (
+            None
+            if finding is None
+            else self._suspected(finding, first.run, confirm.UNINITIALISED, self._trials.tensors)
+        )
 
     def _overrun(self) -> Outcome | None:
         run = self._trials.guarded().run
         finding = overruns.find(run)
-        return None if finding is None else self._suspected(finding, run, confirm.OVERRUN)
+        return None if finding is None else self._suspected(finding, run, confirm.OVERRUN, self._trials.guarded_tensors)
 
     def _values(self, first: RunResult) -> Outcome:
         measured = self._trials.values()
@@ -189,12 +193,18 @@ class _Session:
         confirmation = confirm.run(repro, launch, run, confirm.EXACT, self._steps)
         return Outcome(confirm.of_values(finding, confirmation), run)
 
-    def _suspected(self, finding: Finding, run: RunDir, ways: Collection[str]) -> Outcome:
-        """A finding of memory: the checks of the repro show it or do not."""
+    def _suspected(
+        self, finding: Finding, run: RunDir, ways: Collection[str], save: Callable[[Sequence[Launch]], RunResult]
+    ) -> Outcome:
+        """A finding of memory: the checks of the repro show it or do not.
+
+        Args:
+            save: runs the model and saves the tensors of some launches.
+        """
         launch = _launch(finding, run)
         if launch is None:
             return Outcome(finding, run)
-        saved = self._trials.tensors([launch, *makers(Dataflow(run), launch)]).run
+        saved = save([launch, *makers(Dataflow(run), launch)]).run
         launch = saved.launch(launch.id)
         confirmation = self._confirm(saved, launch, ways)
         finding = confirm.of_fault(finding, confirmation)

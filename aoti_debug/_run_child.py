@@ -19,10 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from aoti_debug.errors import AotiDebugError, InputMismatch
+from aoti_debug import artifact, inputs, random_inputs, rundir
+from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch
+from aoti_debug.inputs import Inputs
 from aoti_debug.interposer.attach import Interposed
+from aoti_debug.loading import load
 from aoti_debug.runinfo import Stage
-from aoti_debug.signature import Signature
 from aoti_debug.stall import REQUEST
 
 _PR_SET_PDEATHSIG = 1
@@ -54,19 +56,21 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     model: Any
     if request["interposed"] is not None:
         _tell(pipe, stage=Stage.LOAD.value)
-        model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
+        path, data = _given_inputs(request)
+        index = inputs.device_index(data)
+        model = Interposed(**request["interposed"], package=request["package"], device=request["device"], index=index)
         _tell(pipe, stage=Stage.INPUTS.value)
-        args, kwargs = _given_inputs(request, model.signature)
+        given = inputs.fit(path, data, model.signature)
     else:
         _tell(pipe, stage=Stage.INPUTS.value)
-        args, kwargs = _inputs(request)
+        given = _inputs(request)
         _tell(pipe, stage=Stage.LOAD.value)
-        model = _load(request["package"])
+        model = _load(request["package"], inputs.device_index((given.args, dict(given.kwargs))))
     _tell(pipe, stage=Stage.CALL.value)
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request["calls"]):
-            model(*args, **kwargs)
+            model(*given.args, **given.kwargs)
     if request["device"] == "cuda":
         _tell(pipe, stage=Stage.SYNCHRONISE.value)
         torch.cuda.synchronize()
@@ -76,12 +80,8 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     gc.collect()
 
 
-def _load(path: str) -> Any:
+def _load(path: str, index: int) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
-    from aoti_debug import artifact
-    from aoti_debug.errors import ArtifactError
-    from aoti_debug.loading import load
-
     package = artifact.inspect(path)
     manifest = package.manifest()
     if manifest.without_weights:
@@ -89,22 +89,18 @@ def _load(path: str) -> Any:
             f"{path} has no weights: {manifest.without_weights}",
             hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
-    return load(package, manifest.model, manifest.device)
+    return load(package, manifest.model, manifest.device, index)
 
 
-def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    from aoti_debug import artifact, inputs, random_inputs, rundir
-    from aoti_debug.errors import ArtifactError
-
+def _inputs(request: dict[str, Any]) -> Inputs:
     package = artifact.inspect(request["package"])
     signature = inputs.signature_of(package)
     if request["random_inputs"] is not None:
         made = random_inputs.make(signature, package.manifest(), request["random_inputs"])
         inputs.write(made, Path(request["run"]) / rundir.RANDOM_INPUTS)
-        return made.args, dict(made.kwargs)
+        return made
     if request["inputs"] is not None:
-        found = inputs.read(request["inputs"], signature)
-        return found.args, dict(found.kwargs)
+        return inputs.read(request["inputs"], signature)
     embedded = inputs.embedded(package)
     if embedded is None:
         raise ArtifactError(
@@ -113,21 +109,18 @@ def _inputs(request: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             + signature.described(),
         )
     inputs.check(embedded, signature, "the package")
-    return embedded.args, dict(embedded.kwargs)
+    return embedded
 
 
-def _given_inputs(request: dict[str, Any], signature: Signature) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs of a package that has none in it and does not tell what would fit."""
-    from aoti_debug import inputs
-    from aoti_debug.errors import ArtifactError
-
+def _given_inputs(request: dict[str, Any]) -> tuple[Path, Any]:
+    """The inputs file of a package that has no inputs in it and does not tell what would fit, and what it holds."""
     if request["inputs"] is None:
         raise ArtifactError(
             f"{request['package']} has no inputs in it, and without its source it does not tell what the model takes",
             hint="pass some with --inputs FILE.pt",
         )
-    found = inputs.read(request["inputs"], signature)
-    return found.args, dict(found.kwargs)
+    path = Path(request["inputs"])
+    return path, inputs.content(path)
 
 
 def _tell(pipe: TextIO, **what: Any) -> None:

@@ -72,7 +72,7 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
         )
     found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
     names = interface.inputs(found.wrapper)
-    described = input_checks.signature(found.wrapper, names, "cuda:0" if found.device == "cuda" else found.device)
+    described = input_checks.signature(found.wrapper, names, found.device)
     (folder / lowering.SIGNATURE).write_text(signature.to_json(described))
     answer = _answer(package, request, found, torch, timeout)
     inputs = folder / lowering.INPUTS

@@ -50,8 +50,11 @@ class _Checker:
         self._where = where
         self._symbols = Symbols()
         self._seen: dict[str, str] = {}  # symbol -> the input that told its size
+        self._devices: dict[str, str] = {}  # kind of device -> the one of the first input that may be on any of them
         for leaf, value in zip(signature.leaves, values, strict=True):
             sizes = tuple(getattr(value, "shape", ())) if leaf.is_tensor else ()
+            if _is_tensor(value) and value.device.type == leaf.device:
+                self._devices.setdefault(leaf.device, str(value.device))
             if len(sizes) == len(leaf.shape):
                 for dim, size in zip(leaf.shape, sizes, strict=True):
                     self._symbols.bind(dim.symbol, int(size))
@@ -96,7 +99,7 @@ class _Checker:
     def _elsewhere(self, leaf: Leaf, value: Tensor) -> bool:
         import torch
 
-        expected = torch.device(leaf.device)
+        expected = torch.device(self._devices.get(leaf.device, leaf.device))
         return value.device.type != expected.type or value.device.index not in (None, expected.index or 0)
 
     def _strides(self, position: int, leaf: Leaf, value: Tensor) -> Iterator[Mismatch]:
@@ -115,9 +118,12 @@ class _Checker:
         yield Mismatch(leaf.name, position, "strides", promised, _list(real), sentence, advice)
 
     def _device(self, position: int, leaf: Leaf, value: Tensor) -> Mismatch:
-        sentence = f"{self._subject(position, leaf)} is on {value.device}; the model was exported for {leaf.device}"
-        advice = f"move it: {leaf.name}.to('{leaf.device}')"
-        return Mismatch(leaf.name, position, "device", leaf.device, str(value.device), sentence, advice)
+        wanted = self._devices.get(leaf.device, leaf.device)
+        why = f"the model was exported for {wanted}" if wanted == leaf.device else f"another input is on {wanted}"
+        sentence = f"{self._subject(position, leaf)} is on {value.device}; {why}"
+        return Mismatch(
+            leaf.name, position, "device", wanted, str(value.device), sentence, f"move it: {leaf.name}.to('{wanted}')"
+        )
 
     def _whole(self, position: int, leaf: Leaf, value: Any, kind: str, advice: str) -> Mismatch:
         found = _describe(value)

@@ -36,15 +36,38 @@ def read(path: str | Path, signature: Signature) -> Inputs:
     Raises:
         ArtifactError: it cannot be read; as InputMismatch, its content does not fit the signature.
     """
-    path = Path(path)
+    return fit(Path(path), content(Path(path)), signature)
+
+
+def content(path: Path) -> Any:
+    """What an inputs file holds.
+
+    Raises:
+        ArtifactError: it cannot be read.
+    """
     if not path.is_file():
         raise ArtifactError(f"{path} does not exist", hint="--inputs takes a .pt or .safetensors file")
-    if path.suffix == ".safetensors":
-        inputs = _from_names(path, _read_safetensors(path), signature)
-    else:
-        inputs = _arrange(path, _load(path, path), signature)
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _load(path, path)
+
+
+def fit(path: Path, data: Any, signature: Signature) -> Inputs:
+    """The content of an inputs file as a call's arguments.
+
+    Raises:
+        ArtifactError: it holds no inputs; as InputMismatch, they do not fit the signature.
+    """
+    inputs = _from_names(path, data, signature) if path.suffix == ".safetensors" else _arrange(path, data, signature)
     check(inputs, signature, str(path))
     return inputs
+
+
+def device_index(data: Any) -> int:
+    """The index of the GPU that the first of the tensors in nested containers is on; -1 where none is on any."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    found = (value.device for value in pytree.tree_leaves(data) if isinstance(value, torch.Tensor))
+    return next((device.index for device in found if device.index is not None), -1)
 
 
 def embedded(package: Artifact) -> Inputs | None:

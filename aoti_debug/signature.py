@@ -42,7 +42,7 @@ class Leaf:
 
     name: str
     dtype: str = ""  # "torch.float32"
-    device: str = ""  # "cpu", "cuda:0"
+    device: str = ""  # "cpu", "cuda:0"; "cuda" for any of them, the same for all inputs
     shape: tuple[Dim, ...] = ()
     strides: tuple[int | str, ...] | None = None  # an expression where it depends on a size that is not fixed
     constant: str = ""

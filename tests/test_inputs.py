@@ -176,6 +176,24 @@ def test_another_index_of_the_same_device() -> None:
     ]
 
 
+def test_any_device_of_a_kind_but_one_for_all() -> None:
+    described = Signature(tuple(Leaf(name, "torch.float32", "cuda", (Dim(2, 2),), (1,)) for name in "xy"))
+    with FakeTensorMode():
+        first, second, host = (torch.empty(2, device=device) for device in ("cuda:0", "cuda:1", "cpu"))
+    for device in (first, second):
+        inputs.check(Inputs((device, device), {}), described, "inputs")
+    assert found((second, first), described) == [("y", "device", "cuda:1", "cuda:0", "move it: y.to('cuda:1')")]
+    assert found((host, second), described) == [("x", "device", "cuda:1", "cpu", "move it: x.to('cuda:1')")]
+    assert found((host, host), described)[0] == ("x", "device", "cuda", "cpu", "move it: x.to('cuda')")
+
+
+def test_the_gpu_that_inputs_are_on() -> None:
+    with FakeTensorMode():
+        nested = {"args": (torch.empty(2), [torch.empty(2, device="cuda:1")]), "kwargs": {"n": 3}}
+    assert inputs.device_index(nested) == 1
+    assert inputs.device_index((torch.empty(2), "text", None)) == -1
+
+
 ROWS = Dim(2, 9, "s77")
 DYNAMIC = Signature(
     (

@@ -32,7 +32,7 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
 
     Args:
         names: variables of the inputs, in order.
-        device: of inputs whose check does not name one: "cpu", "cuda:0".
+        device: of inputs whose check does not name one: "cpu", "cuda". Generated code runs on any device of its kind.
     """
     checks = {int(m.group(1)): m.group() for m in _CHECK.finditer(wrapper)}
     layouts = _layouts(wrapper)
@@ -88,7 +88,7 @@ def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
     return Leaf(
         name=name,
         dtype=f"torch.{dtype.group(1)}" if dtype else "",
-        device=device_name(int(number.group(1)), 0) if number else device,
+        device=device_name(int(number.group(1)), -1) if number else device,
         shape=shape,
         strides=tuple(strides[dim] for dim in range(count)) if len(strides) == count else layout.strides,
     )

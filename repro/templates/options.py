@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from .job import Job
 from .kernel import Settings
 
@@ -44,7 +46,7 @@ class Options:
     def applied(self, job: Job) -> Job:
         """The job with its tensors where they go, and with the libraries that the user named."""
         named = replace(job, libraries=self.libraries or job.libraries, imports=self.imports or job.imports)
-        return named.on(self.backend)
+        return named.on(self.backend).here(torch.cuda.device_count())
 
     @property
     def option(self) -> str:

@@ -169,3 +169,9 @@ def test_a_tolerance_counts_steps_of_the_dtype_too() -> None:
     assert compare(torch.tensor([float("nan")]), torch.tensor([float("nan")]), 1e-3).passes
     assert not compare(torch.tensor([2]), torch.tensor([1]), 1e-3).passes
     assert compare(torch.tensor([1 + 1e-5 + 2j]), torch.tensor([1 + 2j]), 1e-3).passes
+
+
+def test_what_lay_on_a_gpu_that_is_not_here_goes_to_the_first(tmp_path: Path) -> None:
+    found = job(tmp_path, FakeKernel(), "cuda:3")
+    assert found.here(gpus=1).cuda_devices == found.here(gpus=3).cuda_devices == ["cuda:0"]
+    assert found.here(gpus=4).cuda_devices == found.here(gpus=0).cuda_devices == ["cuda:3"]

@@ -60,8 +60,8 @@ def test_fixed_and_dynamic_sizes() -> None:
         + END
         + RUN
     )
-    assert input_checks.signature(wrapper, ("arg0_1", "arg1_1", "arg2_1", "arg3_1"), "cuda:0").leaves == (
-        Leaf("arg0_1", "torch.float32", "cuda:0", (Dim(8, 8), Dim(32, 32)), (32, 1)),
+    assert input_checks.signature(wrapper, ("arg0_1", "arg1_1", "arg2_1", "arg3_1"), "cuda").leaves == (
+        Leaf("arg0_1", "torch.float32", "cuda", (Dim(8, 8), Dim(32, 32)), (32, 1)),
         Leaf("arg1_1", "torch.bfloat16", "cpu", (Dim(2, 64, "s77"), Dim(16, 16)), (16, 1)),
         Leaf("arg2_1", "torch.int64", "cpu", (Dim(1, -1), Dim(0, -1)), None),
         Leaf("arg3_1", "torch.bool", "cpu", (), ()),

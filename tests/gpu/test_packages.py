@@ -118,6 +118,19 @@ def test_a_package_for_another_gpu(from_package: Callable[[str], FromPackage], t
         runner.run(other, out=tmp_path / "runs")
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_a_package_runs_on_the_gpu_that_its_inputs_are_on(
+    from_package: Callable[[str], FromPackage], tmp_path: Path
+) -> None:
+    found = from_package("dtypes")
+    given = torch.load(found.original.parent / "inputs.pt", map_location="cuda:1")
+    torch.save(given, tmp_path / "inputs.pt")
+    result = runner.run(found.package, inputs=tmp_path / "inputs.pt", out=tmp_path / "runs")
+    assert result.verdict is None
+    arguments = [argument for launch in result.run.launches for argument in launch.args]
+    assert {argument.layout.device for argument in arguments if argument.layout is not None} == {"cuda:1"}
+
+
 def test_a_fault_is_triaged_from_the_package_alone(
     build: Callable[[str], Built],  # noqa: F811
     tmp_path: Path,

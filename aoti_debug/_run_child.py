@@ -57,15 +57,16 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     if request["interposed"] is not None:
         _tell(pipe, stage=Stage.LOAD.value)
         path, data = _given_inputs(request)
-        index = inputs.device_index(data)
-        model = Interposed(**request["interposed"], package=request["package"], device=request["device"], index=index)
+        _use_gpu_of(data)
+        model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
         _tell(pipe, stage=Stage.INPUTS.value)
         given = inputs.fit(path, data, model.signature)
     else:
         _tell(pipe, stage=Stage.INPUTS.value)
         given = _inputs(request)
         _tell(pipe, stage=Stage.LOAD.value)
-        model = _load(request["package"], inputs.device_index((given.args, dict(given.kwargs))))
+        _use_gpu_of((given.args, dict(given.kwargs)))
+        model = _load(request["package"])
     _tell(pipe, stage=Stage.CALL.value)
     began = time.monotonic()
     with torch.no_grad():
@@ -80,7 +81,16 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
     gc.collect()
 
 
-def _load(path: str, index: int) -> Any:
+def _use_gpu_of(data: Any) -> None:
+    """Makes the GPU that inputs are on the current one: the model is loaded there, and waited for."""
+    import torch
+
+    index = inputs.device_index(data)
+    if index >= 0:
+        torch.cuda.set_device(index)
+
+
+def _load(path: str) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
     package = artifact.inspect(path)
     manifest = package.manifest()
@@ -89,7 +99,7 @@ def _load(path: str, index: int) -> Any:
             f"{path} has no weights: {manifest.without_weights}",
             hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
-    return load(package, manifest.model, manifest.device, index)
+    return load(package, manifest.model, manifest.device)
 
 
 def _inputs(request: dict[str, Any]) -> Inputs:

@@ -111,7 +111,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
     wrapper_path = _one(package, directory, WRAPPER_SOURCE)
     library = _one(package, directory, ".wrapper.so")
-    text = _text(wrapper_path)
+    text = unpack.text(wrapper_path)
     commands = recorded_commands.parse(text, torch.directory)
     if commands is None:
         raise ArtifactError(
@@ -126,7 +126,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
-    kernels = "".join(_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
+    kernels = "".join(unpack.text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
     mapped = _take_mapped_weights(original) if _MAPPED in commands.compile.definitions else None
     return Sources(
         directory=directory,
@@ -134,8 +134,8 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         device=str(metadata["AOTI_DEVICE_KEY"]),
         wrapper=sources.split_kernels(text)[0],
         kernels=sources.COMMANDS.sub("", kernels),
-        extern_nodes=_text(directory / f"{stem}.json"),
-        provenance=_text(directory / "kernel_information.json"),
+        extern_nodes=_text_if_there(directory / f"{stem}.json"),
+        provenance=_text_if_there(directory / "kernel_information.json"),
         compile_flags=flags,
         link_flags=commands.link,
         objects=(),
@@ -171,8 +171,8 @@ def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
         ) from error
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+def _text_if_there(path: Path) -> str:
+    return unpack.text(path) if path.exists() else ""
 
 
 def _digest(path: Path) -> str:

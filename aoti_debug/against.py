@@ -84,7 +84,7 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
         text, kernels, flags = found.wrapper, found.kernels, flags_of(found.compile_flags)
     else:
         text = _text(package, directory, "*.wrapper.cpp")
-        kernels = "".join(path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.kernel.cpp")))
+        kernels = "".join(unpack.text(path) for path in sorted(directory.glob("*.kernel.cpp")))
         commands = recorded_commands.parse(kernels, torch.directory) or recorded_commands.parse(text, torch.directory)
         flags = frozenset() if commands is None else flags_of(commands.compile)
         kernels = sources.COMMANDS.sub("", kernels)
@@ -145,4 +145,4 @@ def _text(package: Artifact, directory: Path, pattern: str) -> str:
             f"{package.path} holds {len(found)} files {pattern} of the model instead of one",
             hint="its kernels can only be compared if its sources are in it",
         )
-    return next(iter(found.values())).read_text(encoding="utf-8", errors="replace")
+    return unpack.text(next(iter(found.values())))

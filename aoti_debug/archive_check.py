@@ -18,7 +18,7 @@ _SMALL = 1 << 24  # bytes; what is smaller may be as dense as it likes
 _LONGEST = 255  # bytes of a file's name
 _SHOWN = 60  # characters of a name
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 1
+_ENCRYPTED, _PATCHED, _STRONGLY_ENCRYPTED = 1, 1 << 5, 1 << 6  # bits of a member's flags
 
 
 def check(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
@@ -53,8 +53,10 @@ def _wrong(info: zipfile.ZipInfo) -> str:
         return f"holds a link, {name}"
     if any(len(part.encode()) > _LONGEST for part in PurePosixPath(info.filename).parts):
         return f"holds a name of {len(info.filename)} characters, {name}"
-    if info.flag_bits & _ENCRYPTED:
+    if info.flag_bits & (_ENCRYPTED | _STRONGLY_ENCRYPTED):
         return f"has a password on {name}"
+    if info.flag_bits & _PATCHED:
+        return f"holds {name} as a patch"
     if info.compress_type not in _PACKED:
         return f"packs {name} in a way that torch does not ({info.compress_type})"
     if info.file_size > _SMALL and info.file_size > _LARGEST_RATIO * max(info.compress_size, 1):
@@ -72,6 +74,5 @@ def _check_name(path: Path, name: str) -> None:
     )
     if unsafe:
         raise ArtifactError(
-            f"{path} names a member {name[:_SHOWN]!r}, which lies outside the archive; nothing was unpacked",
-            hint="do not use this file: no torch writes such a name",
+            f"{path} names a member {shown(name)}, which lies outside the archive; nothing was unpacked", hint=TRUST
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _LOAD, _SYMTAB, _RELA, _DYNSYM = 1, 2, 4, 11
 _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
 _NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
+_DEBUGGING = re.compile(r"(\.rela?)?\.(nv_)?debug_")
 _NO_CONTENT = frozenset({_NULL, _SYMTAB, _STRTAB, _NOTE, _NOBITS})
 
 
@@ -138,10 +140,11 @@ class Library:
         return found
 
     def without_debugging(self) -> Iterator[bytes]:
-        """The contents of the sections, in the file's order, but for what debuggers, profilers and linkers are told:
-        lines, names and the tools that made the file."""
+        """What the file's sections hold, in order, but for what debuggers, profilers and linkers are told: lines, names
+        and the tools that made the file. Before each section's bytes its kind and size."""
         for section in self._sections:
-            if section.kind not in _NO_CONTENT and "debug" not in section.name:
+            if section.kind not in _NO_CONTENT and not _DEBUGGING.match(section.name):
+                yield f"{section.kind} {section.size}\n".encode()
                 yield self._data[section.offset : section.offset + section.size]
 
     def _symbols(self, kind: int) -> Iterator[tuple[str, int, int, int, int]]:

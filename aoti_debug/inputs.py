@@ -13,13 +13,16 @@ import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug import input_contract
 from aoti_debug import signature as signatures
 from aoti_debug.artifact import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.signature import Leaf, Signature
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def device_index(data: Any) -> int:
     from torch.utils import _pytree as pytree
 
     found = (value.device for value in pytree.tree_leaves(data) if isinstance(value, torch.Tensor))
-    return next((device.index for device in found if device.index is not None), -1)
+    return next((device.index for device in found if device.type == "cuda"), -1)
 
 
 def embedded(package: Artifact) -> Inputs | None:
@@ -187,8 +190,13 @@ def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) ->
     if not signature.in_spec:
         raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
     remaining = iter(keys)
-    values = [given[next(remaining)].to(leaf.device) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
+    values = [_moved(given[next(remaining)], leaf) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
     return structured(values, signature)
+
+
+def _moved(tensor: Tensor, leaf: Leaf) -> Tensor:
+    """A tensor from a file that keeps no devices, where the model wants it; on any device of a kind it stays there."""
+    return tensor if tensor.device.type == leaf.device else tensor.to(leaf.device)
 
 
 def structured(values: Sequence[Any], signature: Signature) -> Inputs:

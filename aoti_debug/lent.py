@@ -36,17 +36,22 @@ def with_inputs(lowered: Lowered, takes: Signature, fresh: Lowered, gives: Signa
 
 def may_be_compiled_from(takes: Signature, program: Signature) -> bool:
     """Whether a package takes as many values as a program, and tensors of its dtypes and numbers of dimensions."""
-    if takes.count != program.count:
+    if takes.count != program.count or len(takes.leaves) != len(_tensors(program)):
         return False
-    known = all(leaf.is_tensor for leaf in takes.leaves)
-    return not known or list(map(_kind, takes.leaves)) == list(map(_kind, _tensors(program)))
+    return all(_kind(one) == _kind(other) for one, other in _known(takes, program))
 
 
 def overlap(takes: Signature, program: Signature) -> bool:
     """Whether every dimension of a program's tensors may have a size that the package's has; of signatures that belong
     together."""
-    pairs = zip(_tensors(takes), _tensors(program), strict=False)
+    pairs = _known(takes, program)
     return all(_common(*dims) for one, other in pairs for dims in zip(one.shape, other.shape, strict=True))
+
+
+def _known(takes: Signature, program: Signature) -> list[tuple[Leaf, Leaf]]:
+    """The tensors of both, side by side, of which the package says what they have to be."""
+    pairs = zip(takes.leaves, _tensors(program), strict=True)
+    return [(one, other) for one, other in pairs if one.is_tensor]
 
 
 def _tensors(signature: Signature) -> list[Leaf]:

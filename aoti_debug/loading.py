@@ -13,15 +13,11 @@ from aoti_debug.artifact import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
 _NO_STEM = "File not found: _metadata.json"
 
 
-def load(package: Artifact, model: str, device: str, index: int) -> Any:
-    """The model as torch loads it.
+def load(package: Artifact, model: str, device: str) -> Any:
+    """The model as torch loads it, on the current device.
 
     A torch that finds the model's files by the name of its C++ source (2.11) loads no package from which that source
     was taken out; such a package gets an empty one.
-
-    Args:
-        device: "cpu", "cuda".
-        index: of the device; -1 for the current one.
 
     Raises:
         ArtifactError: it was compiled for another GPU.
@@ -29,12 +25,12 @@ def load(package: Artifact, model: str, device: str, index: int) -> Any:
     if device == "cuda":
         compiled_for.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
     try:
-        return _load(package, package.path, model, index)
+        return _load(package, package.path, model)
     except RuntimeError as error:
         if _NO_STEM not in str(error) or package.wrapper_sources(model):
             raise
     with cache.scratch() as work:
-        return _load(package, with_empty_source(package, model, work), model, index)
+        return _load(package, with_empty_source(package, model, work), model)
 
 
 def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
@@ -49,11 +45,11 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
     return copy
 
 
-def _load(package: Artifact, path: Path, model: str, index: int) -> Any:
+def _load(package: Artifact, path: Path, model: str) -> Any:
     from torch._inductor.package import load_package
 
     if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
         from torch.export.pt2_archive._package import load_pt2
 
-        return load_pt2(str(path), device_index=index, load_weights_from_disk=True).aoti_runners[model]
-    return load_package(str(path), model_name=model, device_index=index)
+        return load_pt2(str(path), load_weights_from_disk=True).aoti_runners[model]
+    return load_package(str(path), model_name=model)

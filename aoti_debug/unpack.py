@@ -34,6 +34,11 @@ def unpack(package: Artifact, model: str, directory: Path) -> None:
         raise ArtifactError(f"{package.path} is damaged: {error}", hint="copy or compile it again") from error
 
 
+def text(path: Path) -> str:
+    """What an unpacked source holds: somebody else wrote it, maybe not in UTF-8."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def _check(path: Path, info: zipfile.ZipInfo, prefix: str) -> None:
     name = info.filename.removeprefix(prefix)
     if "/" in name or name in ("", ".", ".."):

@@ -37,7 +37,7 @@ class Layout:
     @property
     def extent_bytes(self) -> int:
         """From the first byte of element 0 to behind the last element in memory; 0 where it is empty or not strided."""
-        return reach(self.shape, self.strides) * self.item_bytes if len(self.shape) == len(self.strides) else 0
+        return reach(self.shape, self.strides) * self.item_bytes if self.kind == "strided" else 0
 
     def row_major(self, distance: int) -> int | None:
         """The row-major index of the element that lies `distance` elements from element 0 in memory; None if there is

@@ -63,7 +63,7 @@ def script_for(signature: Signature, launch: RecordedLaunch, arguments: Argument
     targets = _targets(signature, launch, arguments, first_result)
     line = call(f"{_prefix(targets)}torch.ops.{signature.op}", [*positional, *named])
     made = tuple(name for name in targets if name != "_")
-    return Script((line,), made=made, random=_random(signature, values))
+    return Script((line,), made=made, random=_random(signature, values), imports=literals.imports_of(line))
 
 
 def _prefix(targets: list[str]) -> str:
@@ -192,7 +192,7 @@ class _Reader:
 
     def _device(self, slot: RecordedSlot, index: tuple[RecordedSlot, ...]) -> str:
         name = device_name(int(self._number(slot)), int(self._number(index[0])) if index else -1)
-        return f"torch.device({literals.text(name)})"
+        return literals.device(name)
 
     def _scalar(self, slot: RecordedSlot, parameter: Parameter) -> str:
         value = self._number(slot)

@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Iterable
 
+_PRESENT = "present"  # of replay.devices
+
 
 def number(value: int | float | bool) -> str:
     """Python source of a number; it evaluates to the same bits, NaN's payload apart."""
@@ -53,7 +55,7 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL", "ctypes"})
+RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL", "ctypes", _PRESENT})
 
 
 def c_string(expression: str) -> str | None:
@@ -63,3 +65,13 @@ def c_string(expression: str) -> str | None:
         return None
     escapes = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
     return re.sub(r"\\(.)", lambda m: escapes.get(m[1], m[1]), found[1])
+
+
+def device(name: str) -> str:
+    """A device; of a GPU that may not be there, one that is: `imports_of` says what that needs."""
+    return f"torch.device({_PRESENT}({text(name)}))" if name.startswith("cuda") else f"torch.device({text(name)})"
+
+
+def imports_of(statement: str) -> tuple[str, ...]:
+    """The import statements of a statement that these literals stand in."""
+    return (f"from replay.devices import {_PRESENT}",) if f"torch.device({_PRESENT}(" in statement else ()

@@ -47,7 +47,9 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     results = [reader.target(f"ret{i}", json.loads(text)) for i, text in enumerate(launch.site.results)]
     op = launch.site.op.replace("::", ".")
     line = call(f"{_bound(results)}torch.ops.{op}", passed)
-    return defined_by(manifest, op, Script((line,), made=tuple(reader.made), random=_random(op)))
+    return defined_by(
+        manifest, op, Script((line,), made=tuple(reader.made), random=_random(op), imports=literals.imports_of(line))
+    )
 
 
 def _kind(operand: Operand) -> str:
@@ -140,7 +142,7 @@ class _Reader:
             return literals.text(str(value))
         if kind == "as_device":
             index = "" if value.get("index") is None else f":{value['index']}"
-            return f"torch.device({literals.text(value['type'] + index)})"
+            return literals.device(value["type"] + index)
         if kind == "as_complex":
             return f"complex({literals.number(float(value['real']))}, {literals.number(float(value['imag']))})"
         found = _ENUMERATIONS.get(kind)

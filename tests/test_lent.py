@@ -27,6 +27,8 @@ PROGRAM = Signature((tensor(4, Dim(2, 9, "s0")), NUMBER, tensor(3, dtype="int64"
         (Signature((tensor(4, 5, 1), tensor(3, dtype="int64")), others=1), False),
         (Signature((tensor(4, 5),), others=2), False),
         (Signature((Leaf("x"), Leaf("y")), others=1), True),  # it does not say what it takes
+        (Signature((Leaf("x"), tensor(3, dtype="int64")), others=1), True),
+        (Signature((Leaf("x"), tensor(3)), others=1), False),
     ],
 )
 def test_what_a_package_takes_tells_other_programs_from_its_own(takes: Signature, may: bool) -> None:
@@ -40,3 +42,9 @@ def test_what_a_package_takes_tells_other_programs_from_its_own(takes: Signature
 def test_inputs_are_lent_where_sizes_overlap(size: Dim, fit: bool) -> None:
     takes = Signature((tensor(4, size), tensor(3, dtype="int64")), others=1)
     assert overlap(takes, PROGRAM) is fit
+
+
+def test_inputs_that_nothing_is_said_of_stand_for_any() -> None:
+    takes = Signature((Leaf("x"), tensor(3, dtype="int64")), others=1)
+    assert overlap(takes, PROGRAM)
+    assert not overlap(Signature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)

@@ -78,9 +78,10 @@ def test_what_is_no_library_is_named(tmp_path: Path) -> None:
 def test_a_binary_is_the_same_wherever_its_source_lay(tmp_path: Path) -> None:
     found = {}
     for name, body in (("here", "x + 1"), ("there", "x + 1"), ("changed", "x + 2")):
+        code = f"int kernel(int x) {{ return {body}; }}"
         source = tmp_path / name / f"{name}.c"
         source.parent.mkdir()
-        source.write_text("\n" * len(name) + f"int kernel(int x) {{ return {body}; }}\n")
+        source.write_text("\n" * len(name) + f'__attribute__((section(".text.debug_scale"))) {code}\n')
         binary = source.with_suffix(".cubin")
         subprocess.run(["gcc", "-O1", "-g", "-c", str(source), "-o", str(binary)], check=True)
         found[name] = (binary.read_bytes(), sameness.of_binary(binary))

@@ -14,7 +14,7 @@ _DRIVER = "libcuda.so.1"
 class Interposed:
     """A model whose calls are recorded. Made after torch is loaded, before the package is."""
 
-    def __init__(self, *, front: str, recorder: str, package: str, model: str, device: str, index: int) -> None:
+    def __init__(self, *, front: str, recorder: str, package: str, model: str, device: str) -> None:
         self._on_device = device == "cuda"
         # The dynamic linker asks the libraries of the global scope, in this order, before those that the package's
         # library needs. The recorder takes the driver from there.
@@ -27,7 +27,7 @@ class Interposed:
         self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
         self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
         self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
-        self._model = loading.load(artifact.inspect(package), model, device, index)
+        self._model = loading.load(artifact.inspect(package), model, device)
 
     @property
     def signature(self) -> Signature:

@@ -76,7 +76,7 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
     compiled_for.check_library(package.path, library)
     other_torch.check(package.path, "", library, torch)
     kernels = _kernels(files)
-    nodes = proxy.parse("".join(path.read_text(encoding="utf-8") for path in _operator_lists(files)))
+    nodes = proxy.parse("".join(unpack.text(path) for path in _operator_lists(files)))
     with Library(library) as opened:
         called = opened.called()
         own = set(opened.code("cpp_fused"))

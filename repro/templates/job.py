@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from .devices import present
 from .kernel import Findings, Kernel, Settings
 from .memory import Argument, Memory, Result, Storage, fill, load, memory_of
 
@@ -65,14 +66,9 @@ class Job:
         moved = [replace(s, device=kernel.device(backend, s.device)) for s in self.storages]
         return replace(self, storages=moved)
 
-    def here(self, gpus: int) -> Job:
-        """The job on a machine with so many GPUs: what lay on one beyond these lies on the first."""
-        if gpus == 0:
-            return self
-        missing = {name for name in self.cuda_devices if (torch.device(name).index or 0) >= gpus}
-        return replace(
-            self, storages=[replace(s, device="cuda:0") if s.device in missing else s for s in self.storages]
-        )
+    def on_present_gpus(self) -> Job:
+        """The job with what lay on a GPU that is not here on the first one."""
+        return replace(self, storages=[replace(s, device=present(s.device)) for s in self.storages])
 
     def make_ready(self, settings: Settings) -> None:
         """Loads what the launch needs and compiles its kernel.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from .job import Job
 from .kernel import Settings
 
@@ -46,7 +44,7 @@ class Options:
     def applied(self, job: Job) -> Job:
         """The job with its tensors where they go, and with the libraries that the user named."""
         named = replace(job, libraries=self.libraries or job.libraries, imports=self.imports or job.imports)
-        return named.on(self.backend).here(torch.cuda.device_count())
+        return named.on(self.backend).on_present_gpus()
 
     @property
     def option(self) -> str:

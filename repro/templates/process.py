@@ -53,10 +53,10 @@ def main(
     given = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
     options = parse(given)
     job = options.applied(given)
-    if options.report is None and job.cuda_devices and job.cuda_devices != given.cuda_devices:
-        print(f"{title}: ran on {', '.join(given.cuda_devices)}, is replayed on {', '.join(job.cuda_devices)}")
     if options.report is not None:
         sys.exit(_as_child(job, options, Report(options.report)))
+    if job.cuda_devices and job.cuda_devices != given.cuda_devices:
+        print(f"{title}: ran on {', '.join(given.cuda_devices)}, is replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
         sys.exit(evidence.kept(job, options, options.evidence, lambda report: _run(job, options, report)))
     sys.exit(_run(job, options, Report(None)))

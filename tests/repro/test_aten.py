@@ -110,13 +110,15 @@ def test_dtypes_layouts_formats_and_devices(tmp_path: Path) -> None:
     launch.number("dtype", 15, CType.I32, form=Form.SCALAR_REF).number("layout", 0, CType.I32, form=Form.SCALAR_REF)
     launch.number("device", 1, CType.I32, form=Form.SCALAR_REF).number("device_index_", 2, CType.I32)
     launch.absent("pin_memory", Form.SCALAR_REF).result("buf1", torch.zeros(2))
-    (line,) = script(launch).launch
+    written = script(launch)
+    (line,) = written.launch
+    assert written.imports == ("from replay.devices import present",)
     assert line.split("\n")[1:-1] == [
         "        size=[2],",
         '        fill_value=float("inf"),',
         "        dtype=torch.bfloat16,",
         "        layout=torch.strided,",
-        '        device=torch.device("cuda:2"),',
+        '        device=torch.device(present("cuda:2")),',
         "        pin_memory=None,",
     ]
     copy = shim(tmp_path, "aten.clone.default").tensor("a", torch.zeros(2)).number("memory_format", 2, CType.I32)

@@ -171,7 +171,9 @@ def test_a_tolerance_counts_steps_of_the_dtype_too() -> None:
     assert compare(torch.tensor([1 + 1e-5 + 2j]), torch.tensor([1 + 2j]), 1e-3).passes
 
 
-def test_what_lay_on_a_gpu_that_is_not_here_goes_to_the_first(tmp_path: Path) -> None:
-    found = job(tmp_path, FakeKernel(), "cuda:3")
-    assert found.here(gpus=1).cuda_devices == found.here(gpus=3).cuda_devices == ["cuda:0"]
-    assert found.here(gpus=4).cuda_devices == found.here(gpus=0).cuda_devices == ["cuda:3"]
+@pytest.mark.parametrize(("gpus", "device"), [(1, "cuda:0"), (3, "cuda:0"), (4, "cuda:3"), (0, "cuda:3")])
+def test_what_lay_on_a_gpu_that_is_not_here_goes_to_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert job(tmp_path, FakeKernel(), "cuda:3").on_present_gpus().cuda_devices == [device]

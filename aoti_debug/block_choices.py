@@ -1,7 +1,7 @@
 """Block sizes that the grid of a Triton kernel does not depend on: those that Inductor would take, the likely first.
 
-Any of them computes the same: it says how many elements a program reads at a time. Only the order in which it adds
-depends on it.
+With any of them a kernel that Inductor wrote computes the same: they say how many elements a program reads at a time.
+Only the order in which it adds depends on them. Parameters of a user's kernel may mean anything: none is chosen here.
 """
 
 from __future__ import annotations

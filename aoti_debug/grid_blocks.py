@@ -5,10 +5,9 @@ Inductor writes `((xnumel + (128 - 1)) / (128))` for a block of 128 and `xnumel`
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 _CEILING = re.compile(r"\(*\s*(\w+) \+ \(+(\d+) - 1\)+ / \(*(\d+)\)*\Z")
 _X_BLOCK = ("grid_0", "xnumel", "XBLOCK")
@@ -38,7 +37,8 @@ def blocks(kind: str, sizes: Sequence[tuple[str, str]], meta: Mapping[str, Any])
     """
     texts = {name: " ".join(text.split()) for name, text in sizes}
     if kind in _COMBINED:
-        return _combined(kind, texts, meta.get("combo_grid_meta", {}))
+        combined = meta.get("combo_grid_meta")
+        return _combined(kind, texts, combined) if _is_known(combined) else {}
     found: dict[str, tuple[int, ...]] = {}
     for variable, numel, name in _PLAIN.get(kind, ()):
         block = _block(texts.get(variable, ""), numel)
@@ -54,7 +54,15 @@ def _block(text: str, numel: str) -> int | None:
     if text == numel:
         return 1
     match = _CEILING.match(text)
-    return int(match[2]) if match and match[1] == numel and match[2] == match[3] else None
+    return int(match[2]) or None if match and match[1] == numel and match[2] == match[3] else None
+
+
+def _is_known(meta: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether it describes combined kernels as Inductor does: each has a size at least."""
+    if not isinstance(meta, dict):
+        return False
+    number, least = meta.get("num_kernels"), meta.get("min_blocks")
+    return isinstance(number, int) and number <= len(meta) and isinstance(least, int | None)
 
 
 def _combined(kind: str, texts: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -72,7 +80,7 @@ def _powers(largest: int) -> list[int]:
 
 
 def _combined_x(kind: str, meta: Mapping[str, Any], block: int) -> str:
-    numbers = range(int(meta.get("num_kernels", 0)))
+    numbers = range(meta["num_kernels"])
     sizes = [(meta.get(f"xnumel_{i}") or f"xnumel_{i}", bool(meta.get(f"no_x_dim_{i}"))) for i in numbers]
     if kind == "SequentialComboKernelGrid":
         whole: int | str = _sum([_ceiling(size, 1 if no_x else block) for size, no_x in sizes])
@@ -82,11 +90,11 @@ def _combined_x(kind: str, meta: Mapping[str, Any], block: int) -> str:
         split = [_ceiling(_maximum(shared), block)] if shared else []
         whole = f"({_maximum([*alone, *split])}) * {len(sizes)}"
     least = meta.get("min_blocks")
-    return str(_maximum([whole, int(least)]) if least else whole)
+    return str(_maximum([whole, least]) if least else whole)
 
 
 def _combined_y(meta: Mapping[str, Any], block: int) -> str:
-    numbers = range(int(meta.get("num_kernels", 0)))
+    numbers = range(meta["num_kernels"])
     sizes = [meta[f"ynumel_{i}"] or f"ynumel_{i}" for i in numbers if f"ynumel_{i}" in meta]
     return str(_ceiling(_maximum(sizes), block)) if sizes else ""
 
@@ -94,7 +102,7 @@ def _combined_y(meta: Mapping[str, Any], block: int) -> str:
 def _ceiling(size: int | str, block: int) -> int | str:
     if block == 1:
         return size
-    return math.ceil(size / block) if isinstance(size, int) else f"(({size} + ({block} - 1)) / ({block}))"
+    return -(-size // block) if isinstance(size, int) else f"(({size} + ({block} - 1)) / ({block}))"
 
 
 def _sum(items: Sequence[int | str]) -> int | str:

@@ -11,13 +11,19 @@ _MODULE = "triton_heuristics"
 _CONSTEXPR = "constexpr"
 
 
+class Source(str):
+    """The text of what is no literal: "tl.float32"."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Heuristic:
     """The decorator of a kernel.
 
     Attributes:
         name: "pointwise", "persistent_reduction", "user_autotune", …
-        arguments: its keyword arguments; what is no literal is its source: "ReductionHint.INNER".
+        arguments: its keyword arguments; what is no literal is a `Source`: "ReductionHint.INNER".
         parameters: of the kernel, those that are compiled in and whose value the source does not give: "XBLOCK".
     """
 
@@ -28,13 +34,13 @@ class Heuristic:
     @property
     def size_hints(self) -> Mapping[str, int]:
         """The sizes that Inductor expected, powers of two, by axis: {"x": 4, "r0_": 8192}."""
-        hints = self.arguments.get("size_hints")
-        return hints if isinstance(hints, dict) else {}
+        return {
+            axis: hint for axis, hint in _mapping(self.arguments.get("size_hints")).items() if isinstance(hint, int)
+        }
 
     @property
     def inductor_meta(self) -> Mapping[str, Any]:
-        meta = self.arguments.get("inductor_meta")
-        return meta if isinstance(meta, dict) else {}
+        return _mapping(self.arguments.get("inductor_meta"))
 
     @property
     def grid_type(self) -> str:
@@ -42,10 +48,10 @@ class Heuristic:
 
 
 def heuristic_of(source: str) -> Heuristic | None:
-    """The heuristic of a kernel's source; None where it is no Python or has none."""
+    """The heuristic of a kernel's source; None where it is no Python, has none, or does not list its parameters."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return None
     for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
         for decorator in function.decorator_list:
@@ -54,11 +60,25 @@ def heuristic_of(source: str) -> Heuristic | None:
     return None
 
 
-def _read(function: ast.FunctionDef, decorator: ast.Call) -> Heuristic:
+def is_literal(value: Any) -> bool:
+    """Whether a value of `Heuristic.arguments` is known, down to the items of its lists and dictionaries."""
+    match value:
+        case Source():
+            return False
+        case dict():
+            return all(is_literal(item) for pair in value.items() for item in pair)
+        case list() | tuple():
+            return all(is_literal(item) for item in value)
+        case _:
+            return True
+
+
+def _read(function: ast.FunctionDef, decorator: ast.Call) -> Heuristic | None:
     arguments = {keyword.arg: _plain(keyword.value) for keyword in decorator.keywords if keyword.arg is not None}
-    meta = arguments.get("triton_meta")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = _mapping(arguments.get("triton_meta"))
     signature, constants = meta.get("signature", {}), meta.get("constants", {})
+    if not isinstance(signature, dict) or not isinstance(constants, dict):
+        return None
     annotated = [a.arg for a in function.args.args if a.annotation and _CONSTEXPR in ast.unparse(a.annotation)]
     compiled_in = dict.fromkeys([name for name, kind in signature.items() if kind == _CONSTEXPR] + annotated)
     return Heuristic(
@@ -68,20 +88,28 @@ def _read(function: ast.FunctionDef, decorator: ast.Call) -> Heuristic:
     )
 
 
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _plain(node: ast.expr) -> Any:
     """A literal's value, down to what is none: its source."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        pass  # it, or something in it, is no literal
     match node:
-        case ast.Dict(keys=keys, values=values):
+        case ast.Dict(keys=keys, values=values) if None not in keys:
             pairs = zip(keys, values, strict=True)
             return {_key(key): _plain(value) for key, value in pairs if key is not None}
-        case ast.List(elts=items) | ast.Tuple(elts=items):
+        case ast.List(elts=items):
             return [_plain(item) for item in items]
-        case ast.Constant(value=value):
-            return value
+        case ast.Tuple(elts=items):
+            return tuple(_plain(item) for item in items)
         case _:
-            return ast.unparse(node)
+            return Source(ast.unparse(node))
 
 
 def _key(node: ast.expr) -> Any:
     """A key's value; of what cannot be one in a literal, its source."""
-    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+    return node.value if isinstance(node, ast.Constant) else Source(ast.unparse(node))

@@ -13,11 +13,12 @@ from typing import Any
 
 from aoti_debug import block_choices
 from aoti_debug.grid_blocks import blocks
-from aoti_debug.heuristic import Heuristic, heuristic_of
+from aoti_debug.heuristic import Heuristic, heuristic_of, is_literal
 from aoti_debug.manifest import Inferred, Kernel, Origin
 
 MOST = 12  # configurations that are kept of those that fit
 STAGES, WARPS = "num_stages", "num_warps"
+_USERS = "user_autotune"  # the heuristic of kernels that Inductor did not write
 _USERS_STAGES = (3, 1)  # Triton's default first
 _INDUCTORS_STAGES = (1,)
 _DEFAULT_WARPS = 4
@@ -30,16 +31,36 @@ def recovered(kernel: Kernel) -> Kernel:
     if heuristic is None or not kernel.num_warps:
         return kernel
     own = _own_configs(heuristic)
-    return _of_several(kernel, heuristic, own) if own else _of_sizes(kernel, heuristic)
+    if not own:
+        return _of_sizes(kernel, heuristic)
+    return _of_several(kernel, heuristic, own) if all(map(_is_known, own)) else kernel
 
 
-def _own_configs(heuristic: Heuristic) -> list[dict[str, Any]]:
-    """The configurations that the source lists."""
+def decisive(kernel: Kernel) -> tuple[str, ...]:
+    """Chosen parameters that what the kernel computes may depend on: those of configurations that its author lists.
+
+    Inductor's blocks are not among them: its kernels compute the same with any that fits.
+    """
+    heuristic = heuristic_of(kernel.source)
+    if heuristic is None or (heuristic.name != _USERS and not _own_configs(heuristic)):
+        return ()
+    chosen = (name for name, _ in kernel.config if kernel.origin(name) is Origin.CHOSEN)
+    return tuple(name for name in chosen if name in heuristic.parameters)
+
+
+def _own_configs(heuristic: Heuristic) -> Sequence[Any]:
+    """The configurations that the source lists, as far as they are known."""
     given = heuristic.arguments
-    listed = given.get("configs") or [given.get("config")]
     if heuristic.name == "template":
-        listed = [{name: given[name] for name in (STAGES, WARPS) if name in given}]
-    return [dict(config) for config in listed if isinstance(config, dict)]
+        return [{name: given[name] for name in (STAGES, WARPS) if name in given}]
+    listed = given.get("configs") or [config for config in (given.get("config"),) if config is not None]
+    return listed if isinstance(listed, list | tuple) else [listed]
+
+
+def _is_known(config: Any) -> bool:
+    """Whether all of a configuration is known: values by their names, stages as a number."""
+    named = isinstance(config, dict) and all(isinstance(name, str) for name in config)
+    return named and is_literal(config) and isinstance(config.get(STAGES, 0), int)
 
 
 def _of_several(kernel: Kernel, heuristic: Heuristic, own: Sequence[Mapping[str, Any]]) -> Kernel:
@@ -67,7 +88,8 @@ def _of_several(kernel: Kernel, heuristic: Heuristic, own: Sequence[Mapping[str,
 
 def _gives_grid(config: Mapping[str, Any], kernel: Kernel, heuristic: Heuristic) -> bool:
     """Whether the grid is that of the configuration, as far as the source says which that would be."""
-    grids = heuristic.inductor_meta.get("precomputed_grids", [])
+    listed = heuristic.inductor_meta.get("precomputed_grids")
+    grids = [grid for grid in listed if isinstance(grid, dict)] if isinstance(listed, list) else []
     written = [text for name, text in kernel.grid if name.startswith("grid_")]
     theirs = [grid.get("cpp") for grid in grids if grid.get("config") == config]
     return not theirs or written in theirs
@@ -79,7 +101,7 @@ def _of_sizes(kernel: Kernel, heuristic: Heuristic) -> Kernel:
     wanted = [name for name in heuristic.parameters if name not in _LAUNCHERS]
     chosen = block_choices.of_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
     possible = {name: known.get(name) or chosen.get(name, ()) for name in wanted}
-    possible[STAGES] = _USERS_STAGES if heuristic.name == "user_autotune" else _INDUCTORS_STAGES
+    possible[STAGES] = _USERS_STAGES if heuristic.name == _USERS else _INDUCTORS_STAGES
     if not all(possible.values()):
         return kernel
     origins = {name: Origin.DERIVED if name in known and len(known[name]) == 1 else Origin.CHOSEN for name in possible}

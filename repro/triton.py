@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from aoti_debug.launch_configs import decisive
 from aoti_debug.manifest import Kernel, Manifest, Origin, Source
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
@@ -24,6 +25,7 @@ WAYS = {
     "cubin": "launches the package's own machine code",
     "interpret": "runs the source on the CPU and checks every access; the default without one",
 }
+VERIFIED = "compiles the source here, and launches it where that gives the package's own instructions"
 BARRIER = "x_grid_barrier"
 
 
@@ -43,6 +45,12 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
             f"the package does not say how {name} was compiled{again}, and its machine code is not at hand: "
             f"{launch.no_binary}"
         )
+    if (unknown := decisive(kernel)) and launch.binary is None:
+        return (
+            f"the package does not record with which {_both(unknown)} {name} was compiled, several of its "
+            f"configurations fit, and they may compute different things; its machine code is not at hand: "
+            f"{launch.no_binary}"
+        )
     return ""
 
 
@@ -56,7 +64,9 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     assert kernel is not None
     source = standalone(kernel.source, manifest.triton_helpers)
     spec = specialisation(kernel)
-    without = _without(launch, source, spec)
+    unknown = decisive(kernel)
+    without = _without(launch, source, spec, unknown)
+    ways = {**WAYS, "jit": VERIFIED} if unknown else WAYS
     passed = [
         (parameter, kind, value_of(launch, parameter, kind, arguments))
         for parameter, kind in spec.signature.items()
@@ -64,7 +74,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     ]
     return Script(
         launch=(call("KERNEL", [f"{p}={value}" for p, _, value in passed], [kind for _, kind, _ in passed]),),
-        source=_source(launch, kernel, source, spec, without),
+        source=_source(launch, kernel, source, spec, unknown, without),
         standard=("import ctypes",) if any(value.startswith("ctypes.") for _, _, value in passed) else (),
         packages=source.imports,
         imports=(
@@ -74,7 +84,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
         kernel="KERNEL",
         needs="triton, for --backend jit and cubin also a CUDA device",
         about=tuple(_about(launch, kernel)),
-        ways=tuple(f"python repro.py --backend {b:10}  {what}" for b, what in WAYS.items() if b not in without),
+        ways=tuple(f"python repro.py --backend {b:10}  {what}" for b, what in ways.items() if b not in without),
         files={BINARY: launch.binary} if launch.binary else {},
     )
 
@@ -111,6 +121,13 @@ def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
     if chosen:
         original = "; --backend cubin runs the original" if launch.binary else ""
         yield f"            {', '.join(chosen)}: chosen, the package does not record it{original}"
+    if unknown := decisive(kernel):
+        yield f"            {_both(unknown)}: the kernel may compute something else with another value that fits"
+
+
+def _both(names: Sequence[str]) -> str:
+    """ "A, B and C"."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
 
 def _device_kernel(launch: RecordedLaunch) -> str:
@@ -119,13 +136,20 @@ def _device_kernel(launch: RecordedLaunch) -> str:
     return launch.site.launches[0] if launch.site.launches else ""
 
 
-def _without(launch: RecordedLaunch, source: TritonSource, spec: Specialisation) -> dict[str, str]:
+def _without(
+    launch: RecordedLaunch, source: TritonSource, spec: Specialisation, unknown: Sequence[str]
+) -> dict[str, str]:
     """Back ends that cannot run it, each with the reason."""
     without: dict[str, str] = {}
     if spec.num_stages is None:
         without |= {"jit": NO_CONFIG, "interpret": NO_CONFIG}
     elif BARRIER in source.helpers:
         without["interpret"] = "its programs wait for each other; the interpreter runs one after the other"
+    elif unknown:
+        without["interpret"] = (
+            f"the package does not record {_both(unknown)}; with another value that fits, the kernel may compute "
+            "something else than the package's"
+        )
     if launch.binary is None:
         without["cubin"] = launch.no_binary
     return without
@@ -142,7 +166,12 @@ def _others(kernel: Kernel, spec: Specialisation) -> str:
 
 
 def _source(
-    launch: RecordedLaunch, kernel: Kernel, source: TritonSource, spec: Specialisation, without: Mapping[str, str]
+    launch: RecordedLaunch,
+    kernel: Kernel,
+    source: TritonSource,
+    spec: Specialisation,
+    unknown: Sequence[str],
+    without: Mapping[str, str],
 ) -> str:
     grid = launch.grid.grid if launch.grid else EMPTY_GRID
     binary = [
@@ -161,6 +190,7 @@ def _source(
         f"num_warps={kernel.num_warps}",
         *([f"num_stages={spec.num_stages}"] if spec.num_stages is not None else []),
         *([f"others={_others(kernel, spec)}"] if kernel.other_configs else []),
+        *([f"decisive={tuple_of(unknown, 4)}"] if unknown else []),
         f"options={mapping_of(spec.options, 4)}",
         *([f"binary=Binary({', '.join(binary)})"] if launch.binary else []),
         *([f"without={mapping_of({k: literals.text(v) for k, v in without.items()}, 4)}"] if without else []),

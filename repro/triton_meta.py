@@ -62,8 +62,13 @@ def specialisation(kernel: Kernel) -> Specialisation:
 
 
 def _items(node: ast.expr) -> dict[str, ast.expr]:
-    """The entries of a dictionary's source whose keys are strings."""
-    assert isinstance(node, ast.Dict)
+    """The entries of a dictionary's source whose keys are strings.
+
+    Raises:
+        UsageError: it is no dictionary.
+    """
+    if not isinstance(node, ast.Dict):
+        raise UsageError(f"the kernel's source does not list what it was compiled for: {ast.unparse(node)}")
     return {
         str(key.value): value
         for key, value in zip(node.keys, node.values, strict=True)

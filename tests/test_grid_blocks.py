@@ -90,3 +90,23 @@ def test_a_least_number_of_blocks_hides_what_is_below_it() -> None:
 def test_what_is_written_otherwise_is_not_guessed(text: str) -> None:
     assert blocks("Grid1D", (("grid_0", text),), {}) == {}
     assert blocks("GridOfTomorrow", (("grid_0", "xnumel"),), {}) == {}
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        "x",
+        None,
+        {},
+        {"num_kernels": "n", "xnumel_0": 5},
+        {"num_kernels": 10**12, "xnumel_0": 5},
+        {"num_kernels": 1, "xnumel_0": 5, "min_blocks": "n"},
+    ],
+)
+def test_combined_kernels_that_are_described_otherwise_are_not_guessed(described: object) -> None:
+    meta = {"combo_grid_meta": described}
+    assert blocks("SequentialComboKernelGrid", (("grid_0", "5"), ("y_grid_raw_", "5")), meta) == {}
+
+
+def test_a_block_of_nothing_is_none() -> None:
+    assert blocks("Grid1D", (("grid_0", "((xnumel + (0 - 1)) / (0))"),), {}) == {}

@@ -15,7 +15,7 @@ from test_grid_blocks import written
 
 from aoti_debug import manifest
 from aoti_debug.heuristic import heuristic_of
-from aoti_debug.launch_configs import MOST, recovered
+from aoti_debug.launch_configs import MOST, decisive, recovered
 from aoti_debug.manifest import Kernel, Origin
 from aoti_debug.wrapper.kernels import functions, triton_kernels
 
@@ -130,6 +130,28 @@ def test_of_two_that_fit_one_is_chosen() -> None:
     found = recovered(described(two, 2, grid("8L")))
     assert (dict(found.config)["BLOCK"], [dict(other)["BLOCK"] for other in found.other_configs]) == ("128", ["256"])
     assert origins(found) == {"BLOCK": CHOSEN, "num_stages": DERIVED}
+    assert decisive(found) == ("BLOCK",)
+
+
+def test_what_a_users_kernel_computes_may_depend_on_no_other_value() -> None:
+    stages = "user_autotune(configs=[{'BLOCK': 64, 'num_warps': 4}], triton_meta=META)"
+    found = recovered(described(stages, 4))
+    assert origins(found) == {"BLOCK": Origin.RECORDED, "num_stages": CHOSEN}
+    assert decisive(found) == ()
+    assert decisive(recovered(described(TUNED, 2, grid("8L")))) == ()
+
+
+def test_what_inductors_kernels_compute_depends_on_no_choice() -> None:
+    looped = of_wrapper("cuda")["triton_red_fused_sum_5"]
+    assert looped.origin("R0_BLOCK") is CHOSEN
+    assert decisive(looped) == ()
+
+
+def test_values_are_those_of_the_source() -> None:
+    one = "user_autotune(configs=[{'PAD': -1, 'TILE': (16, -2), 'num_warps': 4, 'num_stages': 3}], triton_meta=META)"
+    found = recovered(described(one, 4, names="PAD, TILE"))
+    assert dict(found.config) == {"PAD": "-1", "TILE": "(16, -2)", "num_stages": "3", "num_warps": "4"}
+    assert found.inferred == ()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +226,30 @@ def test_a_tiled_reduction_has_two_blocks_within_its_sizes() -> None:
         described(heuristic("pointwise", "Grid1D", {"x": 16}), 0, (("grid_0", "xnumel"),), "XBLOCK"),
         described(heuristic("pointwise", "Grid1D", {"x": 16}), 4, (("grid_0", "xnumel"),), "XBLOCK, LUCK"),
         Kernel("k", "triton", "", "", num_warps=4),
+        *(
+            described(f"user_autotune({configs}, triton_meta=META)", 4)
+            for configs in (
+                "configs=[{'BLOCK': tl.float32, 'num_warps': 4, 'num_stages': 3}]",
+                "configs=[{'BLOCK': (1, tl.float32), 'num_warps': 4, 'num_stages': 3}]",
+                "configs=[{'BLOCK': 1, 'num_warps': 4, 'num_stages': 3}, {'BLOCK': 2, **more}]",
+                "configs=[{'BLOCK': 1, 'num_warps': 4, 'num_stages': None}]",
+                "configs=[{'BLOCK': 1, KEY: 2, 'num_warps': 4, 'num_stages': 3}]",
+                "configs=CONFIGS",
+                "configs=5",
+                "configs=[{'BLOCK': 1, 'num_warps': 4, 'num_stages': 3}, *more]",
+            )
+        ),
+        described("user_autotune(triton_meta={'signature': dict(a=1)})", 4),
+        described(heuristic("pointwise", "SequentialComboKernelGrid", {}, combo_grid_meta="x"), 4, names="XBLOCK"),
+        described("reduction(size_hints={'r0_': n}, triton_meta=META)", 4, names="R0_BLOCK"),
     ],
 )
 def test_nothing_is_claimed_where_a_value_cannot_be_found(kernel: Kernel) -> None:
     assert recovered(kernel) is kernel
+
+
+@pytest.mark.parametrize("grids", ["5", "'x'", "[1, 'x']", "GRIDS"])
+def test_grids_that_are_not_listed_rule_nothing_out(grids: str) -> None:
+    text = f"""user_autotune(configs=[{{'BLOCK': 64, 'num_warps': 4, 'num_stages': 2}}], triton_meta=META,
+        inductor_meta={{'precomputed_grids': {grids}}})"""
+    assert dict(recovered(described(text, 4)).config)["BLOCK"] == "64"

@@ -67,6 +67,8 @@ class TritonKernel:
         without: back ends that cannot run it, each with the reason.
         others: where the package does not record everything: other values of constants and of num_stages that fit.
             "jit" looks for those that compile to the package's own instructions.
+        decisive: constants among them that what the kernel computes may depend on: "jit" launches nothing but what
+            compiles to the package's own instructions. To launch it with values of your own, leave this out.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class TritonKernel:
         options: Mapping[str, object] | None = None,
         binary: Binary | None = None,
         without: Mapping[str, str] | None = None,
-        others: Sequence[Mapping[str, int]] = (),
+        others: Sequence[Mapping[str, object]] = (),
+        decisive: Sequence[str] = (),
     ) -> None:
         self.function = function
         self.signature = dict(signature)
@@ -95,6 +98,7 @@ class TritonKernel:
         self.binary = binary
         self.without = dict(without or {})
         self.others = tuple(others)
+        self.decisive = tuple(decisive)
         self.backends = tuple(b for b in ("jit", "cubin", "interpret") if b not in self.without)
         self._settings = Settings(Path())
         self._image: _Image | None = None
@@ -104,6 +108,8 @@ class TritonKernel:
 
     def default_backend(self) -> str:
         order = ("jit", "cubin", "interpret") if torch.cuda.is_available() else ("interpret", "jit", "cubin")
+        if self.decisive:
+            order = ("cubin", "jit", "interpret")
         return next(backend for backend in order if backend in self.backends)
 
     def device(self, backend: str, recorded: str) -> str:
@@ -122,7 +128,8 @@ class TritonKernel:
         """Compiles the source or reads the machine code.
 
         Raises:
-            SystemExit: it cannot be compiled for this device, or the file of the machine code is gone.
+            SystemExit: it cannot be compiled for this device, the file of the machine code is gone, or what is compiled
+                may compute something else than the package.
         """
         self._settings, self._loaded, self._findings = settings, {}, None
         if settings.backend == "jit":
@@ -130,7 +137,10 @@ class TritonKernel:
             if recorded is not None:
                 use_ptxas_of(recorded)
             self._image = self._compiled()
-            self._findings = None if recorded is None else self._against_package(recorded)
+            if recorded is not None:
+                self._findings = self._against_package(recorded)
+            elif self.decisive:
+                raise SystemExit(self._unknown("the package's machine code is not here to tell"))
         elif settings.backend == "cubin":
             self._image = self._packaged(settings.folder)
 
@@ -171,7 +181,11 @@ class TritonKernel:
         return path.read_bytes() if path is not None and path.is_file() else None
 
     def _against_package(self, recorded: bytes) -> Findings:
-        """Whether what is compiled here is what the package has; of `others`, takes what is."""
+        """Whether what is compiled here is what the package has; of `others`, takes what is.
+
+        Raises:
+            SystemExit: it may be what computes something else.
+        """
         assert self._image is not None
         taken: dict[str, object] = {n: self._value(n) for other in self.others for n in other}
         tried = ({}, *self.others) if self._is_comparable(recorded) else ({},)
@@ -187,7 +201,17 @@ class TritonKernel:
             about.append("its assertions hold the lines that they stand on")
         if taken:
             about.append(f"with{_listed('', taken)}: {NO_RECORD}")
-        return Findings(remarks=(f"{OTHER_CODE} ({'; '.join(about)})",))
+        said = f"{OTHER_CODE} ({'; '.join(about)})"
+        if self.decisive:
+            raise SystemExit(self._unknown(f"{said}; --backend cubin launches the package's own"))
+        return Findings(remarks=(said,))
+
+    def _unknown(self, why: str) -> str:
+        """Why it is not launched as it was compiled here."""
+        return (
+            f"{self.function.__name__} may compute something else here than in the package, which does not record "
+            f"{', '.join(self.decisive)}: {why}"
+        )
 
     def _value(self, name: str) -> object:
         return self.num_stages if name == STAGES else self.constants[name]

@@ -185,6 +185,27 @@ def test_machine_code_of_another_compiler_is_not_looked_for(
     assert "the package's ptxas was 11.0.1" in found
 
 
+def test_what_it_computes_may_depend_on_a_choice_that_is_the_package_s(
+    kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
+    kernel = looped(kernels, tmp_path, package, decisive=("BLOCK",))
+    assert remark(kernel, tmp_path, monkeypatch) == f"{triton_kernel.SAME_CODE}, with BLOCK=1024, num_stages=1"
+    assert kernel.default_backend() == "cubin"
+
+
+def test_what_may_compute_something_else_is_refused(
+    kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
+    kernel = looped(kernels, tmp_path, package, decisive=("BLOCK",))
+    with pytest.raises(SystemExit, match=r"does not record BLOCK: .* other instructions .*--backend cubin"):
+        remark(kernel, tmp_path, monkeypatch)
+    (tmp_path / "kernel.cubin").unlink()
+    with pytest.raises(SystemExit, match="does not record BLOCK: the package's machine code is not here to tell"):
+        remark(kernel, tmp_path, monkeypatch)
+
+
 def test_an_empty_grid_launches_nothing(
     kernels: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

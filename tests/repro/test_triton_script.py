@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +163,37 @@ def test_without_machine_code_the_original_is_not_offered(tmp_path: Path) -> Non
     assert "#             R0_BLOCK: chosen, the package does not record it\n" in text
 
 
+USERS = replace(
+    INFERRED,
+    source=re.sub(
+        r"@triton_heuristics\.\w+\(",
+        "@triton_heuristics.user_autotune(configs=[{'R0_BLOCK': 16}, {'R0_BLOCK': 32}],",
+        INFERRED.source,
+    ),
+)
+
+
+def test_a_users_kernel_that_may_compute_something_else_is_not_interpreted(tmp_path: Path) -> None:
+    files = contents(row_maxima(tmp_path), USERS)
+    text, readme = str(files["repro.py"]), str(files["README"])
+    made = keywords(text, "TritonKernel")
+    assert ast.literal_eval(made["decisive"]) == ("R0_BLOCK",)
+    assert ast.literal_eval(made["without"]) == {
+        "interpret": "the package does not record R0_BLOCK; with another value that fits, the kernel may compute "
+        "something else than the package's"
+    }
+    assert "#             R0_BLOCK: the kernel may compute something else with another value that fits\n" in text
+    assert "--backend interpret" not in readme
+    assert "launches it where that gives the package's own instructions" in readme
+
+
+def test_a_choice_that_decides_nothing_is_interpreted(tmp_path: Path) -> None:
+    known = replace(USERS, inferred=(Inferred("num_stages", Origin.CHOSEN),))
+    for kernel in (INFERRED, known):
+        made = keywords(script(row_maxima(tmp_path), kernel), "TritonKernel")
+        assert made.keys().isdisjoint({"decisive", "without"})
+
+
 def test_without_a_configuration_only_the_machine_code_can_be_launched(tmp_path: Path) -> None:
     made = keywords(script(row_maxima(tmp_path), replace(KERNEL, config=())), "TritonKernel")
     assert set(ast.literal_eval(made["without"])) == {"jit", "interpret"}
@@ -179,6 +211,16 @@ def test_without_a_configuration_only_the_machine_code_can_be_launched(tmp_path:
             "machine code is not at hand: it is gone",
         ),
         ({}, replace(KERNEL, name="other"), "starts no kernel on a GPU"),
+        (
+            {"binary": None, "no_binary": "it is gone"},
+            USERS,
+            f"does not record with which R0_BLOCK {NAME} was compiled, .* may compute different things; .*: it is gone",
+        ),
+        (
+            {},
+            replace(KERNEL, source=KERNEL.source.replace("'constants': {}", "'constants': dict()")),
+            r"does not list what it was compiled for: dict\(\)",
+        ),
     ],
 )
 def test_what_is_missing_is_named(tmp_path: Path, changes: dict[str, Any], kernel: Kernel, why: str) -> None:

@@ -113,11 +113,7 @@ def _inputs(request: dict[str, Any]) -> Inputs:
         return inputs.read(request["inputs"], signature)
     embedded = inputs.embedded(package)
     if embedded is None:
-        raise ArtifactError(
-            f"{request['package']} has no inputs in it",
-            hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
-            + signature.described(),
-        )
+        raise inputs.missing(request["package"], signature)
     inputs.check(embedded, signature, "the package")
     return embedded
 

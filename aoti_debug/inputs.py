@@ -73,6 +73,15 @@ def device_index(data: Any) -> int:
     return next((device.index for device in found if device.type == "cuda"), -1)
 
 
+def missing(where: str, signature: Signature) -> ArtifactError:
+    """The error of a model that is to be called with its own inputs and has none."""
+    return ArtifactError(
+        f"{where} has no inputs in it",
+        hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+        + signature.described(),
+    )
+
+
 def embedded(package: Artifact) -> Inputs | None:
     """The inputs inside an instrumented package; None where it was built without any.
 

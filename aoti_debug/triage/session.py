@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import artifact, builder, joined, subjects, triagedir
+from aoti_debug import artifact, builder, inputs, joined, subjects, triagedir
 from aoti_debug.artifact import ArtifactKind
 from aoti_debug.builder import BuildOptions
 from aoti_debug.dataflow import Dataflow
@@ -78,6 +78,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
             )
         )
         note.text = _built(built.manifest)
+    if built.without_inputs and options.inputs is None and options.random_inputs is None:
+        raise inputs.missing(str(options.model), built.inputs)
     return output
 
 

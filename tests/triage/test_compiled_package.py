@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.errors import ArtifactError
 from aoti_debug.findings import FindingKind
 from aoti_debug.joined import NO_LINES
 from aoti_debug.triage.options import TriageOptions
@@ -32,11 +33,19 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 """
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The exported program and the compiled package."""
+    folder = tmp_path_factory.mktemp("models")
+    program, compiled = folder / "program.pt2", folder / "theirs.pt2"
+    (folder / "compile.py").write_text(COMPILE)
+    subprocess.run([sys.executable, "compile.py", str(program), str(compiled)], check=True, cwd=folder)
+    return program, compiled
+
+
 @pytest.mark.slow
-def test_launch_index_and_origin_are_the_same(tmp_path: Path) -> None:
-    program, compiled = tmp_path / "program.pt2", tmp_path / "theirs.pt2"
-    (tmp_path / "compile.py").write_text(COMPILE)
-    subprocess.run([sys.executable, "compile.py", str(program), str(compiled)], check=True, cwd=tmp_path)
+def test_launch_index_and_origin_are_the_same(models: tuple[Path, Path], tmp_path: Path) -> None:
+    program, compiled = models
     index = torch.arange(8)
     index[3] = FAR
     torch.save((torch.ones(8, 32), index), tmp_path / "inputs.pt")
@@ -61,3 +70,12 @@ def test_launch_index_and_origin_are_the_same(tmp_path: Path) -> None:
         .record.steps[0]
         .text.endswith("from a compiled package; 1 of 1 kernels identical to the original")
     )
+
+
+@pytest.mark.slow
+def test_a_package_has_no_inputs_of_its_own(models: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"theirs\.pt2 has no inputs in it") as caught:
+        triage(TriageOptions(models[1], out=tmp_path / "triages"))
+    assert caught.value.hint is not None
+    assert "int64[8] on cpu" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []

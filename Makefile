@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
-CPP := $(shell git ls-files '*.cpp' '*.h' '*.cu' 2>/dev/null)
+CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
 .PHONY: demo test lint format clean
 

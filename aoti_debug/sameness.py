@@ -73,12 +73,13 @@ def of_library(path: Path) -> Mapping[str, str]:
 
 def of_binary(path: Path) -> str:
     """SHA-256 of a kernel binary without its debugging information, which holds the path that its source had; of the
-    whole file where it is no ELF file of 64 bits."""
+    whole file where it is no ELF file of 64 bits, or has no sections."""
     try:
         with Library(path) as binary:
-            return _sha256(b"".join(binary.without_debugging()))
+            code = b"".join(binary.without_debugging())
     except ValueError:
-        return _sha256(path.read_bytes())
+        code = b""
+    return _sha256(code or path.read_bytes())
 
 
 def _of_code(library: Library) -> Iterator[tuple[str, str]]:

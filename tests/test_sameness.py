@@ -92,3 +92,14 @@ def test_a_binary_is_the_same_wherever_its_source_lay(tmp_path: Path) -> None:
 def test_a_binary_that_is_no_elf_file_is_taken_whole(tmp_path: Path) -> None:
     (tmp_path / "k.fatbin").write_bytes(b"code")
     assert sameness.of_binary(tmp_path / "k.fatbin") == hashlib.sha256(b"code").hexdigest()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_a_binary_without_sections_is_taken_whole(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("int kernel(int x) { return x; }\n")
+    binary = tmp_path / "k.cubin"
+    subprocess.run(["gcc", "-c", str(tmp_path / "k.c"), "-o", str(binary)], check=True)
+    data = bytearray(binary.read_bytes())
+    data[40:48], data[60:64] = bytes(8), bytes(4)  # where the table of sections is, how long, and which has the names
+    binary.write_bytes(data)
+    assert sameness.of_binary(binary) == hashlib.sha256(data).hexdigest()

@@ -67,8 +67,8 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
     if not of_sources and not package.has_source(model):
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper: there is nothing to instrument",
-            hint="aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, pass the "
-            "package as torch wrote it, or the exported program that it was compiled from",
+            hint=f"aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, "
+            f"{unpack.AS_COMPILED}",
         )
     found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
     names = interface.inputs(found.wrapper)
@@ -94,7 +94,7 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
         raise ArtifactError(
             f"{package.path} holds neither its library nor how to compile it",
-            hint="pass the package as torch wrote it, or the exported program that it was compiled from",
+            hint=unpack.AS_COMPILED,
         )
     found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
     other_torch.check(package.path, found.wrapper, None, torch)
@@ -109,8 +109,8 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
-    wrapper_path = _one(package, directory, WRAPPER_SOURCE)
-    library = _one(package, directory, ".wrapper.so")
+    wrapper_path = unpack.only(package, directory, WRAPPER_SOURCE)
+    library = unpack.only(package, directory, ".wrapper.so")
     text = unpack.text(wrapper_path)
     commands = recorded_commands.parse(text, torch.directory)
     if commands is None:
@@ -150,18 +150,8 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     )
 
 
-def _one(package: Artifact, directory: Path, suffix: str) -> Path:
-    found = sorted(directory.glob(f"*{suffix}"))
-    if len(found) != 1:
-        raise ArtifactError(
-            f"{package.path} holds {len(found)} files *{suffix} of the model instead of one",
-            hint="pass the package as torch wrote it, or the exported program that it was compiled from",
-        )
-    return found[0]
-
-
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
-    path = _one(package, directory, ".wrapper_metadata.json")
+    path = unpack.only(package, directory, ".wrapper_metadata.json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {"AOTI_DEVICE_KEY": str(found["AOTI_DEVICE_KEY"]), **{key: str(found[key]) for key in found}}

@@ -6,12 +6,12 @@ on where it lies in its library, so these are compared by what they are compiled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import kernel_details, recorded_commands, sources, unpack, wrapper
-from aoti_debug.artifact import Artifact, ArtifactKind
+from aoti_debug.artifact import WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.compiler import Torch
 from aoti_debug.errors import ArtifactError
 from aoti_debug.kernel_text import normalised
@@ -83,7 +83,12 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
         found = sources.read(directory, wrapper_opt="")
         text, kernels, flags = found.wrapper, found.kernels, flags_of(found.compile_flags)
     else:
-        text = _text(package, directory, "*.wrapper.cpp")
+        if not package.has_source(model):
+            raise ArtifactError(
+                f"{package.path} holds no source of its wrapper",
+                hint="its kernels can only be compared if its sources are in it",
+            )
+        text = unpack.text(unpack.only(package, directory, WRAPPER_SOURCE))
         kernels = "".join(unpack.text(path) for path in sorted(directory.glob("*.kernel.cpp")))
         commands = recorded_commands.parse(kernels, torch.directory) or recorded_commands.parse(text, torch.directory)
         flags = frozenset() if commands is None else flags_of(commands.compile)
@@ -136,13 +141,3 @@ def _flag_changes(fresh: Iterable[str], other: Iterable[str]) -> Iterator[str]:
     ours, theirs = set(fresh), set(other)
     yield from (f"+{flag}" for flag in sorted(ours - theirs))
     yield from (f"-{flag}" for flag in sorted(theirs - ours))
-
-
-def _text(package: Artifact, directory: Path, pattern: str) -> str:
-    found: Mapping[str, Path] = {path.name: path for path in directory.glob(pattern)}
-    if len(found) != 1:
-        raise ArtifactError(
-            f"{package.path} holds {len(found)} files {pattern} of the model instead of one",
-            hint="its kernels can only be compared if its sources are in it",
-        )
-    return unpack.text(next(iter(found.values())))

@@ -23,7 +23,8 @@ from aoti_debug.run_options import RunOptions
 from aoti_debug.rundir import RunDir
 from aoti_debug.runinfo import Exit, ExitKind, RunInfo, Stage
 from aoti_debug.stall import Limits
-from aoti_debug.subjects import WITH_SOURCE, Subject
+from aoti_debug.subjects import Subject
+from aoti_debug.unpack import AS_COMPILED
 
 HOST = "aoti-debug run"
 _OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
@@ -115,7 +116,7 @@ def _check_subject(subject: Subject, options: RunOptions) -> None:
         if given:
             raise UsageError(
                 f"{option} needs the source of the package's wrapper, and {options.package} holds none",
-                hint=WITH_SOURCE,
+                hint=AS_COMPILED,
             )
 
 

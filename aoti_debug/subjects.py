@@ -8,10 +8,8 @@ from pathlib import Path
 
 from aoti_debug import artifact
 from aoti_debug.artifact import Artifact, ArtifactKind
-from aoti_debug.interposer.prepare import HINT, prepare
+from aoti_debug.interposer.prepare import prepare
 from aoti_debug.manifest import MEMBER, Manifest
-
-WITH_SOURCE = HINT
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from aoti_debug.archive_check import DAMAGED, TRUST, shown
 from aoti_debug.artifact import AOTINDUCTOR, Artifact
 from aoti_debug.errors import ArtifactError
 
+AS_COMPILED = "pass the package as torch wrote it, or the exported program that it was compiled from"
 _ROOM = 1 << 28  # bytes that unpacking leaves on the disk
 
 
@@ -32,6 +33,20 @@ def unpack(package: Artifact, model: str, directory: Path) -> None:
                     shutil.copyfileobj(data, out, 1 << 20)
     except DAMAGED as error:
         raise ArtifactError(f"{package.path} is damaged: {error}", hint="copy or compile it again") from error
+
+
+def only(package: Artifact, directory: Path, suffix: str) -> Path:
+    """The one file of a model, among those that were unpacked, whose name ends so.
+
+    Raises:
+        ArtifactError: there is none, or there are several.
+    """
+    found = sorted(directory.glob(f"*{suffix}"))
+    if len(found) != 1:
+        raise ArtifactError(
+            f"{package.path} holds {len(found)} files *{suffix} of the model instead of one", hint=AS_COMPILED
+        )
+    return found[0]
 
 
 def text(path: Path) -> str:

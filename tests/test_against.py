@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import archives
 import factories
+import pytest
 
-from aoti_debug import against
+from aoti_debug import against, artifact
 from aoti_debug.against import Comparison, Difference, Kernels
+from aoti_debug.compiler import Torch
+from aoti_debug.errors import ArtifactError
 from aoti_debug.kernel_text import normalised
 from aoti_debug.manifest import Kernel
 from aoti_debug.sources import Flags
@@ -99,3 +103,11 @@ def test_text_is_that_of_the_code() -> None:
     assert (
         normalised(decorated) == normalised(other) == "def kernel(in_ptr0, XBLOCK : tl.constexpr): x = tl.load(in_ptr0)"
     )
+
+
+@pytest.mark.parametrize("sources", [{}, {f"{archives.MODEL}c1.wrapper.cpp": b""}])
+def test_a_package_without_source_cannot_be_compared_with(tmp_path: Path, sources: dict[str, bytes]) -> None:
+    package = artifact.inspect(archives.write(tmp_path / "theirs.pt2", archives.PACKAGE | sources))
+    (tmp_path / "work").mkdir()
+    with pytest.raises(ArtifactError, match=r"theirs\.pt2 holds no source of its wrapper"):
+        against.read(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))

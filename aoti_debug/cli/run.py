@@ -28,8 +28,8 @@ from aoti_debug.runner import RunResult, run_with
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.subjects import WITH_SOURCE
 from aoti_debug.triage import overruns
+from aoti_debug.unpack import AS_COMPILED
 
 _REFRESH = 0.25  # seconds
 _LISTED = 20  # kernels
@@ -337,7 +337,7 @@ def _relative(path: Path) -> str:
 
 def _from_outside(package: Manifest) -> str:
     """What is missing of a package without source, and what to do for more; "" for others."""
-    return f"note: {package.without_source}; for more, {WITH_SOURCE}" if package.without_source else ""
+    return f"note: {package.without_source}; for more, {AS_COMPILED}" if package.without_source else ""
 
 
 def warnings(package: Manifest, filters: tuple[str, ...]) -> list[str]:

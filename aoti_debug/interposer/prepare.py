@@ -24,7 +24,6 @@ from aoti_debug.wrapper import proxy
 from aoti_debug.wrapper.prototypes import parse_prototypes
 
 LEVEL = 3
-HINT = "pass the package as torch wrote it, or the exported program that it was compiled from"
 MISSING = (
     "no wrapper source in the package: launches are seen from outside, without buffer names, arguments of C++ and "
     "Triton kernels, model lines, guards and repros"
@@ -58,7 +57,8 @@ def prepare(package: Artifact, model: str) -> Interposition:
     """
     if os.uname().machine != "x86_64":
         raise ArtifactError(
-            f"{package.path} holds no source of its wrapper, and calls can be followed on x86-64 only", hint=HINT
+            f"{package.path} holds no source of its wrapper, and calls can be followed on x86-64 only",
+            hint=unpack.AS_COMPILED,
         )
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
@@ -72,7 +72,7 @@ def prepare(package: Artifact, model: str) -> Interposition:
 def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
     metadata = _metadata(package, files)
     compiled_for.check(package.path, metadata)
-    library = _library(package, files)
+    library = unpack.only(package, files, ".so")
     compiled_for.check_library(package.path, library)
     other_torch.check(package.path, "", library, torch)
     kernels = _kernels(files)
@@ -83,7 +83,7 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
     include = torch.directory / "include"
     shims = [path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()]
     prototypes = {name: found for text in shims for name, found in parse_prototypes(text).items()}
-    symbols = interposed(called, prototypes, {}, [node.target for node in nodes], [k.name for k in kernels[:-1]])
+    symbols = interposed(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
     cuda = any(symbol.action in (Action.KERNEL, Action.CONFIG) for symbol in symbols)
     return (
         Manifest(
@@ -113,13 +113,6 @@ def _metadata(package: Artifact, files: Path) -> Mapping[str, str]:
                 f"{path.name} of {package.path} is damaged: {error!r}", hint="copy or compile the package again"
             ) from error
     return found
-
-
-def _library(package: Artifact, files: Path) -> Path:
-    found = sorted(files.glob("*.so"))
-    if len(found) != 1:
-        raise ArtifactError(f"{package.path} holds {len(found)} libraries of the model instead of one", hint=HINT)
-    return found[0]
 
 
 def _operator_lists(files: Path) -> list[Path]:

@@ -59,7 +59,6 @@ class Symbol:
 def interposed(
     called: Iterable[str],
     shims: Mapping[str, Prototype],
-    operators: Mapping[str, str],
     targets: Sequence[str],
     kernels: Sequence[str],
 ) -> tuple[Symbol, ...]:
@@ -68,14 +67,13 @@ def interposed(
     Args:
         called: names that the library calls through its linkage table, its own or those of other libraries.
         shims: prototypes of the C shim.
-        operators: of its functions, as `wrapper.analyse` takes them.
         targets: of the proxy executor's operators, by their index.
         kernels: names of the device kernels in the package, by their index.
     """
     found: list[Symbol] = []
     count = 0
     for name in sorted(set(called)):
-        symbol = _symbol(name, shims, operators, targets, kernels)
+        symbol = _symbol(name, shims, targets, kernels)
         if symbol is not None:
             sites = tuple(replace(site, id=count + i) for i, site in enumerate(symbol.sites))
             count += len(sites)
@@ -86,7 +84,6 @@ def interposed(
 def _symbol(
     name: str,
     shims: Mapping[str, Prototype],
-    operators: Mapping[str, str],
     targets: Sequence[str],
     kernels: Sequence[str],
 ) -> Symbol | None:
@@ -110,7 +107,7 @@ def _symbol(
     if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
         return None
     kind = forms_shim.kind_of(name, prototype)
-    site = replace(_site(name, kind, name), args=_args(kind, prototype), op=operator_of(name, operators))
+    site = replace(_site(name, kind, name), args=_args(kind, prototype), op=operator_of(name, {}))
     return Symbol(name, Action.LAUNCH, (site,), tuple(_ctype(param.ctype) for param in prototype.params))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import artifact, builder, inputs, joined, subjects, triagedir
+from aoti_debug import artifact, builder, inputs, joined, subjects, triagedir, unpack
 from aoti_debug.artifact import ArtifactKind
 from aoti_debug.builder import BuildOptions
 from aoti_debug.dataflow import Dataflow
@@ -60,7 +60,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
     stripped = subjects.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
-            f"{options.model} holds no source that --exported could tell model lines of", hint=subjects.WITH_SOURCE
+            f"{options.model} holds no source that --exported could tell model lines of", hint=unpack.AS_COMPILED
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
@@ -225,7 +225,7 @@ class _Session:
 
 def _from_outside(result: RunResult) -> Finding:
     """What can be said where launches are seen, and neither their values nor how to repeat one of them."""
-    warning = f"{result.run.manifest.without_source}: {subjects.WITH_SOURCE}"
+    warning = f"{result.run.manifest.without_source}: {unpack.AS_COMPILED}"
     if result.verdict is not None:
         found = faults.finding_of(result.run, result.verdict)
         return replace(found, warnings=(*found.warnings, warning))

@@ -72,7 +72,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
     link = (f"-L{driver.parent}", "-ldriver", f"-Wl,-rpath,{driver.parent}")
     model = compiled(folder, "model.so", "model.cpp", *link)
     other = compiled(folder, "other.so", "model.cpp", "-DOTHER", *link)
-    symbols = interposed(CALLED, {}, {}, (), KERNELS)
+    symbols = interposed(CALLED, {}, (), KERNELS)
     kernels = [kernel_named(name, i) for i, name in enumerate((*KERNELS, OTHER_KERNEL))]
     described = factories.make_manifest(*(site for symbol in symbols for site in symbol.sites), kernels=kernels)
     tools = Toolchain(find_compiler(), find_torch())

@@ -16,7 +16,7 @@ AOTITorchError aoti_torch_item_bool(AtenTensorHandle tensor, bool* ret_value);
 
 
 def found(*called: str, targets: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> dict[str, Symbol]:
-    symbols = interposed(called, SHIMS, {}, targets, kernels)
+    symbols = interposed(called, SHIMS, targets, kernels)
     ids = [site.id for symbol in symbols for site in symbol.sites]
     assert ids == list(range(len(ids)))
     return {symbol.name: symbol for symbol in symbols}

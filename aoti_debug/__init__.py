@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aoti_debug.builder import build as build
+    from aoti_debug.builder.build import build as build
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "build"]
@@ -21,7 +21,7 @@ __all__ = ["__version__", "build"]
 def __getattr__(name: str) -> Any:
     """Imports `build` when it is used: the command line starts in a few milliseconds."""
     if name == "build":
-        from aoti_debug.builder import build
+        from aoti_debug.builder.build import build
 
         return build
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,11 +19,13 @@ from pathlib import Path
 
 import torch
 
-from aoti_debug import adopt, artifact, builder
-from aoti_debug.builder import BuildOptions
-from aoti_debug.compiler import find_compiler, find_torch
-from aoti_debug.lowering import Request
-from aoti_debug.toolchain import Compilation, Toolchain
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions
+from aoti_debug.builder.compile import Compilation, Toolchain
+from aoti_debug.frontend import compiled_package as adopt
+from aoti_debug.frontend.worker.protocol import Request
+from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.pt2 import archive as artifact
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("blocks", "mixed", "launches")

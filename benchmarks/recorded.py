@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug import artifact, rundir
 from aoti_debug.manifest import Form
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.rundir import directory as rundir
 from aoti_debug.wrapper.expressions import is_null
 
 TENSORS = (Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER)

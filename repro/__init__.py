@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis.rescue import open_run
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
-from aoti_debug.launches import Launch
 from aoti_debug.repro.again import run_again
 from aoti_debug.repro.arguments import Arguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
@@ -18,8 +18,8 @@ from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.single_file import single_file
-from aoti_debug.rescue import open_run
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch
 
 __all__ = ["Repro", "write_repro"]
 

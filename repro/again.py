@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug import runner
 from aoti_debug.errors import RunDirError
-from aoti_debug.launches import Launch
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import ExitKind
+from aoti_debug.run import runner
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch
 
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 
 import aoti_debug
-from aoti_debug import artifact
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.errors import ArtifactError
-from aoti_debug.launches import Argument, Launch, LaunchStatus
 from aoti_debug.manifest import Form, Kind
+from aoti_debug.pt2 import archive as artifact
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.values import Absent, Tensor
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.launches import Grid
 from aoti_debug.manifest import Arg, Form, Site
+from aoti_debug.rundir.timeline import Grid
 from aoti_debug.values import Absent, Tensor, Value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aoti_debug.launch_configs import decisive
 from aoti_debug.manifest import Kernel, Manifest, Origin, Source
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
@@ -13,6 +12,7 @@ from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
 from aoti_debug.repro.triton_source import TritonSource, standalone
 from aoti_debug.repro.triton_values import value_of
+from aoti_debug.triton_config.infer import decisive
 
 BINARY = "kernel.cubin"
 CONSTANT = "constexpr"

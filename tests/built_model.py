@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import builder, runner
-from aoti_debug.rundir import RunDir
+from aoti_debug.builder import build as builder
+from aoti_debug.run import runner
+from aoti_debug.rundir.directory import RunDir
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

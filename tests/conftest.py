@@ -14,8 +14,9 @@ import pytest
 from built_model import Built, FromPackage, build_from_package, build_model, importable, save_run
 from once import once
 
-from aoti_debug import builder, rundir
-from aoti_debug.rundir import RunDir
+from aoti_debug.builder import build as builder
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.directory import RunDir
 
 TESTS = Path(__file__).resolve().parent
 

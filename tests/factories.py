@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug import abi, manifest, runinfo
+from aoti_debug import abi, manifest
 from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, RecordType, SaveStatus, ValueTag
 from aoti_debug.manifest import (
     Arg,
@@ -24,8 +24,9 @@ from aoti_debug.manifest import (
     Role,
     Site,
 )
-from aoti_debug.runinfo import Exit, ExitKind, RunInfo
-from aoti_debug.statistics import Statistics
+from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
+from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 _DTYPE_NUMBERS = {name: number for number, (name, _) in abi.DTYPES.items()}

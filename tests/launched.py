@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.launches import Argument
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.values import Tensor
 
 

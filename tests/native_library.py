@@ -1,4 +1,4 @@
-"""Compiles native/ops.cpp, the library of an operator that faults, and builds a package that calls it."""
+"""Compiles cpp/ops.cpp, the library of an operator that faults, and builds a package that calls it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from aoti_debug import builder
+from paths import CPP
 
-SOURCE = Path(__file__).resolve().parent / "native" / "ops.cpp"
+from aoti_debug.builder import build as builder
+
+SOURCE = CPP / "ops.cpp"
 
 
 def compiled(folder: Path) -> Path:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug import abi, flight_format, manifest
+from aoti_debug import abi, manifest
+from aoti_debug.rundir import flight_format
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
 HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", "journal_format.h", "flight_format.h"))

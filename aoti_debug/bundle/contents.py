@@ -11,12 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug import backtrace, crumbs, findings, manifest, report, rundir, runinfo, triagedir
+from aoti_debug import manifest, report
 from aoti_debug.bundle import journals, manifests
+from aoti_debug.diagnosis import findings
+from aoti_debug.native import crash_stacks as backtrace
 from aoti_debug.report import Part, Subject
-from aoti_debug.report.withheld import Withheld, withheld
-from aoti_debug.rundir import RunDir
-from aoti_debug.triagedir import Record
+from aoti_debug.report.redaction import Withheld, withheld
+from aoti_debug.rundir import breadcrumbs as crumbs
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage.directory import Record
 
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_LOG = 4 << 20  # bytes, the end of it

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from aoti_debug import abi
 from aoti_debug.abi import RecordType, SaveStatus, StatsFlag, Struct, ValueTag
-from aoti_debug.report.withheld import Withheld
+from aoti_debug.report.redaction import Withheld
 
 _REASON = b"not in this bundle"
 

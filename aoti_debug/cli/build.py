@@ -13,8 +13,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import builder, joined
-from aoti_debug.builder import BuildOptions, BuildSummary
+from aoti_debug.builder import build as builder
+from aoti_debug.builder import join_provenance as joined
+from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.manifest import Form, Manifest, Source
 

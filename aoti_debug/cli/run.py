@@ -13,23 +13,26 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import commands, manifest, rescued, rundir
+from aoti_debug import manifest
 from aoti_debug.abi import SaveStatus
-from aoti_debug.child import Observer
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.inputs.random_inputs import MADE_UP
 from aoti_debug.manifest import Manifest
-from aoti_debug.random_inputs import MADE_UP
-from aoti_debug.run_options import LONGEST_FLIGHT, PHASES, RunOptions
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import Stage
-from aoti_debug.runner import RunResult, run_with
+from aoti_debug.pt2.extract import AS_COMPILED
+from aoti_debug.run.options import LONGEST_FLIGHT, PHASES, RunOptions
+from aoti_debug.run.process import Observer
+from aoti_debug.run.runner import RunResult, run_with
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import rescued_tensors as rescued
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import Stage
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.triage import overruns
-from aoti_debug.unpack import AS_COMPILED
+from aoti_debug.triage.memory import overruns
 
 _REFRESH = 0.25  # seconds
 _LISTED = 20  # kernels

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import crumbs, rescue, rundir
 from aoti_debug.abi import Phase
 from aoti_debug.cli.lines import print_lines, width
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis import rescue
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.launches import Launch
-from aoti_debug.rundir import RunDir, near
-from aoti_debug.runinfo import ExitKind
+from aoti_debug.rundir import breadcrumbs as crumbs
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.directory import RunDir, near
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer

@@ -11,17 +11,19 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from aoti_debug import findings, report, triagedir
+from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.findings import Finding, FindingKind
 from aoti_debug.show import text
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.triage.infinities import Infinities
+from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage.directory import Step
+from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
-from aoti_debug.triagedir import Step
 
 _NAME = 30  # columns
 

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from aoti_debug import cache, rundir
-from aoti_debug import compiler as compilers
 from aoti_debug.doctor.check import Check, missing, needed, ok, warning
 from aoti_debug.errors import ToolchainError
+from aoti_debug.machine import cache
+from aoti_debug.machine import compiler as compilers
+from aoti_debug.rundir import directory as rundir
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_TORCH = "2.13"  # that was tried

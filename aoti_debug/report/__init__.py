@@ -9,9 +9,9 @@ from pathlib import Path
 from aoti_debug.errors import UsageError
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
+from aoti_debug.report.redaction import Part, withheld
 from aoti_debug.report.subject import REPORT, Subject, find, of_run, of_triage
-from aoti_debug.report.withheld import Part, withheld
-from aoti_debug.triagedir import TriageDir
+from aoti_debug.triage.directory import TriageDir
 
 __all__ = ["REPORT", "Part", "Subject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
 

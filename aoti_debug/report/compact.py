@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aoti_debug.report.withheld import Withheld
+from aoti_debug.report.redaction import Withheld
 
 STATISTICS = (
     "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",

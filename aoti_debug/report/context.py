@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.findings import Place
+from aoti_debug.diagnosis.findings import Place
 from aoti_debug.manifest import Frame
 
 AROUND = 6  # lines before and after

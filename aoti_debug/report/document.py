@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aoti_debug import commands, findings
-from aoti_debug.diagnose import diagnose
-from aoti_debug.launches import Launch
+from aoti_debug.diagnosis import commands, findings
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import graph, marks
 from aoti_debug.report.compact import Compactor, merged
 from aoti_debug.report.context import Context, context_of, places_with_lines
+from aoti_debug.report.redaction import NOTHING, Withheld
 from aoti_debug.report.samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.report.samples import ELEMENTS, Sampler
 from aoti_debug.report.selection import excerpt_of, important_first
 from aoti_debug.report.sources import Source, kernels_of, source_of
 from aoti_debug.report.subject import Subject
-from aoti_debug.report.withheld import NOTHING, Withheld
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.show.document import document as show_document
 from aoti_debug.show.measured import Measurer, worst_value

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aoti_debug.dataflow import Dataflow
-from aoti_debug.diagnose import Verdict
-from aoti_debug.findings import Finding, Place
-from aoti_debug.launches import Argument, Launch
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, Place
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
 
 EMPTY: dict[str, Any] = {"nodes": [], "edges": [], "about": ""}

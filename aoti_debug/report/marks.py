@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from aoti_debug.diagnose import Proof, Verdict
-from aoti_debug.findings import Finding, FindingKind
-from aoti_debug.launches import Launch, LaunchStatus
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import ExitKind
-from aoti_debug.triage.near_overflow import LARGEST, SHARE
+from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.verdict import Proof, Verdict
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.triage.nonfinite.near_overflow import LARGEST, SHARE
 
 
 class Mark(str, Enum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import tensors
 from aoti_debug.abi import Phase
-from aoti_debug.launches import Argument
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.show import elements
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.diagnose import Verdict
-from aoti_debug.findings import Finding
-from aoti_debug.launches import Launch
-from aoti_debug.rundir import RunDir
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.diagnosis.verdict import Verdict
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.overview import excerpt
 
 MOST = 10_000  # launches that a page shows

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug import rundir, triagedir
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError
-from aoti_debug.findings import Finding
 from aoti_debug.report.verdict import finding_of
-from aoti_debug.rundir import RunDir, base_directory
-from aoti_debug.triagedir import Step, TriageDir
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.directory import RunDir, base_directory
+from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage.directory import Step, TriageDir
 
 REPORT = triagedir.REPORT
 

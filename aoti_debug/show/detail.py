@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aoti_debug.abi import Phase
-from aoti_debug.launches import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.manifest import Certainty, Form
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import elements, text
 from aoti_debug.show.measured import Measurer, phases
 from aoti_debug.values import Layout, Value

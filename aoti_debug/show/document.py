@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.abi import Phase
-from aoti_debug.diagnose import Verdict
-from aoti_debug.launches import Argument, Fault, Grid, Launch
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.manifest import Form
-from aoti_debug.rundir import RunDir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch
 from aoti_debug.show import elements
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import notes
-from aoti_debug.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 FORMAT = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.diagnose import Proof, Verdict
-from aoti_debug.launches import Launch
+from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.values import Number, Tensor
 

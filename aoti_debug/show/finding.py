@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aoti_debug.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.show import text
 
 MOST_LINES = 23  # with a blank line above and the report below: 25

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aoti_debug import statistics, tensors
 from aoti_debug.abi import Phase
-from aoti_debug.launches import Argument, Launch
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import RunDir
-from aoti_debug.statistics import Statistics
+from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir import statistics
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.timeline import Argument, Launch
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aoti_debug.diagnose import Proof, Verdict
-from aoti_debug.launches import Argument, Launch, LaunchStatus
+from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import ExitKind
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show import grid, text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from aoti_debug.manifest import Certainty, Provenance, Role
-from aoti_debug.statistics import Statistics
+from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 ROLES = {Role.NONE: "", Role.IN: "in", Role.OUT: "out", Role.INOUT: "in-out", Role.UNKNOWN: "unknown"}

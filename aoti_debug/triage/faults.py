@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.dataflow import Dataflow
-from aoti_debug.diagnose import DEATHS, Proof, Verdict
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
+from aoti_debug.diagnosis.verdict import DEATHS, Proof, Verdict
 from aoti_debug.errors import TargetError
-from aoti_debug.findings import Finding, FindingKind, place_of
-from aoti_debug.launches import Launch
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import ExitKind
-from aoti_debug.runner import RunResult
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.show.fault import argument_lines
+from aoti_debug.triage.memory.walk_back import makers
 from aoti_debug.triage.trials import NO_CACHING, Trials
-from aoti_debug.triage.walk_back import makers
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,34 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import artifact, builder, inputs, joined, subjects, triagedir, unpack
-from aoti_debug.artifact import ArtifactKind
-from aoti_debug.builder import BuildOptions
-from aoti_debug.dataflow import Dataflow
+from aoti_debug.builder import build as builder
+from aoti_debug.builder import join_provenance as joined
+from aoti_debug.builder.build import BuildOptions
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import InputMismatch, UsageError
-from aoti_debug.findings import Finding, FindingKind
-from aoti_debug.launches import Launch
+from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs.random_inputs import MADE_UP
 from aoti_debug.manifest import Manifest
-from aoti_debug.random_inputs import MADE_UP
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro.evidence import Evidence
-from aoti_debug.rundir import RunDir
-from aoti_debug.runner import RunResult
+from aoti_debug.run import target as subjects
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
-from aoti_debug.triage import confirm, contracts, faults, nonfinite, overruns, uninitialised
-from aoti_debug.triage.explain import explain, explain_overrun
+from aoti_debug.triage import confirm, faults
+from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage.contracts import contracts
+from aoti_debug.triage.memory import overruns, uninitialised
+from aoti_debug.triage.memory.explain_access import explain, explain_overrun
+from aoti_debug.triage.memory.walk_back import makers
+from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.trials import Trials
-from aoti_debug.triage.walk_back import makers
 
 POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
 PACKAGE = "package.pt2"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from aoti_debug.triagedir import Step
+from aoti_debug.triage.directory import Step
 
 
 class Listener(Protocol):

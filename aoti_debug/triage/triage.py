@@ -9,11 +9,11 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import triagedir
+from aoti_debug.triage import directory as triagedir
 from aoti_debug.triage import session
+from aoti_debug.triage.directory import Record, Step, TriageDir
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Listener, Steps
-from aoti_debug.triagedir import Record, Step, TriageDir
 
 
 def triage(options: TriageOptions, listener: Listener | None = None, *, command: Sequence[str] = ()) -> TriageDir:

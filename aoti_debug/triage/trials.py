@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aoti_debug.child import Observer
-from aoti_debug.launches import Launch
-from aoti_debug.run_options import RunOptions
-from aoti_debug.runner import RunResult, run_with
+from aoti_debug.run.options import RunOptions
+from aoti_debug.run.process import Observer
+from aoti_debug.run.runner import RunResult, run_with
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps

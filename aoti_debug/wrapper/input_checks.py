@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import device_name
-from aoti_debug.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, Signature
 
 _CHECK = re.compile(
     r"static void check_input_(\d+)\(.*?(?=^AOTI_NOINLINE|^void AOTInductorModel)", re.DOTALL | re.MULTILINE

@@ -2,28 +2,27 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from subjects import SECRETS, SOURCE, STACK, run, saved_run, triage
 
-from aoti_debug import journal, report, triagedir
+from aoti_debug import report
 from aoti_debug.abi import Phase
 from aoti_debug.bundle import write_bundle
 from aoti_debug.bundle.contents import contents_of
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis.findings import FindingKind, Place
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
-from aoti_debug.findings import FindingKind, Place
 from aoti_debug.report import Part, Subject
-from aoti_debug.rundir import open_run
+from aoti_debug.rundir import journal
+from aoti_debug.rundir.directory import open_run
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
+from aoti_debug.triage import directory as triagedir
 
 SOURCES = ("secret_", "made_by_inductor")
 

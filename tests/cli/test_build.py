@@ -8,13 +8,14 @@ import archives
 import factories
 import pytest
 
-from aoti_debug import builder, manifest
-from aoti_debug.against import Comparison, Difference
-from aoti_debug.builder import BuildOptions, BuildSummary
+from aoti_debug import manifest
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions, BuildSummary
+from aoti_debug.builder.compare_kernels import Comparison, Difference
 from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
+from aoti_debug.inputs.signature import Dim, Leaf, Signature
 from aoti_debug.manifest import Certainty, Form, Kind, Manifest, Provenance, Role, Sameness, Source, Unrecognised
-from aoti_debug.signature import Dim, Leaf, Signature
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)

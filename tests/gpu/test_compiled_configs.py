@@ -16,12 +16,13 @@ import torch
 from built_model import importable
 from many_replays import replay_many
 
-from aoti_debug import builder, runner
-from aoti_debug.builder import BuildOptions
-from aoti_debug.launches import LaunchStatus
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions
 from aoti_debug.manifest import Kernel, Kind, Origin, Source
 from aoti_debug.repro import write_repro
-from aoti_debug.rundir import RunDir
+from aoti_debug.run import runner
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,

@@ -9,9 +9,10 @@ import pytest
 import torch
 from built_model import build_model, importable, save_run
 
-from aoti_debug import builder, runner
+from aoti_debug.builder import build as builder
 from aoti_debug.errors import InputMismatch
-from aoti_debug.triage import contracts
+from aoti_debug.run import runner
+from aoti_debug.triage.contracts import contracts
 
 pytestmark = [
     pytest.mark.cuda,

@@ -14,11 +14,15 @@ import torch
 from built_model import Built, build_model, importable
 from queued import QUEUED
 
-from aoti_debug import flight, rescue, rescued, runner, tensors
 from aoti_debug.abi import Phase
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis import rescue
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.repro import write_repro
-from aoti_debug.rundir import RunDir
+from aoti_debug.run import runner
+from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir import rescued_tensors as rescued
+from aoti_debug.rundir.directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

@@ -15,9 +15,9 @@ from test_main_job import as_bytes, outputs_of
 from torch import nn
 from torch.library import triton_op, wrap_triton
 
-from aoti_debug import runner
-from aoti_debug.findings import FindingKind
-from aoti_debug.triage import overruns, uninitialised
+from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.run import runner
+from aoti_debug.triage.memory import overruns, uninitialised
 
 pytestmark = [
     pytest.mark.cuda,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from built_model import Built, build_model, importable
 
-from aoti_debug import runner
-from aoti_debug.diagnose import Proof
-from aoti_debug.runinfo import ExitKind, Stage
+from aoti_debug.diagnosis.verdict import Proof
+from aoti_debug.run import runner
+from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.show.fault import verdict_lines
 
 pytestmark = [

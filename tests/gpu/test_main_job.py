@@ -18,12 +18,14 @@ import torch
 from built_model import Built, build_model, importable, save_run
 from queued import QUEUED
 
-from aoti_debug import rundir, runner, tensors
 from aoti_debug.abi import Phase
-from aoti_debug.diagnose import Proof, diagnose
-from aoti_debug.launches import Launch, LaunchStatus
+from aoti_debug.diagnosis.verdict import Proof, diagnose
 from aoti_debug.manifest import Certainty, Kind
-from aoti_debug.rundir import RunDir
+from aoti_debug.run import runner
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,

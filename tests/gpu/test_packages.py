@@ -18,9 +18,10 @@ from built_model import FromPackage, build_from_package, save_run
 from launched import launched
 from test_main_job import CALL, MODELS, Built, RunDir, build, hosted, saved  # noqa: F401 - fixtures
 
-from aoti_debug import builder, runner
-from aoti_debug.builder import BuildOptions
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions
 from aoti_debug.errors import ArtifactError
+from aoti_debug.run import runner
 
 pytestmark = [
     pytest.mark.cuda,

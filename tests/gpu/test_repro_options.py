@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "repro"))
 from planted_triton import row_maxima_repro
 from repro_launches import LaunchBuilder, replay, write
 

@@ -13,12 +13,13 @@ import pytest
 import torch
 from many_replays import Replayed, replay_many
 
-from aoti_debug import builder, runner
+from aoti_debug.builder import build as builder
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.launches import Launch, LaunchStatus
 from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
-from aoti_debug.rundir import RunDir
+from aoti_debug.run import runner
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,

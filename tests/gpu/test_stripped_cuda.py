@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from built_model import FromPackage
+from stripped_package import order, stripped
 from test_main_job import Built, build  # noqa: F401 - fixture
 from test_packages import from_package  # noqa: F401 - fixture
-from test_stripped_packages import order, stripped
 
-from aoti_debug import runner
-from aoti_debug.rundir import RunDir
+from aoti_debug.run import runner
+from aoti_debug.rundir.directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

@@ -11,13 +11,13 @@ import torch
 from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 from safetensors.torch import save_file
 
-from aoti_debug import triagedir
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Manifest, Provenance, Role
-from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.runinfo import Exit, ExitKind, Stage
-from aoti_debug.triagedir import Record, Step, TriageDir
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage.directory import Record, Step, TriageDir
 from aoti_debug.values import Number
 
 SOURCE = "void made_by_inductor(float* out) {\n  out[0] = secret_weight_17 * 2;\n}\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.findings import Place
+from aoti_debug.diagnosis.findings import Place
 from aoti_debug.manifest import Frame
 from aoti_debug.report.context import AROUND, around, context_of, places_with_lines
 

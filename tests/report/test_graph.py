@@ -5,8 +5,8 @@ from typing import Any
 
 from subjects import FINDING, run
 
-from aoti_debug.diagnose import diagnose
-from aoti_debug.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import graph
 
 

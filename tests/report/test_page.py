@@ -14,8 +14,8 @@ from aoti_debug import report
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Frame, Kernel, Kind, Provenance, Role
 from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embedded
-from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.runinfo import Exit, ExitKind, Stage
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 EVIL = (
     "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> \u2028 & \" ' {{ 7 * 7 }} </template></style>"
@@ -127,7 +127,7 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
-    from aoti_debug.findings import FindingKind
+    from aoti_debug.diagnosis.findings import FindingKind
 
     subject = report.of_run(run(tmp_path))
     for kind in FindingKind:

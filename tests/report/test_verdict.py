@@ -6,10 +6,10 @@ from factories import JournalWriter, crumbs, run_directory, tensor
 from subjects import manifest, run
 
 from aoti_debug.abi import FaultDomain
-from aoti_debug.findings import FindingKind
+from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.report.verdict import finding_of
-from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.runinfo import Exit, ExitKind, Stage
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 
 def test_a_fault_names_its_launch(tmp_path: Path) -> None:

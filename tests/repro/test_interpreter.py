@@ -16,11 +16,7 @@ from triton.runtime.jit import JITFunction
 
 from aoti_debug.repro.templates.access_text import lines_of
 from aoti_debug.repro.templates.accesses import Access, Index
-from aoti_debug.repro.templates.interpreter import (
-    Interpretation,
-    NotInterpretableError,
-    interpret,
-)
+from aoti_debug.repro.templates.interpreter import Interpretation, NotInterpretableError, interpret
 
 BLOCK = {"BLOCK": 8}
 PATCHED = (tl, tl.core, tl.math, tl.tensor, tl.dtype, tl.core.tensor_descriptor_base, tl.condition)

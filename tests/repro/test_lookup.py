@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug import rundir
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Form, Role
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.lookup import fault_of, find_launch
-from aoti_debug.rundir import RunDir
-from aoti_debug.runinfo import Exit, ExitKind
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.values import Absent
 
 MANIFEST = make_manifest(

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import archives
 import pytest
+from compiled_triton import as_compiled
 from many_replays import replay_many
 from repro_launches import replay
-from test_launch_configs import as_compiled
 
 from aoti_debug import manifest
 from aoti_debug.abi import Phase
 from aoti_debug.errors import UsageError
-from aoti_debug.launch_configs import recovered
-from aoti_debug.launches import LaunchStatus
 from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.collect import recorded_launch
-from aoti_debug.rundir import RunDir, open_run
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.triton_config.infer import recovered
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 CODE = b"\x7fELF machine code"

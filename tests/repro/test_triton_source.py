@@ -7,9 +7,9 @@ import builtins
 
 import pytest
 
-from aoti_debug import kernel_details
-from aoti_debug.compiler import find_torch
+from aoti_debug.builder import kernel_details
 from aoti_debug.errors import UsageError
+from aoti_debug.machine.compiler import find_torch
 from aoti_debug.repro.triton_source import bound_at_top, standalone
 from aoti_debug.wrapper.helpers import definitions, free_names
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from repro_launches import LaunchBuilder
 
-from aoti_debug.launches import Grid, GridArgument
 from aoti_debug.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
 from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.rundir.timeline import Grid, GridArgument
 from aoti_debug.values import Number
 
 NAME = "triton_per_fused_amax_add_0"

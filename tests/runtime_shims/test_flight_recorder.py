@@ -27,9 +27,9 @@ from runtime_shims.runtime_library import (
     handles,
 )
 
-from aoti_debug import flight
-from aoti_debug.flight import KeptLaunch, Recording
-from aoti_debug.flight_format import FlightStatus
+from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.flight_recorder import KeptLaunch, Recording
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -11,11 +11,11 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from recorded import crashed, device_fault, level_2
 
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.diagnose import Proof, diagnose
-from aoti_debug.launches import LaunchStatus
+from aoti_debug.diagnosis.verdict import Proof, diagnose
 from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
-from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.runinfo import ExitKind, Stage
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_json import ExitKind, Stage
+from aoti_debug.rundir.timeline import LaunchStatus
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 from aoti_debug.values import Absent, Number

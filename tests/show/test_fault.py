@@ -7,11 +7,11 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from recorded import INFERRED, SEGV, device_fault
 
-from aoti_debug import backtrace
-from aoti_debug.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.rundir import RunDir, open_run
-from aoti_debug.runinfo import Exit, ExitKind, Stage
+from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.values import Number
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.manifest import Frame
 from aoti_debug.show.finding import MOST_LINES, finding_lines, place_text
 

@@ -4,8 +4,8 @@ import pytest
 from factories import tensor
 
 from aoti_debug.manifest import CType
+from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.show import text
-from aoti_debug.statistics import Statistics
 from aoti_debug.values import Absent, Number, Value
 
 

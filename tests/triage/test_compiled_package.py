@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.builder.join_provenance import NO_LINES
+from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.errors import ArtifactError
-from aoti_debug.findings import FindingKind
-from aoti_debug.joined import NO_LINES
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
 

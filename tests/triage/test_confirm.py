@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.triage import confirm
 from aoti_debug.triage.confirm import Confirmation, Trial

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torture_inspection import unreadable
 
-from aoti_debug import builder, triagedir
+from aoti_debug.builder import build as builder
+from aoti_debug.triage import directory as triagedir
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from aoti_debug import rundir, triagedir
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.triage import directory as triagedir
 
 
 def unreadable(base: Path) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import texts
 
-from aoti_debug.instrument import instrument
+from aoti_debug.builder.instrument import instrument
 from aoti_debug.manifest import Allocation, Kernel, Site
 from aoti_debug.wrapper import allocations, analyse
 from aoti_debug.wrapper.lexer import mask

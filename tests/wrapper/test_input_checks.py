@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from aoti_debug.signature import Dim, Leaf
+from aoti_debug.inputs.signature import Dim, Leaf
 from aoti_debug.wrapper import input_checks
 
 

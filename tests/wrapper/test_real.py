@@ -13,8 +13,9 @@ import models
 import pytest
 import torch
 
-from aoti_debug import sources, wrapper
-from aoti_debug.instrument import instrument
+from aoti_debug import wrapper
+from aoti_debug.builder.instrument import instrument
+from aoti_debug.frontend import sources
 from aoti_debug.manifest import Form, Role
 
 SHIMS = Path(__file__).parent.parent.parent / "runtime_shims"

@@ -1,0 +1,121 @@
+"""Writes a package: what was lowered, with the sources replaced by the library that was built from them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from aoti_debug import manifest
+from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2.archive_safety import DAMAGED
+
+ROOT = "package"
+DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
+
+
+def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_json: str) -> None:
+    """Writes the instrumented package; it appears under its name only when it is whole.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    extra: list[tuple[str, Path | bytes]] = [
+        (manifest.MEMBER, manifest_json.encode()),
+        (artifact.SIGNATURE_MEMBER, lowered.signature),
+    ]
+    if lowered.inputs is not None:
+        extra.append((artifact.INPUTS_MEMBER, lowered.inputs))
+    _write(output, lowered, library, extra)
+
+
+def write_plain(output: Path, lowered: Lowered, library: Path) -> None:
+    """Writes the plain twin's package: what torch itself would have written.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    _write(output, lowered, library, [])
+
+
+def check_writable(output: Path) -> None:
+    """Finds out before the work begins whether the package can be written.
+
+    Raises:
+        UsageError: its directory does not exist, cannot be written to, or the name is a directory.
+    """
+    if output.suffix != ".pt2":
+        raise UsageError(f"{output} has to end in .pt2: torch loads packages by that ending")
+    if output.is_dir():
+        raise UsageError(f"{output} is a directory", hint="name the package's file with -o")
+    with _writing(output):
+        pass
+
+
+def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
+    folder = f"{artifact.AOTINDUCTOR}{lowered.model}/"
+    members: list[tuple[str, Path | bytes]] = [
+        *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
+        (f"{folder}{lowered.sources.stem}.so", library),
+        # torch 2.11 finds the metadata by the name of the C++ file
+        (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
+        *extra,
+    ]
+    root = artifact.inspect(lowered.archive).root
+    with _writing(output) as part:
+        try:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as package, zipfile.ZipFile(lowered.archive) as source:
+                for name, content in members:
+                    _add(package, f"{ROOT}/{name}", content)
+                for info in source.infolist():
+                    name = info.filename.removeprefix(f"{root}/")
+                    if not name.startswith(folder):
+                        with source.open(info) as data:
+                            _copy(package, f"{ROOT}/{name}", data, info.file_size)
+        except DAMAGED as error:
+            raise ArtifactError(f"{lowered.archive} is damaged: {error}", hint="copy or compile it again") from error
+        except OSError as error:
+            raise UsageError(
+                f"{output} cannot be written: {error.strerror}", hint="name another file with -o"
+            ) from error
+        part.replace(output)
+
+
+def _add(package: zipfile.ZipFile, name: str, content: Path | bytes) -> None:
+    if isinstance(content, bytes):
+        _copy(package, name, io.BytesIO(content), len(content))
+        return
+    with content.open("rb") as data:
+        _copy(package, name, data, content.stat().st_size)
+
+
+def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> None:
+    info = zipfile.ZipInfo(name, DATE)
+    info.external_attr = 0o644 << 16
+    info.file_size = size
+    with package.open(info, "w") as out:
+        shutil.copyfileobj(data, out, 1 << 20)
+
+
+@contextlib.contextmanager
+def _writing(output: Path) -> Iterator[Path]:
+    """An empty temporary file beside `output`, gone at the end if it was not renamed."""
+    part = output.parent / f".{output.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
+    try:
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise UsageError(
+            f"{output.parent} cannot be written to: {error.strerror}", hint="name a file in another directory with -o"
+        ) from error
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,159 @@
+"""What a triage ends in: what is wrong, where, why, where it came from and what confirmed it.
+
+A finding is plain data, so that it can be kept as JSON (docs/triage.schema.json) and shown by a terminal or a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from aoti_debug.manifest import Frame
+from aoti_debug.rundir.timeline import Launch
+
+
+class FindingKind(str, Enum):
+    CLEAN = "clean"
+    FAULT = "fault"  # a launch crashed, threw, or broke the device
+    NONFINITE = "nonfinite"  # NaN or an accidental infinity
+    CONTRACT = "contract"  # a tensor is not what was promised
+    OVERRUN = "overrun"  # a launch wrote outside of its buffers
+    UNINITIALISED = "uninitialised"  # a launch read what nothing had written
+    HANG = "hang"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A launch, as findings name it; or what came into the model from outside (`launch` "" then).
+
+    Attributes:
+        launch: "0.3".
+        kernel: "triton_poi_fused_0"; for operators the callee's name.
+        operator: "aten.addmm.out", "mylib::op.default"; "" for a generated kernel.
+        input: the model input or weight, where it is no launch.
+        argument: the tensor in question, as the launch names it.
+        element: its row-major index in that tensor; None where it is none in particular.
+        frame: the model line.
+    """
+
+    launch: str = ""
+    kernel: str = ""
+    operator: str = ""
+    input: str = ""
+    argument: str = ""
+    element: int | None = None
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """
+    Attributes:
+        what: one line: "CUDA error 700: an illegal memory access was encountered", "NaN in buf3".
+        where: the launch to blame.
+        evidence: sentences, the most telling first.
+        origin: where the bad value was made, if that is another place, or the same with more said of it.
+        chain: from the origin to `where`, both included; empty where they are one.
+        confirmed_by: what showed the same from the repro alone: "interpret: load outside buf1, element 64010 of 64000".
+        contradicted_by: what was tried and did not show it.
+        repro: the folder of the repro; "" where there is none.
+        next: commands to type.
+        warnings: what else was seen, one line each; they are no finding.
+    """
+
+    kind: FindingKind
+    what: str
+    where: Place | None = None
+    evidence: tuple[str, ...] = ()
+    origin: Place | None = None
+    chain: tuple[Place, ...] = ()
+    confirmed_by: tuple[str, ...] = ()
+    contradicted_by: tuple[str, ...] = ()
+    repro: str = ""
+    next: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def place_of(launch: Launch, argument: str = "", element: int | None = None) -> Place:
+    site = launch.site
+    frame = site.provenance.source[0] if site.provenance.source else None
+    return Place(launch.id, site.kernel, site.op, "", argument, element, frame)
+
+
+def to_json(finding: Finding) -> dict[str, Any]:
+    """The finding as plain data (docs/triage.schema.json): its place's members lie beside `kind`; null: unknown."""
+    return {
+        "kind": finding.kind.value,
+        "what": finding.what,
+        **_place_to_json(finding.where or Place()),
+        "origin": None if finding.origin is None else _place_to_json(finding.origin),
+        "chain": [_place_to_json(place) for place in finding.chain],
+        "evidence": list(finding.evidence),
+        "confirmed_by": list(finding.confirmed_by),
+        "contradicted_by": list(finding.contradicted_by),
+        "repro": finding.repro or None,
+        "next": list(finding.next),
+        "warnings": list(finding.warnings),
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Finding:
+    """The inverse of `to_json`.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no finding.
+    """
+    where, origin = _place_from_json(data), data["origin"]
+    return Finding(
+        kind=FindingKind(data["kind"]),
+        what=_text(data["what"]),
+        where=None if where == Place() else where,
+        evidence=_texts(data["evidence"]),
+        origin=None if origin is None else _place_from_json(origin),
+        chain=tuple(_place_from_json(place) for place in data["chain"]),
+        confirmed_by=_texts(data["confirmed_by"]),
+        contradicted_by=_texts(data["contradicted_by"]),
+        repro=_text(data["repro"] or ""),
+        next=_texts(data["next"]),
+        warnings=_texts(data["warnings"]),
+    )
+
+
+_NAMES = ("launch", "kernel", "operator", "input", "argument")
+
+
+def _place_to_json(place: Place) -> dict[str, Any]:
+    frame = place.frame
+    return {
+        **{name: getattr(place, name) or None for name in _NAMES},
+        "element": place.element,
+        "file": frame.file if frame else None,
+        "line": frame.line if frame else None,
+        "function": frame.function if frame else None,
+        "text": frame.text if frame else None,
+    }
+
+
+def _place_from_json(data: Mapping[str, Any]) -> Place:
+    file, element = data["file"], data["element"]
+    frame = (
+        None
+        if file is None
+        else Frame(_text(file), int(data["line"]), _text(data["function"] or ""), _text(data["text"] or ""))
+    )
+    names = {name: _text(data[name] or "") for name in _NAMES}
+    return Place(**names, element=None if element is None else int(element), frame=frame)
+
+
+def _texts(found: Any) -> tuple[str, ...]:
+    if not isinstance(found, list):
+        raise TypeError(f"{found!r} is no list")
+    return tuple(_text(item) for item in found)
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is no text")
+    return found

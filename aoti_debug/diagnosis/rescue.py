@@ -1,0 +1,181 @@
+"""Saves what the flight recorder held when a process died: the inputs of the suspects and of the launches before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aoti_debug.abi import Phase, SaveStatus
+from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.errors import RunDirError
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import rescued_tensors as rescued
+from aoti_debug.rundir import tensor_file_format as tensor_files
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
+from aoti_debug.rundir.records import LaunchKey, TensorFile
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.values import Layout, Tensor
+
+
+@dataclass(frozen=True)
+class Rescue:
+    """
+    Attributes:
+        launches: those that have tensors now, oldest first.
+        tensors: how many were saved.
+        failure: why it is not complete; "" otherwise. What was not saved is still in the shared memory then.
+    """
+
+    launches: tuple[LaunchKey, ...] = ()
+    tensors: int = 0
+    failure: str = ""
+
+
+def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir:
+    """`rundir.open_run`; what nobody has rescued of a run that has ended is rescued first.
+
+    Raises:
+        RunDirError: there is none, or it is damaged or of another version.
+    """
+    path = rundir.find(name, base)
+    rescue(path)
+    return rundir.open_run(path)
+
+
+def rescue(path: Path) -> Rescue:
+    """Saves the tensors of the launches that a run's end is laid to, and of those before them, as files of the run,
+    and gives the shared memory back. Of a clean run nothing is saved; a run that goes on is left alone.
+
+    Raises:
+        RunDirError: the run cannot be read.
+    """
+    link = path / flight.NAME
+    if not link.is_symlink() or not link.exists():  # the memory may be another machine's
+        return Rescue()
+    run = rundir.open_run(path)
+    if run.state is ExitKind.RUNNING:
+        return Rescue()
+    verdict = diagnose(run)
+    try:
+        recording = None if verdict is None else flight.read(link)
+    except RunDirError as error:
+        release(path)
+        return Rescue(failure=str(error))
+    done = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
+    if not done.failure:
+        release(path)
+    return done
+
+
+def release(path: Path) -> None:
+    """Gives the shared memory of a run whose process has ended back."""
+    link = path / flight.NAME
+    if link.is_symlink():
+        link.resolve().unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+
+
+def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
+    launches = {launch.key: launch for launch in run.launches}
+    chosen = [kept for kept in _chosen(verdict, recording) if kept.key in launches]
+    index = [record for record in rescued.read(run.path) if record.path]
+    failure = ""
+    for kept in chosen:
+        launch = launches[kept.key]
+        for tensor, layout in _tensors(launch, kept):
+            record = _record(launch, tensor, layout, recording)
+            if record.path:
+                try:
+                    _write(run.path / record.path, launch, tensor, layout, recording)
+                except OSError as error:
+                    failure = f"not every tensor could be rescued: {error.strerror}"
+                    record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
+            index.append(record)
+    try:
+        rescued.write(run.path, index)
+    except OSError as error:
+        failure = f"the tensors could not be rescued: {error.strerror}"
+    saved = [record for record in index if record.path]
+    return Rescue(tuple(dict.fromkeys(record.key for record in saved)), len(saved), failure)
+
+
+def _chosen(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
+    """The suspects, and the launches before the last of them; without suspects, the newest."""
+    suspects = {launch.key for launch in verdict.suspects}
+    kept = [launch for launch in recording.launches if launch.key in suspects]
+    last = kept[-1].key if kept else None
+    if suspects and last is None:
+        return []
+    chosen = {launch.generation: launch for launch in (*recording.until(last), *kept)}
+    return [chosen[generation] for generation in sorted(chosen)]
+
+
+def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Layout]]:
+    """The tensors of a launch that the run did not save itself, with their layouts as the journal has them."""
+    for tensor in kept.tensors:
+        argument = launch.args[tensor.slot] if tensor.slot < len(launch.args) else None
+        if argument is None or not isinstance(argument.before, Tensor):
+            continue
+        saved = argument.files.get(Phase.BEFORE)
+        if saved is None or not saved.path:
+            yield tensor, argument.before.layout
+
+
+def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> TensorFile:
+    argument = launch.args[tensor.slot]
+    reason = flight.REASONS.get(tensor.status, "")
+    if not reason and not tensor_files.is_storable(layout.dtype):
+        reason = flight.REASONS[FlightStatus.UNREADABLE]
+    if not reason and tensor.bytes < layout.extent_bytes:
+        reason = "the flight recorder holds too few of its bytes"
+    path = tensor_files.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
+    hashes = (0, 0) if reason else tensor_files.content_hashes(_elements(tensor, layout, recording))
+    return TensorFile(
+        time_ns=launch.begin_ns,
+        thread=launch.thread,
+        key=launch.key,
+        slot=tensor.slot,
+        phase=Phase.BEFORE,
+        status=SaveStatus.SKIPPED if reason else SaveStatus.WRITTEN,
+        bytes=layout.bytes,
+        hash=hashes,
+        path="" if reason else path,
+        reason=reason,
+    )
+
+
+def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memoryview:
+    """The bytes of the logical tensor, row-major."""
+    held = recording.bytes_of(tensor)
+    if layout.contiguous:
+        return held[: layout.bytes]
+    item = layout.item_bytes
+    elements = np.frombuffer(held, dtype=f"V{item}")
+    strides = tuple(stride * item for stride in layout.strides)
+    strided = np.lib.stride_tricks.as_strided(elements, layout.shape, strides, writeable=False)
+    return memoryview(np.ascontiguousarray(strided).tobytes())
+
+
+def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> None:
+    """The file appears whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".rescued-{os.getpid()}"
+    try:
+        with temporary.open("wb") as file:
+            file.write(tensor_files.header(launch.args[tensor.slot].name, layout))
+            file.write(_elements(tensor, layout, recording))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

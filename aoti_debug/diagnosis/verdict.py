@@ -1,0 +1,337 @@
+"""Which launch is to blame for the way a run ended, and how that is known.
+
+Two records decide: the journal (what the host was doing) and the breadcrumbs (what the device had completed). An error
+of the device is noticed late, in whatever the host does next; the first launch that the device had not completed caused
+it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from aoti_debug.abi import FaultDomain, NoteCode, Variable
+from aoti_debug.diagnosis import commands
+from aoti_debug.manifest import Kind
+from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import exception_text as raised
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind, Stage
+from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
+
+
+class Proof(str, Enum):
+    CERTAIN = "certain"
+    RANGE = "range"  # one of several launches
+    LIKELY = "likely"  # it was running; nothing says that it did wrong
+    NONE = "none"  # no launch can be named
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happened, and which launch it is laid to.
+
+    Attributes:
+        what: "SIGSEGV", "CUDA error 700: an illegal memory access was encountered".
+        suspects: the guilty launch; several where `proof` is RANGE, in order; none where it is NONE.
+        why: how this is known, one sentence.
+        surfaced: the launch in which it was noticed, where that is another one.
+        next_commands: what to type next.
+        frames: where the host was, innermost first: at most six useful frames of its stack; none where the device is to
+            blame, or nothing was caught.
+    """
+
+    what: str
+    proof: Proof
+    suspects: tuple[Launch, ...]
+    why: str
+    surfaced: Launch | None
+    next_commands: tuple[str, ...]
+    frames: tuple[str, ...] = ()
+
+    @property
+    def launch(self) -> Launch | None:
+        """The guilty launch; None where it is one of several or none can be named."""
+        return self.suspects[0] if len(self.suspects) == 1 else None
+
+
+# Kinds of launches that `aoti-debug repro` replays.
+REPLAYABLE = frozenset(Kind) - {Kind.ITEM, Kind.CUTLASS}
+
+# CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
+# Any other code belongs to the call that returned it.
+ASYNCHRONOUS = {
+    214: "an uncorrectable ECC error was encountered",
+    220: "an uncorrectable NVLink error was encountered",
+    700: "an illegal memory access was encountered",
+    702: "the launch timed out",
+    709: "the context was destroyed",
+    710: "a device-side assert was triggered",
+    714: "a hardware stack error",
+    715: "an illegal instruction was encountered",
+    716: "a misaligned address",
+    717: "an operation on an address of the wrong space",
+    718: "an invalid program counter",
+    719: "an unspecified launch failure",
+    721: "the context is lost: a contained memory error",
+}
+CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
+DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
+
+
+def diagnose(run: RunDir) -> Verdict | None:
+    """None where nothing went wrong, or the run still goes on."""
+    if run.state in (ExitKind.RUNNING, ExitKind.CLEAN):
+        return None
+    case = _Case(run)
+    finding = case.device_error() or case.host_error()
+    return Verdict(
+        what=finding.what,
+        proof=finding.proof,
+        suspects=finding.suspects,
+        why=finding.why,
+        surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
+        next_commands=_next_commands(run, finding),
+        frames=case.frames(finding),
+    )
+
+
+@dataclass(frozen=True)
+class _Finding:
+    what: str
+    proof: Proof
+    suspects: tuple[Launch, ...]
+    why: str
+    surfaced: Launch | None = None
+    narrow: str = ""  # the environment variable that narrows a range
+    fault: Fault | None = None  # what a launch reported
+
+
+class _Case:
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+        self.exit = run.info.exit
+        self.launches = run.launches
+        self.faults = run.timeline.faults
+        self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
+        self.on_device = run.manifest.device != "cpu"
+        self.caught = backtrace.read(run.path)
+        # The exit says which signal it was, unless nobody was left to write that down.
+        vanished = run.state is ExitKind.ABORTED and not self.exit.signal
+        died = self.caught.died if self.caught is not None else None
+        self.died = died if vanished or self.exit.signal in DEATHS else None
+        self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
+
+    # What the device did
+
+    def device_error(self) -> _Finding | None:
+        """The finding where a kernel failed, or hangs, on the device; None where nothing says so."""
+        if not self.on_device:
+            return None
+        fault = next((f for f in self.faults if f.domain is FaultDomain.CUDA and f.code in ASYNCHRONOUS), None)
+        code = self.exit.code if fault is None else fault.code
+        if code in ASYNCHRONOUS:
+            surfaced = self._launch_of(fault) or (self.open[-1] if self.open else None)
+            finding = self._first_incomplete(f"CUDA error {code}: {ASYNCHRONOUS[code]}", Proof.CERTAIN, surfaced)
+            return finding or self._elsewhere(f"CUDA error {code}: {ASYNCHRONOUS[code]}", surfaced)
+        if self.exit.stage is Stage.SYNCHRONISE and self.exit.exception:
+            return self._first_incomplete(self.exit.detail, Proof.CERTAIN) or self._elsewhere(self.exit.detail)
+        if self.run.state is ExitKind.TIMEOUT:
+            return self._first_incomplete(self._ending(), Proof.CERTAIN)
+        if self.exit.exception or self.open or self.faults or self.exit.signal in CRASHES:
+            return None
+        return self._first_incomplete(self._ending(), Proof.LIKELY)
+
+    def _elsewhere(self, what: str, surfaced: Launch | None = None) -> _Finding:
+        why = "the device had completed every recorded launch: the error comes from work outside of the package"
+        return _Finding(what, Proof.NONE, (), why, surfaced)
+
+    def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
+        """The first launch that the device had not completed; None where it had completed all.
+
+        Args:
+            proof: what it proves, if the launch can be named.
+            surfaced: where the error was noticed: no later launch can have caused it.
+        """
+        begun = [x for x in self.launches if surfaced is None or x.begin_ns <= surfaced.begin_ns]
+        crumbs = self.run.crumbs
+        every = crumbs.every if crumbs else 0
+        completed = {crumb.stream_slot: crumb.completed for crumb in crumbs.crumbs} if crumbs else {}
+        per_stream = {
+            slot: _suspects([x for x in begun if x.stream_slot == slot], completed.get(slot, 0), every)
+            for slot in dict.fromkeys(x.stream_slot for x in begun)
+        }
+        suspects = tuple(sorted((x for found in per_stream.values() for x in found), key=lambda x: x.begin_ns))
+        streams = sum(bool(found) for found in per_stream.values())
+        if not suspects:
+            return None
+        first = suspects[0]
+        if not crumbs:
+            why = f"no breadcrumbs say what the device had completed ({self._why_no_crumbs()})"
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
+        if streams > 1:
+            why = f"{streams} streams had launches that the device had not completed"
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
+        if len(suspects) > 1:
+            why = f"a breadcrumb every {every} launches: the device had completed every launch before {first.id}"
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
+        why = f"the device had completed every launch before {first.id}, and not {first.id}"
+        return _Finding(what, proof, suspects, why, surfaced)
+
+    def _why_no_crumbs(self) -> str:
+        notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)
+        return next(notes, "crumbs.bin is missing")
+
+    # What the host did
+
+    def host_error(self) -> _Finding:
+        """The finding where the host failed: it was within a launch, or a launch reported an error."""
+        what = self._ending()
+        ended_itself = self.run.state is ExitKind.FAULT and not self.exit.signal
+        if self.open and not (ended_itself and self.faults):
+            return self._within_a_launch(what)
+        fault = self._fault()
+        launch = self._launch_of(fault)
+        if fault is None:
+            return self._outside(what)
+        text = _fault_text(fault)
+        if launch is None:
+            return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")
+        how = {
+            FaultDomain.EXCEPTION: "an exception left it",
+            FaultDomain.SHIM: f"it returned error code {fault.code}",
+            FaultDomain.CUDA: "the driver refused it",
+        }[fault.domain]
+        call = next((c for c in self.run.timeline.calls if (c.kind, c.call) == (fault.kind, fault.call)), None)
+        went_on = call is not None and call.ended and not call.failed
+        why = f"{how}, which the generated code does not check: the model went on" if went_on else how
+        return _Finding(text, Proof.CERTAIN, (launch,), why, fault=fault)
+
+    def _within_a_launch(self, what: str) -> _Finding:
+        innermost = {launch.thread: launch for launch in self.open}
+        suspects = tuple(innermost.values())
+        killed = self.run.state is ExitKind.ABORTED and self.died is None
+        guilty = None if self.died is None else innermost.get(self.died.thread)
+        if len(suspects) > 1 and guilty is not None:
+            why = f"{len(suspects)} threads were within a launch; the signal came in the one that ran this launch"
+            return _Finding(what, Proof.CERTAIN, (guilty,), why)
+        if len(suspects) > 1:
+            why = f"{len(suspects)} threads were within a launch; nothing says which of them failed"
+            return _Finding(what, Proof.RANGE, suspects, why)
+        why = f"launch {suspects[0].id} began and never returned"
+        return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
+
+    def _fault(self) -> Fault | None:
+        """What ended the model; where the model went on, its first fault.
+
+        Of several in one call the first caused the others: generated code does not check every call, and goes on
+        without the result.
+        """
+        located = [f for f in self.faults if f.launch is not None] or list(self.faults)
+        if not located:
+            return None
+        if not (self.exit.exception or self.exit.signal):
+            return located[0]
+        last = located[-1]
+        return next(f for f in located if (f.kind, f.call) == (last.kind, last.call))
+
+    def _outside(self, what: str) -> _Finding:
+        if self.run.level == 0:
+            why = "level 0 records nothing"
+        elif not self.launches:
+            why = "it happened before the first launch"
+        elif self.exit.stage in (Stage.SYNCHRONISE, Stage.UNLOAD):
+            why = f"it happened after the last call; every launch had returned, {self.launches[-1].id} last"
+        else:
+            why = f"it happened between launches; {self.launches[-1].id} was the last one to return"
+        return _Finding(what, Proof.NONE, (), why)
+
+    def _ending(self) -> str:
+        match self.run.state:
+            case ExitKind.TIMEOUT:
+                return f"no end: {self.exit.detail}" if self.exit.detail else "no end in time"
+            case ExitKind.ABORTED if not self.signal:
+                return self.exit.detail or "the process vanished"
+            case _:
+                words = backtrace.last_words(self.run.path) if self.signal == "SIGABRT" else ""
+                text = _signal_text(self.signal) or raised.message(self.exit.detail) or "a fault"
+                return f"{text}: {words}" if words else text
+
+    def frames(self, finding: _Finding) -> tuple[str, ...]:
+        """Where the host was, where it was the host that failed or hung: in a launch that it had not left, or in
+        none."""
+        open_threads = [launch.thread for launch in finding.suspects if launch.status is LaunchStatus.OPEN]
+        died = self.died is not None and (open_threads or not finding.suspects)
+        if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
+            return self.caught.useful(open_threads)
+        if finding.fault is not None and finding.fault.domain is not FaultDomain.CUDA:
+            return raised.frames(finding.fault.text) or raised.frames(self.exit.detail)
+        return ()
+
+    def _launch_of(self, fault: Fault | None) -> Launch | None:
+        if fault is None or fault.launch is None:
+            return None
+        return next((launch for launch in self.launches if launch.key == fault.launch), None)
+
+
+def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Launch]:
+    """Launches of one stream among which the first one is that the device had not completed.
+
+    Args:
+        completed: what the breadcrumb says; 0: nothing.
+        every: a crumb is due after this many launches of a call, and at its end; 0: there are none.
+    """
+    unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
+    waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
+    window: list[Launch] = []
+    due = 0
+    for position, launch in enumerate(unproved):
+        if position and launch.key.call != unproved[position - 1].key.call:
+            due = 0
+        if every and due % every == 0 and window:
+            break
+        due += launch.status is not LaunchStatus.FAILED
+        if position > waited and launch.status is not LaunchStatus.NOT_STARTED:
+            window.append(launch)
+    return window
+
+
+def _host_waited(launch: Launch) -> bool:
+    """Whether the host has read a result of the launch: the device had come this far."""
+    return launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
+
+
+def _is_later(sequence: int, completed: int) -> bool:
+    """Sequence numbers are 32 bits wide and wrap around."""
+    return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
+
+
+def _signal_text(name: str) -> str:
+    """ "SIGSEGV (Segmentation fault)"."""
+    known = signal.Signals.__members__.get(name)
+    return name if known is None else f"{name} ({signal.strsignal(known)})"
+
+
+def _fault_text(fault: Fault) -> str:
+    if fault.domain is FaultDomain.CUDA:
+        return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
+    return raised.message(fault.text) or f"error code {fault.code}"
+
+
+def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
+    if run.level == 0:
+        return (commands.again(run.info, level=3),)
+    if finding.narrow:
+        return (commands.again(run.info, environment={finding.narrow: "1"}),)
+    if not finding.suspects:
+        return (commands.again(run.info, level=1),) if run.level != 1 else (commands.show(run),)
+    first = finding.suspects[0]
+    if run.manifest.without_source:
+        return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
+    if len(finding.suspects) == 1 and first.site.kind in REPLAYABLE:
+        return (commands.repro(run, first),)
+    if run.level == 1:
+        return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
+    return (commands.again(run.info, level=1), commands.show_newest(first.id))

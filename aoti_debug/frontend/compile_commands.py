@@ -1,0 +1,152 @@
+"""The compiler commands that Inductor notes at the end of a wrapper, as flags for this machine.
+
+Their paths are those of the machine that compiled the package: those of torch and Python become this machine's, and
+what is not here is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aoti_debug.frontend.sources import Flags
+
+_COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)
+_WITH_VALUE = ("-D", "-include", "-o", "-x", "-isystem", "-Xclang")
+_OF_ONE_COMPILER = ("Werror", "flto")  # another may not know them, and the code that launches kernels is the same
+_TORCH_INCLUDE = re.compile(r".*/torch/include(/.*)?\Z")
+_TORCH_LIBRARIES = re.compile(r".*/torch/lib\Z")
+_PYTHON_INCLUDE = re.compile(r".*/include/python[\d.]+\Z")
+_CUDA = re.compile(r".*/cuda(?:-[\d.]+)?(/(?:include|lib64|targets/.*))\Z")
+_CUDA_HERE = "/usr/local/cuda"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """
+    Attributes:
+        optimization: of the wrapper: "O1".
+        left_out: directories of the other machine that this one does not have.
+    """
+
+    compile: Flags
+    link: Flags
+    optimization: str
+    left_out: tuple[str, ...]
+
+
+def parse(text: str, torch: Path) -> Commands | None:
+    """The commands of a wrapper's text; None where it ends without any that can be read.
+
+    Args:
+        torch: the directory of the torch that is installed here.
+    """
+    found = {m.group(1): _split(m.group(2)) for m in _COMMAND.finditer(text)}
+    if not found.get("Compile") or not found.get("Link"):
+        return None
+    compile_, link = (_Words(found[name], torch) for name in ("Compile", "Link"))
+    level = next((flag for flag in compile_.cflags if re.fullmatch(r"O[0-3s]", flag)), "O1")
+    return Commands(
+        compile_.flags(optimized="O3"), link.flags(optimized="O3"), level, tuple(dict.fromkeys(compile_.left_out))
+    )
+
+
+def mapped(flags: Flags, torch: Path) -> Flags:
+    """Flags of another machine with this machine's directories."""
+    return replace(
+        flags,
+        cflags=tuple(flag for flag in flags.cflags if not flag.startswith(_OF_ONE_COMPILER)),
+        include_dirs=_known(flags.include_dirs, torch),
+        libraries_dirs=_known(flags.libraries_dirs, torch),
+    )
+
+
+def _split(command: str) -> list[str]:
+    """The words of a command line; none where its quotes do not match."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def _known(paths: Iterable[str], torch: Path) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(here for path in paths if (here := _here(path, torch))))
+
+
+def _here(path: str, torch: Path) -> str:
+    """This machine's directory for one of the other machine; "" where there is none."""
+    if match := _TORCH_INCLUDE.match(path):
+        return f"{torch}/include{match.group(1) or ''}"
+    if _TORCH_LIBRARIES.match(path):
+        return f"{torch}/lib"
+    if _PYTHON_INCLUDE.match(path):
+        return sysconfig.get_path("include")
+    if Path(path).is_dir():
+        return path
+    match = _CUDA.match(path)
+    here = f"{os.environ.get('CUDA_HOME', _CUDA_HERE)}{match.group(1)}" if match else ""
+    return here if here and Path(here).is_dir() else ""
+
+
+class _Words:
+    """The words of one command line, sorted by what they are."""
+
+    def __init__(self, words: Sequence[str], torch: Path) -> None:
+        self._torch = torch
+        self.compiler = words[0]
+        self.definitions: list[str] = []
+        self.include_dirs: list[str] = []
+        self.cflags: list[str] = []
+        self.library_dirs: list[str] = []
+        self.libraries: list[str] = []
+        self.left_out: list[str] = []
+        for option, value in _options(words[1:]):
+            self._sort(option, value)
+
+    def _sort(self, option: str, value: str) -> None:
+        match option:
+            case "-D":
+                self.definitions.append(value)
+            case "-I" | "-isystem":
+                self._directory(value, self.include_dirs)
+            case "-L":
+                self._directory(value, self.library_dirs)
+            case "-l":
+                self.libraries.append(value)
+            case "-c" | "-o" | "-include" | "-x" | "-Xclang" | "":
+                pass
+            case _ if not option.removeprefix("-").startswith(("Wl,", *_OF_ONE_COMPILER)):
+                self.cflags.append(option.removeprefix("-"))
+
+    def _directory(self, path: str, directories: list[str]) -> None:
+        here = _here(path, self._torch)
+        (directories if here else self.left_out).append(here or path)
+
+    def flags(self, optimized: str) -> Flags:
+        return Flags(
+            compiler=self.compiler,
+            definitions=tuple(self.definitions),
+            include_dirs=tuple(dict.fromkeys(self.include_dirs)),
+            cflags=tuple(optimized if re.fullmatch(r"O[0-3s]", flag) else flag for flag in self.cflags),
+            ldflags=(),
+            libraries_dirs=tuple(dict.fromkeys(self.library_dirs)),
+            libraries=tuple(self.libraries),
+            passthrough=(),
+        )
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Options with their values; ("", file) for what is no option."""
+    remaining = iter(words)
+    for word in remaining:
+        if word in _WITH_VALUE:
+            yield word, next(remaining, "")
+        elif word[:2] in ("-D", "-I", "-L", "-l") and len(word) > 2:
+            yield word[:2], word[2:]
+        else:
+            yield (word, "") if word.startswith("-") else ("", word)

@@ -1,0 +1,257 @@
+"""Turns an exported program into Sources with Inductor's official `package_cpp_only` switch, in a child process.
+
+A crash or a hang of Inductor, which may run kernels to tune them, ends the child and not the tool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug import wrapper
+from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
+from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
+from aoti_debug.frontend.sources import Sources
+from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.machine import cache
+from aoti_debug.machine.compiler import Torch
+from aoti_debug.manifest import Source
+from aoti_debug.pt2 import archive as artifact
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+LINE_WIDTH = 300
+UNSAVABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
+CHILD = "aoti_debug.frontend.worker.lower"
+REFUSED = {
+    "aot_inductor.use_minimal_arrayref_interface": True,
+    "aot_inductor.allow_stack_allocation": True,
+    "aot_inductor.compile_standalone": True,
+    "aot_inductor.emit_multi_arch_kernel": True,
+    "aot_inductor.dynamic_linkage": False,
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A lowered program.
+
+    Attributes:
+        archive: what `aoti_compile_and_package` wrote.
+        inputs: the file of inputs to embed, or None.
+        signature: the file with the program's signature.
+        log: what the child printed; does not exist where there was no child.
+        model: its name in the archive.
+        source: what it was made from.
+    """
+
+    sources: Sources
+    archive: Path
+    inputs: Path | None
+    signature: Path
+    log: Path
+    answer: Answer
+    model: str = "model"
+    source: Source = Source.EXPORTED
+
+
+def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
+    """Lowers the program that the request names, in a child process.
+
+    Args:
+        timeout: seconds until the child counts as hung.
+
+    Raises:
+        UsageError: a module, library or setting that the request names does not exist.
+        ArtifactError: the program or the inputs cannot be loaded.
+        ToolchainError: the lowering failed, crashed or hung; the message names its log.
+    """
+    _refuse(request.configs)
+    lowered = _collect(request, ask(CHILD, request, torch, timeout))
+    if not wrapper.shared_cubins(lowered.sources.wrapper):
+        return lowered
+    answer = ask(CHILD, replace(request, hashed_kernels=True), torch, timeout)
+    return _with_hashed_kernels(lowered, request, answer)
+
+
+def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> Lowered:
+    """Lowers a program in memory: in a child process if it can be saved and loaded there, otherwise in this one.
+
+    Raises:
+        as `lower`. In this process a crash of Inductor cannot be caught.
+    """
+    import torch as torch_module
+
+    folder = Path(request.folder)
+    saved = folder / "program.pt2"
+    try:
+        torch_module.export.save(program, saved)
+    except UNSAVABLE:
+        saved.unlink(missing_ok=True)
+        return lower_in_process(program, request, torch)
+    try:
+        return lower(replace(request, program=str(saved)), torch, timeout=timeout)
+    except ArtifactError:  # operators that only this process knows
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return lower_in_process(program, request, torch)
+
+
+def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> Lowered:
+    """Lowers a program in this process.
+
+    Raises:
+        as `lower`. A crash of Inductor takes this process with it.
+    """
+    from aoti_debug.frontend.worker.lower import run
+
+    _refuse(request.configs)
+    with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.applied(changes):
+        lowered = _collect(request, _checked(run(request, program), _no_log))
+        if wrapper.shared_cubins(lowered.sources.wrapper):
+            answer = _checked(run(replace(request, hashed_kernels=True), program), _no_log)
+            return _with_hashed_kernels(lowered, request, answer)
+    return lowered
+
+
+def _refuse(configs: Mapping[str, Any]) -> None:
+    for key, value in REFUSED.items():
+        if key in configs and bool(configs[key]) == value:
+            raise UsageError(
+                f"a package with {key}={value} cannot be instrumented", hint=f"leave out --inductor-config {key}"
+            )
+
+
+def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
+    """What the process `python -m <module> REQUEST.json` answers.
+
+    Raises:
+        as `lower`.
+    """
+    folder = Path(request.folder)
+    log = folder / lowering.LOG
+    command = [sys.executable, "-m", module, str(lowering.write_request(request))]
+    with contextlib.suppress(FileNotFoundError):
+        (folder / lowering.ANSWER).unlink()
+    with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise ToolchainError(
+                f"lowering gave no answer for {timeout:g} s and was stopped{_log(log)}",
+                hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
+            ) from None
+        finally:
+            _end(child)
+    answer = lowering.read_answer(folder)
+    if answer is None:
+        raise ToolchainError(
+            f"the process that lowered the model ended without an answer ({_how(status)}){_log(log)}",
+            hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
+        )
+    return _checked(answer, lambda lines: _log(log, lines))
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child and whatever it has started, and nothing else: it leads a session of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
+    if isinstance(answer, Failure):
+        raise lowering.error_of(answer, log)
+    return answer
+
+
+def _collect(request: Request, answer: Answer) -> Lowered:
+    folder = Path(request.folder)
+    archive = folder / lowering.ARCHIVE
+    directory = folder / "sources"
+    _unpack(archive, directory, folder)
+    inputs = folder / lowering.INPUTS
+    return Lowered(
+        sources=sources.read(directory, wrapper_opt=answer.wrapper_opt),
+        archive=archive,
+        inputs=inputs if inputs.exists() else None,
+        signature=folder / lowering.SIGNATURE,
+        log=folder / lowering.LOG,
+        answer=answer,
+    )
+
+
+def _unpack(archive: Path, directory: Path, folder: Path) -> None:
+    """Unpacks the model's files. Large ones that still lie in the lowering's own cache are linked, not copied."""
+    root = artifact.inspect(archive).root
+    prefix = f"{root}/{artifact.MODEL_FOLDER}"
+    large = {path.name: path for path in folder.rglob("*.o") if path.name.endswith(".weights.o")}
+    directory.mkdir()
+    with zipfile.ZipFile(archive) as file:
+        for info in file.infolist():
+            name = info.filename.removeprefix(prefix)
+            if name == info.filename or "/" in name or not name:
+                continue
+            if name in large and large[name].stat().st_size == info.file_size:
+                large.pop(name).rename(directory / name)
+                continue
+            with file.open(info) as data, (directory / name).open("wb") as out:
+                shutil.copyfileobj(data, out, 1 << 20)
+    # Above 2 GB the archive holds the weights apart and leaves out the object that tells their size.
+    if not any(directory.glob("*.weights.o")):
+        for name, path in large.items():
+            path.rename(directory / name)
+
+
+def _with_hashed_kernels(lowered: Lowered, request: Request, answer: Answer) -> Lowered:
+    """
+    Args:
+        answer: of the second lowering, which the kernels come from.
+    """
+    archive = Path(request.folder) / lowering.HASHED_ARCHIVE
+    return replace(
+        lowered,
+        sources=hashed_kernels.adopt(lowered.sources, archive),
+        answer=replace(lowered.answer, triton_configs=answer.triton_configs),
+    )
+
+
+def _how(status: int) -> str:
+    if status < 0:
+        try:
+            return signal.Signals(-status).name
+        except ValueError:
+            return f"signal {-status}"
+    return f"exit code {status}"
+
+
+def _log(log: Path, lines: int = lowering.LOG_LINES) -> str:
+    """Keeps the log; its path and last lines, to end a message."""
+    text = log.read_text(errors="replace")
+    last = text.strip().splitlines()[-lines:] if lines else []
+    return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
+
+
+def _no_log(_: int) -> str:
+    """What was lowered in this process has said everything on this process's stderr."""
+    return ""

@@ -1,0 +1,59 @@
+"""Kernel binaries that are named by their content.
+
+In `package_cpp_only` mode binaries are named by kernel, so that two specialisations of one kernel share a file and the
+second silently runs the first one's machine code. A default package names them by hash: from such a second lowering of
+the same program come the text and the binaries; flags and weights stay those of the first.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend import sources
+from aoti_debug.frontend.sources import Sources
+from aoti_debug.pt2 import archive as artifact
+
+BINARIES = (".cubin", ".hsaco")
+
+
+def adopt(first: Sources, archive: Path) -> Sources:
+    """The sources with text and kernel binaries of a default package.
+
+    The files in `first.directory` are changed accordingly.
+
+    Raises:
+        ToolchainError: the two lowerings laid the weights out differently.
+    """
+    members = _members(archive)
+    wrapper = next(text for name, text in members.items() if name.endswith(".wrapper.cpp")).decode()
+    kernels = next(text for name, text in members.items() if name.endswith(".kernel.cpp")).decode()
+    if _weights_layout(wrapper) != _weights_layout(first.wrapper):
+        raise ToolchainError(
+            "two lowerings of the model laid its weights out differently",
+            hint="give its Triton kernels names of their own, so that one lowering is enough",
+        )
+    for path in first.shipped:
+        if path.suffix in BINARIES:
+            path.unlink()
+    for name, content in members.items():
+        if name.endswith(BINARIES):
+            (first.directory / name).write_bytes(content)
+    (first.directory / f"{first.stem}.cpp").write_text(wrapper + kernels)
+    return sources.read(first.directory, wrapper_opt=first.wrapper_opt)
+
+
+def _members(archive: Path) -> dict[str, bytes]:
+    """The model's text files and kernel binaries by name."""
+    prefix = f"{artifact.inspect(archive).root}/{artifact.MODEL_FOLDER}"
+    with zipfile.ZipFile(archive) as file:
+        return {
+            info.filename.removeprefix(prefix): file.read(info)
+            for info in file.infolist()
+            if info.filename.startswith(prefix) and info.filename.endswith((".cpp", *BINARIES))
+        }
+
+
+def _weights_layout(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "constants_info_[" in line]

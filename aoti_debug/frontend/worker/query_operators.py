@@ -1,0 +1,47 @@
+"""Finds out what torch knows of the operators of a compiled package, and checks inputs that are to be embedded:
+`python -m aoti_debug.frontend.worker.query_operators REQUEST.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker.main import answered, main, register, step
+from aoti_debug.frontend.worker.operators import operators
+from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.inputs import signature
+from aoti_debug.inputs.files import read, write
+
+WITHOUT_INPUTS = "a compiled package holds none"
+WITHOUT_PROMISES = "a compiled package does not say how its buffers were meant to be laid out"
+
+
+def run(request: Request) -> Answer | Failure:
+    """Answers a request whose program is a compiled package."""
+    return answered(lambda times: _run(request, times))
+
+
+def _run(request: Request, times: dict[str, float]) -> Answer:
+    folder = Path(request.folder)
+    with step("torch", times):
+        import torch
+    register(request, times)
+    if request.inputs:
+        with step("inputs", times, request.inputs):
+            described = signature.from_json((folder / lowering.SIGNATURE).read_text(encoding="utf-8"))
+            write(read(request.inputs, described), folder / lowering.INPUTS)
+    with step("operators", times):
+        shims, schemas = operators(Path(request.program), ())
+    return Answer(
+        torch_version=torch.__version__,
+        shim_operators=shims,
+        schemas=schemas,
+        wrapper_opt="",
+        without_inputs="" if request.inputs else WITHOUT_INPUTS,
+        times=times,
+        without_promises=WITHOUT_PROMISES,
+    )
+
+
+if __name__ == "__main__":
+    main(run)

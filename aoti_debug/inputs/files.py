@@ -1,0 +1,259 @@
+"""Inputs of a model: read from a file, checked against what was exported, embedded in a package.
+
+A `.pt` file holds a tuple or list of arguments, `{"args": …, "kwargs": …}`, `(args, kwargs)`, or a dictionary by the
+inputs' names; it is loaded with `weights_only=True`. A `.safetensors` file holds tensors by the inputs' names, or by
+their positions "0", "1", …; what was not a tensor at export keeps its value, and tensors move to the device of export.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.errors import ArtifactError, InputMismatch
+from aoti_debug.inputs import signature as signatures
+from aoti_debug.inputs import validate as input_contract
+from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One call's arguments: `model(*args, **kwargs)`."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def read(path: str | Path, signature: Signature) -> Inputs:
+    """Reads an inputs file and checks it.
+
+    Raises:
+        ArtifactError: it cannot be read; as InputMismatch, its content does not fit the signature.
+    """
+    return fit(Path(path), content(Path(path)), signature)
+
+
+def content(path: Path) -> Any:
+    """What an inputs file holds.
+
+    Raises:
+        ArtifactError: it cannot be read.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _load(path, path)
+
+
+def fit(path: Path, data: Any, signature: Signature) -> Inputs:
+    """The content of an inputs file as a call's arguments.
+
+    Raises:
+        ArtifactError: it holds no inputs; as InputMismatch, they do not fit the signature.
+    """
+    inputs = _from_names(path, data, signature) if path.suffix == ".safetensors" else _arrange(path, data, signature)
+    check(inputs, signature, str(path))
+    return inputs
+
+
+def device_index(data: Any) -> int:
+    """The index of the GPU that the first of the tensors in nested containers is on; -1 where none is on any."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    found = (value.device for value in pytree.tree_leaves(data) if isinstance(value, torch.Tensor))
+    return next((device.index for device in found if device.type == "cuda"), -1)
+
+
+def missing(where: str, signature: Signature) -> ArtifactError:
+    """The error of a model that is to be called with its own inputs and has none."""
+    return ArtifactError(
+        f"{where} has no inputs in it",
+        hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+        + signature.described(),
+    )
+
+
+def embedded(package: Artifact) -> Inputs | None:
+    """The inputs inside an instrumented package; None where it was built without any.
+
+    Raises:
+        ArtifactError: the member is damaged.
+    """
+    if INPUTS_MEMBER not in package.members:
+        return None
+    data = _load(package.path, io.BytesIO(package.read(INPUTS_MEMBER)))
+    return Inputs(tuple(data["args"]), data["kwargs"])
+
+
+def signature_of(package: Artifact) -> Signature:
+    """The signature inside an instrumented package.
+
+    Raises:
+        ArtifactError: it is missing or damaged.
+    """
+    return signatures.from_json(package.read(SIGNATURE_MEMBER).decode("utf-8", errors="replace"))
+
+
+def write(inputs: Inputs, path: Path) -> None:
+    """Writes inputs so that `weights_only=True` reads them again.
+
+    Raises:
+        ArtifactError: they hold objects that are neither tensors nor plain Python values.
+    """
+    import torch
+
+    torch.save({"args": tuple(inputs.args), "kwargs": dict(inputs.kwargs)}, path)
+    try:
+        torch.load(path, weights_only=True)
+    except pickle.UnpicklingError as error:
+        path.unlink()
+        raise ArtifactError(
+            "the inputs hold objects that are neither tensors nor plain Python values, so they cannot be kept",
+            hint="pass inputs with --inputs when you run the package",
+        ) from error
+
+
+def check(inputs: Inputs, signature: Signature, where: str) -> None:
+    """Compares inputs with what was exported.
+
+    Args:
+        where: what the inputs came from, for the message.
+
+    Raises:
+        InputMismatch: wrong count, or arguments of wrong kind, dtype, shape, strides or device.
+    """
+    found = input_contract.mismatches(_flatten(inputs), signature, where)
+    if found:
+        raise InputMismatch(found)
+
+
+def _flatten(inputs: Inputs) -> list[Any]:
+    from torch.utils import _pytree as pytree
+
+    return list(pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))[0])
+
+
+def _arrange(path: Path, data: Any, signature: Signature) -> Inputs:
+    """The content of a `.pt` file as inputs; of several readings the one of the structure that was exported."""
+    import torch
+
+    readings: list[Inputs] = []
+    if isinstance(data, torch.Tensor):
+        readings.append(Inputs((data,), {}))
+    elif isinstance(data, Mapping) and set(data) <= {"args", "kwargs"} and data:
+        readings.append(Inputs(tuple(data.get("args", ())), data.get("kwargs", {})))
+    elif isinstance(data, Mapping):
+        return _from_names(path, data, signature)
+    elif isinstance(data, (tuple, list)):
+        if len(data) == 2 and isinstance(data[0], (tuple, list)) and isinstance(data[1], Mapping):
+            readings.append(Inputs(tuple(data[0]), data[1]))
+        readings.append(Inputs(tuple(data), {}))
+    else:
+        raise ArtifactError(f"{path} holds a {type(data).__name__}, not a model's inputs", hint=_FORMS)
+    return max(
+        (_ordered(reading, signature) for reading in readings), key=lambda reading: _likeness(reading, signature)
+    )
+
+
+def _likeness(reading: Inputs, signature: Signature) -> int:
+    """2: the structure that was exported; 1: at least as many values; 0: neither."""
+    from torch.utils import _pytree as pytree
+
+    values, structure = pytree.tree_flatten((tuple(reading.args), dict(reading.kwargs)))
+    if signature.in_spec and structure == pytree.treespec_loads(signature.in_spec):
+        return 2
+    return int(len(values) == signature.count)
+
+
+def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
+    """The inputs with keywords in the order of the signature's leaves."""
+    from torch.utils import _pytree as pytree
+
+    if not signature.in_spec:
+        return inputs
+    _, kwargs = pytree.tree_unflatten(range(signature.count), pytree.treespec_loads(signature.in_spec))
+    if set(kwargs) != set(inputs.kwargs):
+        return inputs
+    return Inputs(inputs.args, {name: inputs.kwargs[name] for name in kwargs})
+
+
+def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) -> Inputs:
+    names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
+    positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    given = {str(name): value for name, value in tensors.items()}
+    keys = next((keys for keys in (names, positions) if set(keys) == set(given)), None)
+    if keys is None:
+        raise ArtifactError(
+            f"{path} has the tensors {', '.join(sorted(given))}; the model takes {', '.join(names)}",
+            hint="name the tensors as the model's inputs, or by position: 0, 1, …",
+        )
+    if not signature.in_spec:
+        raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
+    remaining = iter(keys)
+    values = [_moved(given[next(remaining)], leaf) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
+    return structured(values, signature)
+
+
+def _moved(tensor: Tensor, leaf: Leaf) -> Tensor:
+    """A tensor from a file that keeps no devices, where the model wants it; on any device of a kind it stays there."""
+    return tensor if tensor.device.type == leaf.device else tensor.to(leaf.device)
+
+
+def structured(values: Sequence[Any], signature: Signature) -> Inputs:
+    """Inputs of a signature with a structure from the values of its leaves. Arguments that are no leaf become None, at
+    the end: it does not matter to the model which argument carries a tensor, but in which order they come."""
+    from torch.utils import _pytree as pytree
+
+    spec = pytree.treespec_loads(signature.in_spec)
+    args, kwargs = pytree.tree_unflatten([*values, *[None] * signature.others], spec)
+    return Inputs(tuple(args), kwargs)
+
+
+def constant(leaf: Leaf) -> Any:
+    """The value of a leaf that is no tensor.
+
+    Raises:
+        ArtifactError: it cannot be written down as Python source.
+    """
+    try:
+        return ast.literal_eval(leaf.constant)
+    except (ValueError, SyntaxError) as error:
+        what = (
+            f"is {leaf.constant}, which is no tensor" if leaf.constant else "is something that nobody has written down"
+        )
+        raise ArtifactError(f"input {leaf.name} {what}", hint="pass a .pt file with --inputs instead") from error
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"{path} is no safetensors file: {error}", hint=_FORMS) from error
+
+
+def _load(path: Path, file: Path | io.BytesIO) -> Any:
+    import torch
+
+    try:
+        return torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ArtifactError(
+            f"{path} holds objects that are neither tensors nor plain Python values", hint=_FORMS
+        ) from error
+    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+        raise ArtifactError(f"{path} cannot be read as inputs: {error}", hint=_FORMS) from error
+
+
+_FORMS = 'write it with torch.save((x, y), path) or torch.save({"args": (x,), "kwargs": {"y": y}}, path)'

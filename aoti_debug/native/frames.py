@@ -1,0 +1,164 @@
+"""Frames of native stacks: names that people read, and which frames say nothing about a fault."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from pathlib import PurePath
+
+MOST_FRAMES = 6  # that are shown of a stack
+_NAME_WIDTH = 110  # characters
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame of a stack.
+
+    Attributes:
+        function: demangled; "" where no symbol says.
+        library: path; "" for code that belongs to no file.
+        offset: link-time address in the library.
+        file, line: of the source; "" and 0 without debug information. A frame of Python has these and a function only.
+    """
+
+    function: str
+    library: str = ""
+    offset: int = 0
+    file: str = ""
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        """ "sum_rows at rows.cpp:12", "at::native::foo in libtorch_cpu.so", "libfoo.so+0x1234"."""
+        if not self.function and not self.library:
+            return f"address {self.offset:#x}, which is no code"
+        if generated := _GENERATED.match(short_name(self.function)):
+            return f"{generated[1]} at {PurePath(self.file).name}:{self.line}" if self.file else generated[1]
+        library = PurePath(self.library).name
+        if self.file and not library:
+            return f"{self.function} at {self.file}:{self.line}"
+        if self.file:
+            return f"{short_name(self.function) or library} at {self.file}:{self.line}"
+        if self.function:
+            return f"{short_name(self.function)} in {library}" if library else short_name(self.function)
+        return f"{library}+{self.offset:#x}"
+
+
+def demangle(name: str) -> str:
+    """A C++ name as it is written; any other name as it is."""
+    base, dot, clone = name.partition(".")
+    runtime = _cxx_runtime()
+    if not base.startswith("_Z") or runtime is None:
+        return name
+    status = ctypes.c_int()
+    address = runtime.__cxa_demangle(base.encode(), None, None, ctypes.byref(status))
+    if not address:
+        return name
+    text = ctypes.string_at(address).decode("utf-8", errors="replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(address))
+    return f"{text} [{clone}]" if dot else text
+
+
+@cache
+def _cxx_runtime() -> ctypes.CDLL | None:
+    for name in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        library.__cxa_demangle.restype = ctypes.c_void_p
+        return library
+    return None
+
+
+def short_name(function: str) -> str:
+    """A demangled name without parameters, template arguments and clone suffixes: "at::native::foo"."""
+    name = re.sub(r" \[[^\]]*\]$", "", function)
+    name = re.sub(r"\.(?:constprop|isra|part|cold|lto_priv|_omp_fn)\b.*$", "", name)
+    name = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")
+    name = re.sub(r"operator(<<?=?|>>?=?|->\*?)", _spelled, name)
+    name = _without_brackets(name)
+    name = re.sub(r"\s+(?:const|&&?|noexcept|volatile)(?=$|::)", "", name).strip()
+    name = name.rpartition(" ")[2] if " " in name and "operator " not in name else name
+    name = name.replace("{anonymous}::", "").replace("{call}", "()").replace("{lt}", "<").replace("{gt}", ">")
+    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return "operator" + match.group(1).replace("<", "{lt}").replace(">", "{gt}")
+
+
+def _without_brackets(name: str) -> str:
+    """The name without what is in (…) and <…>."""
+    kept: list[str] = []
+    depth = 0
+    for character in name:
+        if character in "(<":
+            depth += 1
+        elif character in ")>" and depth:
+            depth -= 1
+        elif not depth:
+            kept.append(character)
+    return "".join(kept)
+
+
+# Beginnings of the (short) names of functions that stand on every stack of a kind and say nothing about its fault.
+_EVERYWHERE = (
+    *("aoti_debug::", "aoti_debug_", "__restore_rt"),
+    *("_start", "__libc_start", "start_thread", "clone", "__clone", "GOMP_", "gomp_", "__kmp"),
+    *("c10::", "std::", "at::_ops::", "at::wrapper_", "at::internal::", "at::parallel_for", "at::functorch::"),
+    *("torch::ADInplaceOrView", "torch::autograd", "torch::jit::", "torch::inductor::", "torch::aot_inductor::"),
+    *("torch::throw", "torch::PyWarningHandler", "torch::python", "torch::detail::", "AOTInductorModel"),
+    *("aoti_torch_proxy_executor", "aoti_torch_call_dispatcher"),
+    *("pybind11::", "_Py", "Py", "ffi_", "_Unwind_", "__cxa_", "__gxx_", "__gnu_cxx::", "__cxxabiv1::"),
+)
+_GENERATED = re.compile(r"torch::aot_inductor::AOTInductorModel::(_?(?:const_)?run_impl)$")
+_HOSTS = re.compile(r"libtorch_python|libpython|/python[\d.]*$|/_ctypes\b|libffi|libgomp|libiomp|libgcc_s|ld-linux")
+_PYTHON = re.compile(r"libpython|/python[\d.]*$")
+_SYSTEM = re.compile(r"/libc\.so|/libc-\d|/libpthread|/ld-linux|/libstdc\+\+|/libc\+\+|/libgcc_s|\[vdso\]")
+# Python: what the operators' decorators add, and from where a package was called.
+_ADDED = re.compile(r"/torch/(?:_|library|autograd|utils|nn|fx)|/ctypes/__init__|/importlib/|^<frozen ")
+_CALLER = re.compile(r"/torch/_inductor/package/|/torch/export/pt2_archive/|/aoti_debug/run/worker\.py")
+# What stands above the code that asked for the end of the process.
+_DYING = re.compile(
+    r"_*(?:pthread_kill|raise|abort|gsignal|assert_fail|libc_message|fortify_fail|chk_fail|GI_)"
+    r"|malloc_printerr|__restore_rt|__stack_chk_fail|__gnu_cxx::|__cxxabiv1::|__cxa_|__gxx_"
+    r"|std::(?:terminate|__terminate|rethrow_exception|__throw_)|_Unwind_|__clang_call_terminate"
+)
+
+
+def is_noise(frame: Frame) -> bool:
+    """Whether it says nothing: starts of threads, torch's dispatcher, its loader, the interpreter, our runtime."""
+    name = short_name(frame.function)
+    if _GENERATED.match(name):
+        return False
+    if "/runtime_shims/" in frame.file:
+        return True
+    if not name:
+        return bool(_HOSTS.search(frame.library) or _SYSTEM.search(frame.library))
+    return name.startswith(_EVERYWHERE) or bool(_HOSTS.search(frame.library))
+
+
+def is_python(frame: Frame) -> bool:
+    """Whether it is the interpreter's."""
+    return bool(_PYTHON.search(frame.library)) or frame.function.startswith("_PyEval")
+
+
+def own_python(stack: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Frames of a Python stack, innermost first, that are the operator's: none of torch's, none outside of the
+    package's call."""
+    inside = takewhile(lambda frame: not _CALLER.search(frame.file), stack)
+    return tuple(frame for frame in inside if not _ADDED.search(frame.file))
+
+
+def without_dying(stack: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The stack of a process that ended itself, from the code on that asked for it."""
+    for position, frame in enumerate(stack):
+        name = short_name(frame.function)
+        if not _DYING.match(name) and (name or not _SYSTEM.search(frame.library)):
+            return tuple(stack[position:])
+    return tuple(stack)

@@ -1,0 +1,99 @@
+"""Which functions, and which lines of source, addresses of a process belong to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.native.elf import Library
+from aoti_debug.native.frames import Frame, demangle
+
+_ADDR2LINE_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A part of a file in executable memory."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+def complete_lines(text: str) -> list[str]:
+    """Without the last one, where a full disk or the process's end cut it off."""
+    return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def mappings(text: str) -> list[Mapping]:
+    """Of a copy of /proc/PID/maps."""
+    found = []
+    for line in complete_lines(text):
+        span, permissions, offset, _, _, *path = line.split(maxsplit=5)
+        if "x" in permissions:
+            start, _, end = span.partition("-")
+            name = path[0].removesuffix(" (deleted)") if path else ""
+            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), name))
+    return found
+
+
+def resolve(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[Frame, ...]]:
+    """Frames of each address, more than one where functions are inlined."""
+    found: dict[int, tuple[Frame, ...]] = {}
+    by_library: dict[str, list[tuple[int, int]]] = {}
+    for address in addresses:
+        mapping = next((m for m in maps if m.start <= address < m.end), None)
+        if mapping is None or not mapping.path.startswith("/"):
+            found[address] = (Frame("", "" if mapping is None else mapping.path, address),)
+        else:
+            by_library.setdefault(mapping.path, []).append((address, address - mapping.start + mapping.offset))
+    for path, offsets in by_library.items():
+        found |= _in_library(Path(path), offsets)
+    return found
+
+
+def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tuple[Frame, ...]]:
+    """Args:
+    offsets: an address, the byte of the file that was mapped there.
+    """
+    try:
+        with Library(path) as library:
+            linked = {address: library.address(offset) for address, offset in offsets}
+            names = library.functions(value for value in linked.values() if value is not None)
+            has_lines = library.has_lines
+    except (OSError, ValueError):
+        return {address: (Frame("", str(path), offset),) for address, offset in offsets}
+    known = {address: (value if value is not None else 0) for address, value in linked.items()}
+    lines = _source_lines(path, sorted(set(known.values()))) if has_lines else {}
+    return {
+        address: lines.get(value) or (Frame(demangle(names.get(value, "")), str(path), value),)
+        for address, value in known.items()
+    }
+
+
+def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
+    """What addr2line says, where it is installed and knows the line."""
+    command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=_ADDR2LINE_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: dict[int, list[Frame]] = {}
+    current, name = 0, ""
+    for line in ran.stdout.splitlines():
+        if re.fullmatch(r"0x[0-9a-f]+", line):
+            current, name = int(line, 16), ""
+        elif not name:
+            name = line
+        else:
+            place = re.match(r"(.+):(\d+)", line)
+            if place and place[1] != "??" and name != "??":
+                found.setdefault(current, []).append(Frame(demangle(name), str(path), current, place[1], int(place[2])))
+            name = ""
+    return {address: tuple(dict.fromkeys(frames)) for address, frames in found.items()}

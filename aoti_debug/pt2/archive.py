@@ -1,0 +1,227 @@
+"""What a `.pt2` file is, found without importing torch.
+
+A `.pt2` is a zip archive whose members share one root folder. `torch.export.save` writes an exported program
+(`models/`), `aoti_compile_and_package` a compiled package (`data/aotinductor/`); an instrumented package is a compiled
+one with our manifest beside it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aoti_debug import manifest
+from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.pt2 import archive_safety as archive_check
+
+ARCHIVE_VERSION = "0"  # of the PT2 archive format
+MODELS = "models/"
+AOTINDUCTOR = "data/aotinductor/"
+MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
+INPUTS_MEMBER = "aoti_debug_inputs.pt"
+WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
+WRAPPER_SOURCE = ".wrapper.cpp"
+_OF_WRAPPER = b"AOTInductorModel"  # the class that every wrapper defines
+SIGNATURE_MEMBER = "aoti_debug_signature.json"
+
+
+class ArtifactKind(str, Enum):
+    EXPORTED = "an exported program"
+    PACKAGE = "a compiled AOTInductor package"
+    SOURCES = "an AOTInductor package of C++ sources"
+    INSTRUMENTED = "an instrumented package"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A `.pt2` archive whose central directory is sound.
+
+    Attributes:
+        root: the folder that every member lies in, "model".
+        members: names below the root, in the archive's order.
+        models: names of the models in it; one, "model", unless somebody packaged several.
+    """
+
+    path: Path
+    kind: ArtifactKind
+    root: str
+    members: tuple[str, ...]
+    models: tuple[str, ...]
+
+    def read(self, member: str) -> bytes:
+        """The bytes of a member.
+
+        Raises:
+            ArtifactError: it is missing or damaged.
+        """
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.read(f"{self.root}/{member}")
+        except KeyError as error:
+            raise ArtifactError(f"{self.path} has no {member}", hint="build the package again") from error
+        except (*archive_check.DAMAGED, OSError) as error:
+            raise ArtifactError(
+                f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
+            ) from error
+
+    def has_source(self, model: str) -> bool:
+        """Whether a compiled package holds the source of a model's wrapper; a file of that name may be empty."""
+        return any(_OF_WRAPPER in self.read(name) for name in self.wrapper_sources(model))
+
+    def wrapper_sources(self, model: str) -> tuple[str, ...]:
+        """The members of a compiled package that have the name of a source of a model's wrapper."""
+        folder = f"{AOTINDUCTOR}{model}/"
+        return tuple(name for name in self.members if name.startswith(folder) and name.endswith(WRAPPER_SOURCE))
+
+    def manifest(self) -> manifest.Manifest:
+        """The manifest of an instrumented package."""
+        return manifest.from_json(self.read(manifest.MEMBER).decode("utf-8", errors="replace"))
+
+
+def inspect(path: str | Path) -> Artifact:
+    """Finds out what a file is.
+
+    Raises:
+        ArtifactError: it is no sound `.pt2` archive; the message says what it looks like.
+    """
+    path = Path(path)
+    infos = _directory(path)
+    archive_check.check(path, infos)
+    roots = {info.filename.partition("/")[0] for info in infos}
+    if len(roots) != 1:
+        raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
+    root = roots.pop()
+    members = tuple(info.filename[len(root) + 1 :] for info in infos if not info.is_dir())
+    kind = _kind(path, members)
+    artifact = Artifact(path, kind, root, members, _models(members, kind))
+    if "archive_version" in members:
+        version = archive_check.shown(artifact.read("archive_version").decode("ascii", errors="replace").strip())
+        if version != ARCHIVE_VERSION:
+            raise ArtifactError(
+                f"{path} is {kind.value} in archive format {version}; the newest known format is {ARCHIVE_VERSION}",
+                hint="upgrade aoti-debug, or write the file with an older torch",
+            )
+    return artifact
+
+
+def expect(path: str | Path, wanted: ArtifactKind) -> Artifact:
+    """Inspects a file that has to be of one kind.
+
+    Raises:
+        ArtifactError: it is something else; the message says what, the hint what to do about it.
+    """
+    artifact = inspect(path)
+    if artifact.kind is not wanted:
+        raise ArtifactError(
+            f"{path} is {artifact.kind.value}; {wanted.value} is wanted", hint=_WRONG_KIND[wanted, artifact.kind]
+        )
+    return artifact
+
+
+def model_of(package: Artifact, name: str) -> str:
+    """Which model of a package is meant.
+
+    Args:
+        name: "" for the only one.
+
+    Raises:
+        UsageError: it has several and none is named, or none of that name.
+    """
+    if name in package.models:
+        return name
+    names = ", ".join(package.models)
+    if name:
+        raise UsageError(f"{package.path} holds no model {name!r}", hint=f"it holds {names}")
+    if len(package.models) > 1:
+        raise UsageError(f"{package.path} holds {len(package.models)} models", hint=f"name one with --model: {names}")
+    return package.models[0]
+
+
+_WANTED = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+
+_REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
+_WRONG_KIND = {
+    (wanted, found): _REBUILD if wanted is ArtifactKind.EXPORTED else "build it first: aoti-debug build MODEL.pt2"
+    for wanted in ArtifactKind
+    for found in ArtifactKind
+} | {
+    (ArtifactKind.EXPORTED, ArtifactKind.INSTRUMENTED): "it is built already: aoti-debug run PACKAGE.pt2",
+}
+
+
+def _kind(path: Path, members: tuple[str, ...]) -> ArtifactKind:
+    names = set(members)
+    if manifest.MEMBER in names:
+        return ArtifactKind.INSTRUMENTED
+    if any(name.startswith(AOTINDUCTOR) for name in members):
+        compiled = any(name.endswith((".so", ".dll", ".dylib")) for name in members)
+        return ArtifactKind.PACKAGE if compiled else ArtifactKind.SOURCES
+    if any(name.startswith(MODELS) for name in members):
+        return ArtifactKind.EXPORTED
+    if "serialized_exported_program.json" in names:
+        return ArtifactKind.EXPORTED  # torch before 2.7
+    if "data.pkl" in names:
+        what = "a TorchScript model" if any(n.startswith("code/") for n in members) else "written by torch.save"
+        raise ArtifactError(f"{path} is {what}, not a .pt2", hint=_WANTED)
+    raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
+
+
+def _models(members: tuple[str, ...], kind: ArtifactKind) -> tuple[str, ...]:
+    if kind is ArtifactKind.EXPORTED:
+        found = {
+            name[len(MODELS) : -len(".json")] for name in members if name.startswith(MODELS) and name.endswith(".json")
+        }
+        return tuple(sorted(found)) or ("model",)
+    found = {name[len(AOTINDUCTOR) :].partition("/")[0] for name in members if name.startswith(AOTINDUCTOR)}
+    return tuple(sorted(found))
+
+
+def _directory(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} does not exist", hint=_WANTED) from error
+    except IsADirectoryError as error:
+        raise ArtifactError(f"{path} is a directory, not a .pt2", hint=_WANTED) from error
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_WANTED) from error
+    if not head.startswith(b"PK"):
+        raise ArtifactError(f"{path} is {_looks_like(head)}, not a .pt2", hint=_WANTED)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            end = archive.start_dir
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+        raise ArtifactError(
+            f"{path} is a truncated or damaged zip archive ({error})", hint="copy or write the file again"
+        ) from error
+    for info in infos:
+        if info.header_offset + 30 + info.compress_size > end:
+            raise ArtifactError(
+                f"{path} is damaged: {info.filename} reaches past the end of its data",
+                hint="copy or write the file again",
+            )
+    if not infos:
+        raise ArtifactError(f"{path} is an empty zip archive", hint=_WANTED)
+    return infos
+
+
+def _looks_like(head: bytes) -> str:
+    if not head:
+        return "empty"
+    if head.startswith(b"\x7fELF"):
+        return "a shared library or program"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer (run git lfs pull)"
+    if head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        return "a pickle"
+    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < 1 << 32:
+        return "a safetensors file"
+    if head.lstrip().startswith((b"{", b"[")):
+        return "JSON"
+    if all(byte in b"\t\n\r" or byte >= 0x20 for byte in head):
+        return "text"
+    return "not a zip archive"

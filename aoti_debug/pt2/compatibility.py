@@ -1,0 +1,145 @@
+"""What machine a compiled package was made for, and whether this one will do."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.native.elf import Library
+from aoti_debug.pt2.archive import Artifact
+
+# Inductor's names of instruction sets -> what Linux calls the features that they need.
+_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "AVX2": ("avx2", "fma"),
+    "AVX512": ("avx512f", "avx512dq", "avx512vl", "avx512bw", "fma"),
+    "AVX512_VNNI": ("avx512_vnni",),
+    "AVX512_BF16": ("avx512_bf16",),
+    "AMX": ("amx_tile",),
+    "AMX_TILE": ("amx_tile",),
+    "AMX_FP16": ("amx_fp16",),
+    "ASIMD": ("asimd",),
+    "NEON": ("asimd",),
+    "SVE": ("sve",),
+    "SVE128": ("sve",),
+    "SVE256": ("sve",),
+}
+_MACHINES: Mapping[int, str] = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # numbers of <elf.h>
+METADATA = ".wrapper_metadata.json"
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def check(path: Path, metadata: Mapping[str, Any]) -> None:
+    """
+    Args:
+        path: of the package, for the message.
+        metadata: its `*.wrapper_metadata.json`.
+
+    Raises:
+        ArtifactError: it was compiled for another system, or for a processor that can do more than this one.
+    """
+    system = str(metadata.get("AOTI_PLATFORM", ""))
+    if system and system != platform.system().lower():
+        raise ArtifactError(
+            f"{path} was compiled for {system}; this machine runs {platform.system()}",
+            hint="take it to a machine of that kind",
+        )
+    machine = str(metadata.get("AOTI_MACHINE", ""))
+    if machine and machine != os.uname().machine:
+        raise ArtifactError(
+            f"{path} was compiled for {machine}; this machine is {os.uname().machine}",
+            hint="take it to a machine of that kind",
+        )
+    lacking = lacked(str(metadata.get("AOTI_CPU_ISA", "")), processor_flags())
+    if lacking:
+        raise ArtifactError(
+            f"{path} was compiled for a processor with {', '.join(lacking)}, which this one lacks",
+            hint="take it to a machine with such a processor",
+        )
+
+
+def check_library(path: Path, library: Path) -> None:
+    """
+    Args:
+        path: of the package, for the message.
+        library: the package's.
+
+    Raises:
+        ArtifactError: it is no library, or holds the code of another processor.
+    """
+    try:
+        with Library(library) as found:
+            number = found.machine
+    except (OSError, ValueError) as error:
+        raise ArtifactError(
+            f"{library.name} is no library: {error}", hint="copy or compile the package again"
+        ) from error
+    here = os.uname().machine
+    machine = _MACHINES.get(number, f"machine {number} of the ELF format")
+    if here in _MACHINES.values() and machine != here:
+        raise ArtifactError(
+            f"{path} holds a library for {machine}; this machine is {here}", hint="take it to a machine of that kind"
+        )
+
+
+def lacked(instruction_sets: str, flags: frozenset[str]) -> tuple[str, ...]:
+    """Which of the instruction sets ("AVX512 AVX512_VNNI") a processor does not have.
+
+    Args:
+        flags: what it can do, as Linux names it; where that is not known, it lacks nothing.
+    """
+    if not flags:
+        return ()
+    return tuple(name for name in instruction_sets.split() if not flags.issuperset(_FLAGS.get(name.upper(), ())))
+
+
+def processor_flags() -> frozenset[str]:
+    """What this processor can do, as Linux names it; empty where it does not say."""
+    text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.exists() else ""
+    found = (line.partition(":")[2] for line in text.splitlines() if line.startswith(("flags", "Features")))
+    return frozenset(next(found, "").split())
+
+
+def check_this_gpu(package: Artifact, folder: str) -> None:
+    """
+    Args:
+        folder: of the model in the package, with a slash at its end.
+
+    Raises:
+        ArtifactError: there is no GPU here, or it is another than the package was compiled for.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ArtifactError(
+            f"{package.path} was compiled for a GPU, and torch {torch.__version__} finds none here",
+            hint="see what is missing: aoti-debug doctor",
+        )
+    for member in package.members:
+        if member.startswith(folder) and member.endswith(METADATA):
+            check_gpu(package.path, json.loads(package.read(member)), torch.cuda.get_device_capability())
+
+
+def check_gpu(path: Path, metadata: Mapping[str, Any], capability: tuple[int, int]) -> None:
+    """
+    Args:
+        capability: of the GPU here, (9, 0).
+
+    Raises:
+        ArtifactError: its kernel binaries do not run on this GPU: they need the same major and at least the minor
+            version of the compute capability.
+    """
+    compiled = str(metadata.get("AOTI_COMPUTE_CAPABILITY", ""))
+    if not compiled.isdigit():
+        return
+    major, minor = int(compiled[:-1] or 0), int(compiled[-1])
+    if major != capability[0] or minor > capability[1]:
+        raise ArtifactError(
+            f"{path} was compiled for a GPU of compute capability {major}.{minor}; this one has "
+            f"{capability[0]}.{capability[1]}",
+            hint="run it on such a GPU, or build it from the exported program here",
+        )

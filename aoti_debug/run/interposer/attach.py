@@ -1,0 +1,56 @@
+"""In the process that runs a package: stands in front of the functions that the package's library calls."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.run import load_model as loading
+
+_DRIVER = "libcuda.so.1"
+
+
+class Interposed:
+    """A model whose calls are recorded. Made after torch is loaded, before the package is."""
+
+    def __init__(self, *, front: str, recorder: str, package: str, model: str, device: str) -> None:
+        self._on_device = device == "cuda"
+        # The dynamic linker asks the libraries of the global scope, in this order, before those that the package's
+        # library needs. The recorder takes the driver from there.
+        self._front = ctypes.CDLL(front, mode=ctypes.RTLD_GLOBAL)
+        if self._on_device:
+            ctypes.CDLL(_DRIVER, mode=ctypes.RTLD_GLOBAL)
+        self._recorder = ctypes.CDLL(recorder)
+        self._recorder.aoti_debug_interposer_hooks.restype = ctypes.c_void_p
+        self._recorder.aoti_debug_interposer_begin.argtypes = (ctypes.c_void_p,)
+        self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
+        self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
+        self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
+        self._model = loading.load(artifact.inspect(package), model, device)
+
+    @property
+    def signature(self) -> Signature:
+        """How many inputs there are, and in what structure: all that torch keeps of them."""
+        from torch.utils import _pytree as pytree
+
+        in_spec = str(self._model.loader.get_call_spec()[0])
+        count = pytree.treespec_loads(in_spec).num_leaves if in_spec else 0
+        return Signature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._recorder.aoti_debug_interposer_begin(self._stream())
+        try:
+            result = self._model(*args, **kwargs)
+        except BaseException:
+            self._recorder.aoti_debug_interposer_end(1)
+            raise
+        self._recorder.aoti_debug_interposer_end(0)
+        return result
+
+    def _stream(self) -> int | None:
+        """The one that torch gives to the model."""
+        import torch
+
+        return int(torch.cuda.current_stream().cuda_stream) if self._on_device else None

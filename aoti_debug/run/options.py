@@ -1,0 +1,120 @@
+"""What a run is asked for: the options, whether they go together, and the command line that says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.rundir import directory as rundir
+
+PHASES = ("before", "after", "both")
+LONGEST_FLIGHT = 65536  # launches
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is run, and what is recorded of it.
+
+    Attributes:
+        inputs: a .pt or .safetensors file; None for those embedded in the package.
+        random_inputs: a seed: make fitting inputs and keep them in the run.
+        level, filters, phase: None for what the environment or the package says.
+        out: where run directories are made; None for `rundir.base_directory()`.
+        calls: how often the model is called.
+        timeout: seconds, counted from when the package is being loaded.
+        stall: seconds in which no launch may begin or end before the process is killed; level 1 or more.
+        imports, libraries: besides those that the package was built with.
+        launch: "0.3", or "0.3,0.5": print and save these launches only.
+        flight: launches whose inputs outlive a crash; None for what the environment says.
+        crumb_every: launches a breadcrumb.
+        environment: variables of the process, besides this one's.
+        guards: zones of known bytes around the buffers that the model allocates, compared after every launch.
+        model: which one of a compiled package without source that holds several; "" for the only one.
+        poison: the byte that those buffers are filled with, needs guards; None for 0xff.
+    """
+
+    package: Path
+    inputs: Path | None = None
+    level: int | None = None
+    filters: tuple[str, ...] | None = None
+    phase: str | None = None
+    out: Path | None = None
+    calls: int = 1
+    timeout: float | None = None
+    stall: float | None = None
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    launch: str | None = None
+    flight: int | None = None
+    crumb_every: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    guards: bool = False
+    poison: int | None = None
+    random_inputs: int | None = None
+    model: str = ""
+
+
+def check(options: RunOptions) -> None:
+    """Raises:
+    UsageError: an option is wrong, or does not go with another.
+    ArtifactError: the inputs are no file.
+    """
+    if options.level is not None and options.level not in range(4):
+        raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
+    if options.phase is not None and options.phase not in PHASES:
+        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
+    if options.calls < 1:
+        raise UsageError(f"--calls {options.calls} runs nothing", hint="--calls takes a number from 1")
+    if options.timeout is not None and options.timeout <= 0:
+        raise UsageError(f"--timeout {options.timeout:g} leaves no time", hint="--timeout takes seconds")
+    if options.stall is not None and options.stall <= 0:
+        raise UsageError(f"--stall {options.stall:g} leaves no time", hint="--stall takes seconds")
+    if options.crumb_every is not None and options.crumb_every < 1:
+        raise UsageError(f"no breadcrumb every {options.crumb_every} launches", hint="it takes a number from 1")
+    if options.poison is not None and not options.guards:
+        raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
+    if options.poison is not None and options.poison not in range(256):
+        raise UsageError(f"{options.poison} is no byte", hint="--poison takes two hexadecimal digits")
+    for pattern in options.filters or ():
+        if "," in pattern:
+            raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
+    for launch in () if options.launch is None else options.launch.split(","):
+        rundir.parse_launch_id(launch)
+    if options.flight is not None and options.flight not in range(LONGEST_FLIGHT + 1):
+        raise UsageError(f"--flight {options.flight} cannot be kept", hint=f"it takes a number up to {LONGEST_FLIGHT}")
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
+    if options.inputs is not None and not options.inputs.is_file():
+        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    for library in options.libraries:
+        if not library.is_file():
+            raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
+
+
+def command(options: RunOptions) -> tuple[str, ...]:
+    """The command line that runs the same again."""
+    words = ["aoti-debug", "run", str(options.package)]
+    single = {
+        "--inputs": options.inputs,
+        "--random-inputs": options.random_inputs,
+        "--model": options.model or None,
+        "--level": options.level,
+        "--phase": options.phase,
+        "--out": options.out,
+        "--timeout": None if options.timeout is None else f"{options.timeout:g}",
+        "--stall": None if options.stall is None else f"{options.stall:g}",
+        "--calls": options.calls if options.calls != 1 else None,
+        "--launch": options.launch,
+        "--flight": options.flight,
+        "--crumb-every": options.crumb_every,
+        "--poison": None if options.poison is None else f"{options.poison:02x}",
+    }
+    words += ["--guards"] if options.guards else []
+    for option, value in single.items():
+        words += [] if value is None else [option, str(value)]
+    repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
+    for option, values in repeated.items():
+        words += [word for value in values for word in (option, str(value))]
+    return tuple(words)

@@ -1,0 +1,345 @@
+"""Runs an instrumented package in a process of its own and keeps what happened in a run directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+
+import aoti_debug
+from aoti_debug import errors
+from aoti_debug.abi import Variable
+from aoti_debug.diagnosis.rescue import rescue
+from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
+from aoti_debug.manifest import Manifest
+from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.pt2.extract import AS_COMPILED
+from aoti_debug.run import options as run_options
+from aoti_debug.run import shared_memory as leftovers
+from aoti_debug.run import target as subjects
+from aoti_debug.run.options import RunOptions
+from aoti_debug.run.process import Child, Observer, Report
+from aoti_debug.run.target import Subject
+from aoti_debug.run.watchdog import Limits
+from aoti_debug.rundir import breadcrumbs as crumbs
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
+
+HOST = "aoti-debug run"
+_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run: RunDir
+    verdict: Verdict | None  # None: nothing went wrong
+    seconds: float  # the process's whole life
+    lost: str  # why a log of its output is not complete; "" otherwise
+
+
+def run(
+    package: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    level: int | None = None,
+    filters: Sequence[str] | None = None,
+    phase: str | None = None,
+    out: str | Path | None = None,
+    calls: int = 1,
+    timeout: float | None = None,
+    stall: float | None = None,
+    imports: Sequence[str] = (),
+    libraries: Sequence[str | Path] = (),
+    launch: str | None = None,
+    flight: int | None = None,
+    crumb_every: int | None = None,
+    guards: bool = False,
+    poison: int | None = None,
+    random_inputs: int | None = None,
+    model: str = "",
+    observer: Observer | None = None,
+) -> RunResult:
+    """Runs a package; see RunOptions. A fault of the model is a result, not an error.
+
+    Raises:
+        UsageError: an option is wrong, or the directory for runs cannot be written.
+        ArtifactError: the package or the inputs are not what they should be.
+        TargetError: the model never started.
+    """
+    options = RunOptions(
+        package=Path(package),
+        inputs=None if inputs is None else Path(inputs),
+        level=level,
+        filters=None if filters is None else tuple(filters),
+        phase=phase,
+        out=None if out is None else Path(out),
+        calls=calls,
+        timeout=timeout,
+        stall=stall,
+        imports=tuple(imports),
+        libraries=tuple(Path(library) for library in libraries),
+        launch=launch,
+        flight=flight,
+        crumb_every=crumb_every,
+        guards=guards,
+        poison=poison,
+        random_inputs=random_inputs,
+        model=model,
+    )
+    return run_with(options, observer or Observer())
+
+
+def run_with(options: RunOptions, observer: Observer) -> RunResult:
+    """`run`, with an observer that is told what happens meanwhile."""
+    run_options.check(options)
+    subject = subjects.subject(options.package, options.model)
+    manifest = subject.manifest
+    _check_subject(subject, options)
+    if options.stall is not None and _level(manifest, options) == 0:
+        raise UsageError("at level 0 nothing shows progress: --stall cannot be kept", hint="--level 3 records launches")
+    base = options.out or rundir.base_directory()
+    leftovers.clear()
+    made = not base.exists()
+    path = _new_directory(base)
+    try:
+        return _run_in(path, subject, options, observer)
+    except (ArtifactError, TargetError, UsageError):
+        _remove(path, base if made else None)
+        raise
+
+
+def _check_subject(subject: Subject, options: RunOptions) -> None:
+    if subject.interposed is None:
+        return
+    for given, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
+        if given:
+            raise UsageError(
+                f"{option} needs the source of the package's wrapper, and {options.package} holds none",
+                hint=AS_COMPILED,
+            )
+
+
+def _new_directory(base: Path) -> Path:
+    """Raises:
+    UsageError: it cannot be made.
+    """
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    attempt = 1
+    while True:
+        path = base / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            attempt += 1
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
+            ) from error
+        else:
+            return path.resolve()
+
+
+def _remove(path: Path, base: Path | None) -> None:
+    """Leaves nothing behind of a run that never was.
+
+    Args:
+        base: the directory around it, if the run made that, too.
+    """
+    shutil.rmtree(path)
+    if base is not None and not any(base.iterdir()):
+        base.rmdir()
+
+
+def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> None:
+    """Writes what a run directory has before its process starts.
+
+    Raises:
+        UsageError: the disk does not take it.
+    """
+    try:
+        (path / rundir.MANIFEST).write_bytes(subject.text)
+        (path / rundir.PACKAGE).symlink_to(options.package.resolve())
+        if options.inputs is not None:
+            (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
+        runinfo.write(info, path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {path}: {error.strerror}", hint="free some room, or name another place with --out DIR"
+        ) from error
+
+
+def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observer) -> RunResult:
+    manifest = subject.manifest
+    info = _info(manifest, options)
+    _begin(path, info, subject, options)
+    observer.started(path)
+    began = time.monotonic()
+    child = Child(_request(info, subject, options), _environment(path, options), path)
+    info = replace(info, pid=child.process.pid)
+    runinfo.write(info, path)
+    try:
+        report = child.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
+    except KeyboardInterrupt:
+        _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
+        raise
+    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
+    ended, lost = _finish(path, info)
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.given_up:
+        raise _never_started(path, report, manifest)
+    rundir.link_latest(path)
+    return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost or lost)
+
+
+class _Linking(Observer):
+    """Makes the run the latest one as soon as the model is called, and passes everything on."""
+
+    def __init__(self, observer: Observer, path: Path) -> None:
+        self._observer = observer
+        self._path = path
+
+    def reached(self, stage: Stage) -> None:
+        if stage is Stage.CALL:
+            rundir.link_latest(self._path)
+        self._observer.reached(stage)
+
+    def output(self, stream: str, data: bytes) -> None:
+        self._observer.output(stream, data)
+
+    def tick(self) -> None:
+        self._observer.tick()
+
+
+def _finish(path: Path, info: RunInfo) -> tuple[RunDir, str]:
+    """Writes down how the run ended, and why its inputs could not all be rescued; "" otherwise. A clean exit in which
+    a launch reported an error is a fault."""
+    crumbs.preserve(path)
+    backtrace.preserve(path)
+    runinfo.write(info, path)
+    ended = rundir.open_run(path)
+    if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
+        runinfo.write(info, path)
+    done = rescue(path)
+    return (rundir.open_run(path) if done.tensors else replace(ended, info=info)), done.failure
+
+
+def _exit(report: Report) -> Exit:
+    """How the process ended. An exception comes first: what a broken device makes of the end that follows says less."""
+    error = report.error
+    if error is not None:
+        detail = f"{error['type']}: {error['message']}"
+        return Exit(ExitKind.FAULT, detail, report.stage, exception=error["type"], code=error["code"])
+    if report.given_up:
+        return Exit(ExitKind.TIMEOUT, report.given_up, report.stage, seconds=report.seconds)
+    if report.signal:
+        kind = ExitKind.ABORTED if report.signal in _OUTSIDE else ExitKind.FAULT
+        return Exit(kind, f"killed by {report.signal}", report.stage, report.signal, seconds=report.seconds)
+    if report.returncode != 0:
+        detail = f"the process ended itself with exit code {report.returncode}"
+        return Exit(ExitKind.FAULT, detail, report.stage, seconds=report.seconds)
+    return Exit(ExitKind.CLEAN, "", report.stage, seconds=report.seconds)
+
+
+def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
+    """The error of a run in which no launch began."""
+    error = report.error
+    if error is not None and error["mismatches"]:
+        return InputMismatch(Mismatch(**found) for found in error["mismatches"])
+    if error is not None and error["ours"]:
+        kind: type[AotiDebugError] = getattr(errors, error["type"])
+        return kind(error["message"], hint=error["hint"])
+    doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}
+    where = doing.get(report.stage, "while the package was loaded")
+    said = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    what = f"{error['type']}: {error['message']}" if error is not None else _exit(report).detail
+    lines = [f"the model never started: {what}, {where}", *(said if error is None else [])]
+    hint = "operators of your own need --import MODULE or --load-library PATH"
+    if report.torch_version is not None and report.torch_version != manifest.torch_version:
+        hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
+    elif manifest.other_torch:
+        hint = manifest.other_torch
+    return TargetError("\n  ".join(lines), hint=hint)
+
+
+def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
+    poison = runinfo.poison_in_force(options.guards, options.poison)
+    return RunInfo(
+        tool_version=aoti_debug.__version__,
+        torch_version=_torch_version(),
+        pid=os.getpid(),
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        level=_level(manifest, options),
+        filters=manifest.filters if options.filters is None else options.filters,
+        phase=options.phase or "",
+        device=manifest.device,
+        command=run_options.command(options),
+        host=HOST,
+        calls=options.calls,
+        imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
+        libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
+        poison=poison,
+        guards=poison is not None,
+    )
+
+
+def _torch_version() -> str | None:
+    """Of the torch that the process will import, found without importing it."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _level(manifest: Manifest, options: RunOptions) -> int:
+    """The level in force: the option's, the environment's, or the package's."""
+    if options.level is not None:
+        return options.level
+    set_ = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
+    return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
+
+
+def _request(info: RunInfo, subject: Subject, options: RunOptions) -> dict[str, object]:
+    """What `_run_child` is asked to do."""
+    return {
+        "package": str(options.package.resolve()),
+        "inputs": None if options.inputs is None else str(options.inputs.resolve()),
+        "random_inputs": options.random_inputs,
+        "device": info.device,
+        "calls": options.calls,
+        "interposed": subject.interposed,
+        "imports": info.imports,
+        "libraries": info.libraries,
+    }
+
+
+def _environment(path: Path, options: RunOptions) -> dict[str, str]:
+    """This process's environment and what steers the runtime."""
+    ours = {
+        Variable.RUN: path,
+        Variable.LEVEL: options.level,
+        Variable.FILTER: None if options.filters is None else ",".join(options.filters),
+        Variable.PHASE: options.phase,
+        Variable.LAUNCH: options.launch,
+        Variable.FLIGHT: options.flight,
+        Variable.CRUMB_EVERY: options.crumb_every,
+        Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
+        Variable.GUARDS: 1 if options.guards else None,
+        Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
+    }
+    library = str(Path(aoti_debug.__file__).resolve().parent.parent)
+    search = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {
+        **os.environ,
+        **options.environment,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library])),
+        "PYTHONUNBUFFERED": "1",
+        **{name.value: str(value) for name, value in ours.items() if value is not None},
+    }

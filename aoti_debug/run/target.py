@@ -1,0 +1,51 @@
+"""What can be run: an instrumented package, or a compiled one without the source of its wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.manifest import MEMBER, Manifest
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.run.interposer.prepare import prepare
+
+
+@dataclass(frozen=True)
+class Subject:
+    """
+    Attributes:
+        text: the manifest as it goes to a run.
+        interposed: what `Interposed` is made with, besides the package and the device; None for an instrumented one.
+    """
+
+    manifest: Manifest
+    text: bytes
+    interposed: Mapping[str, str] | None
+
+
+def is_stripped(package: Artifact, model: str = "") -> bool:
+    """Whether it is a compiled package that holds no source of a model's wrapper; of any, where none is named."""
+    if package.kind is not ArtifactKind.PACKAGE:
+        return False
+    return not any(package.has_source(name) for name in ((model,) if model else package.models))
+
+
+def subject(path: Path, model: str) -> Subject:
+    """
+    Args:
+        model: which model of a compiled package with several; "" for the only one.
+
+    Raises:
+        ArtifactError: it cannot be run.
+        UsageError: it holds several models, or none of that name.
+        ToolchainError: what stands in front of its calls does not compile.
+    """
+    package = artifact.inspect(path)
+    if not is_stripped(package, model):
+        package = artifact.expect(path, ArtifactKind.INSTRUMENTED)
+        return Subject(package.manifest(), package.read(MEMBER), None)
+    made = prepare(package, artifact.model_of(package, model))
+    interposed = {"front": str(made.front), "recorder": str(made.recorder), "model": made.manifest.model}
+    return Subject(made.manifest, made.text.encode(), interposed)

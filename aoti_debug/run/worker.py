@@ -1,0 +1,173 @@
+"""The process that a package runs in: `python -m aoti_debug.run.worker REQUEST`, a JSON object (runner.Request).
+
+It tells how far it came on the pipe whose descriptor the request names, one JSON object a line: {"stage": …},
+{"torch": version}, {"seconds": of the calls}, {"error": …}. A line is written before the thing that it announces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch
+from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs import random_inputs
+from aoti_debug.inputs.files import Inputs
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.run.interposer.attach import Interposed
+from aoti_debug.run.load_model import load
+from aoti_debug.run.watchdog import REQUEST
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.run_json import Stage
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    request = json.loads(sys.argv[1])
+    _die_with(request["parent"])
+    _keep_python_stacks(request["python_stacks"])
+    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+        try:
+            _run(request, pipe)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises is what the parent wants to know
+            _tell(pipe, error=_describe(error))
+            return 1
+    return 0
+
+
+def _run(request: dict[str, Any], pipe: TextIO) -> None:
+    _tell(pipe, stage=Stage.IMPORT.value)
+    import torch
+    import torch._inductor.package
+
+    _tell(pipe, torch=str(torch.__version__))
+    for module in request["imports"]:
+        importlib.import_module(module)
+    for library in request["libraries"]:
+        torch.ops.load_library(library)
+    model: Any
+    if request["interposed"] is not None:
+        _tell(pipe, stage=Stage.LOAD.value)
+        path, data = _given_inputs(request)
+        _use_gpu_of(data)
+        model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
+        _tell(pipe, stage=Stage.INPUTS.value)
+        given = inputs.fit(path, data, model.signature)
+    else:
+        _tell(pipe, stage=Stage.INPUTS.value)
+        given = _inputs(request)
+        _tell(pipe, stage=Stage.LOAD.value)
+        _use_gpu_of((given.args, dict(given.kwargs)))
+        model = _load(request["package"])
+    _tell(pipe, stage=Stage.CALL.value)
+    began = time.monotonic()
+    with torch.no_grad():
+        for _ in range(request["calls"]):
+            model(*given.args, **given.kwargs)
+    if request["device"] == "cuda":
+        _tell(pipe, stage=Stage.SYNCHRONISE.value)
+        torch.cuda.synchronize()
+    _tell(pipe, seconds=time.monotonic() - began)
+    _tell(pipe, stage=Stage.UNLOAD.value)
+    del model
+    gc.collect()
+
+
+def _use_gpu_of(data: Any) -> None:
+    """Makes the GPU that inputs are on the current one: the model is loaded there, and waited for."""
+    import torch
+
+    index = inputs.device_index(data)
+    if index >= 0:
+        torch.cuda.set_device(index)
+
+
+def _load(path: str) -> Any:
+    """The model of an instrumented package, with weights that lie beside it."""
+    package = artifact.inspect(path)
+    manifest = package.manifest()
+    if manifest.without_weights:
+        raise ArtifactError(
+            f"{path} has no weights: {manifest.without_weights}",
+            hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
+        )
+    return load(package, manifest.model, manifest.device)
+
+
+def _inputs(request: dict[str, Any]) -> Inputs:
+    package = artifact.inspect(request["package"])
+    signature = inputs.signature_of(package)
+    if request["random_inputs"] is not None:
+        made = random_inputs.make(signature, package.manifest(), request["random_inputs"])
+        inputs.write(made, Path(request["run"]) / rundir.RANDOM_INPUTS)
+        return made
+    if request["inputs"] is not None:
+        return inputs.read(request["inputs"], signature)
+    embedded = inputs.embedded(package)
+    if embedded is None:
+        raise inputs.missing(request["package"], signature)
+    inputs.check(embedded, signature, "the package")
+    return embedded
+
+
+def _given_inputs(request: dict[str, Any]) -> tuple[Path, Any]:
+    """The inputs file of a package that has no inputs in it and does not tell what would fit, and what it holds."""
+    if request["inputs"] is None:
+        raise ArtifactError(
+            f"{request['package']} has no inputs in it, and without its source it does not tell what the model takes",
+            hint="pass some with --inputs FILE.pt",
+        )
+    path = Path(request["inputs"])
+    return path, inputs.content(path)
+
+
+def _tell(pipe: TextIO, **what: Any) -> None:
+    pipe.write(json.dumps(what) + "\n")
+
+
+def _describe(error: Exception) -> dict[str, Any]:
+    """What the parent makes an exit, or an error of its own, of."""
+    code = getattr(error, "error_code", None)
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "ours": isinstance(error, AotiDebugError),
+        "hint": error.hint if isinstance(error, AotiDebugError) else "",
+        "mismatches": [asdict(found) for found in error.mismatches] if isinstance(error, InputMismatch) else [],
+        "code": code if isinstance(code, int) else None,
+    }
+
+
+def _keep_python_stacks(path: str) -> None:
+    """Where Python is when a signal ends the process, or asks; a faulthandler that the user wants stays as it is."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # open to the very end
+    except OSError as error:
+        print(f"aoti-debug: the stacks of Python are not kept: {error}", file=sys.stderr)
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file, all_threads=False)
+    faulthandler.register(REQUEST, file, all_threads=False)
+
+
+def _die_with(parent: int) -> None:
+    """A killed tool leaves no model running behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The flight recorder's file (flight.bin): the inputs of the last launches, as they were before each launch.
+
+The runtime keeps it in /dev/shm, which outlives a process that dies; flight.bin in the run directory is a link to it.
+runtime_shims/flight_format.h describes it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from aoti_debug.abi import CallKind
+from aoti_debug.errors import RunDirError
+from aoti_debug.rundir import flight_format
+from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.records import LaunchKey
+
+NAME = "flight.bin"
+
+REASONS = {
+    FlightStatus.TOO_LARGE: "larger than the flight recorder has room for (AOTI_DEBUG_FLIGHT_BYTES)",
+    FlightStatus.UNREADABLE: "its elements cannot be read",
+    FlightStatus.NOT_COPIED: "its bytes could not be copied from the device",
+    FlightStatus.BUSY: "the flight recorder's room was still other streams'",
+    FlightStatus.FULL: "/dev/shm is full",
+}
+
+
+class KeptTensor(NamedTuple):
+    slot: int
+    status: FlightStatus
+    address: int  # of the first element
+    begin: int  # bytes from the beginning of the file
+    bytes: int  # from the first element to the end of the last one
+
+
+@dataclass(frozen=True)
+class KeptLaunch:
+    """A launch all of whose bytes are there.
+
+    Attributes:
+        generation: counts recorded launches from 1.
+        left_out: tensors that there was no room to list.
+    """
+
+    key: LaunchKey
+    generation: int
+    tensors: tuple[KeptTensor, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the recorder held when its process ended.
+
+    Attributes:
+        keep: launches that it was asked to keep (AOTI_DEBUG_FLIGHT).
+        launches: those that are whole, oldest first.
+    """
+
+    keep: int
+    launches: tuple[KeptLaunch, ...]
+    _data: memoryview
+
+    def bytes_of(self, tensor: KeptTensor) -> memoryview:
+        return self._data[tensor.begin : tensor.begin + tensor.bytes]
+
+    def until(self, key: LaunchKey | None) -> tuple[KeptLaunch, ...]:
+        """The last launches that it was asked to keep, up to one launch; None for the newest."""
+        last = next((i for i, launch in enumerate(self.launches) if launch.key == key), len(self.launches) - 1)
+        return self.launches[max(last + 1 - self.keep, 0) : last + 1]
+
+
+class _Entry(NamedTuple):
+    """FlightLaunch of runtime_shims/flight_format.h."""
+
+    generation: int
+    arrived: int
+    thread: int
+    call: int
+    launch: int
+    kind: int
+    stream: int
+    model: int
+    host_begin: int
+    host_end: int
+    device_begin: int
+    device_end: int
+    first: int
+    n_tensors: int
+    n_left_out: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.arrived == self.generation & 0xFFFFFFFF
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Whose copies are made one after the other."""
+        return self.stream, self.model, self.thread
+
+
+def read(path: Path) -> Recording | None:
+    """What is in a file whose process has ended; None where it is not there, or was never set up.
+
+    Raises:
+        RunDirError: it is of another version, or cut off.
+    """
+    try:
+        with path.open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"cannot read {path}: {error}") from error
+    header = flight_format.HEADER
+    if len(data) < header.size or bytes(data[:8]) == bytes(8):
+        return None
+    magic, version, _, keep, n_launches, n_tensors, begin, size, _ = header.codec.unpack_from(data)
+    if magic != flight_format.MAGIC or version != flight_format.VERSION:
+        raise RunDirError(
+            f"{path} has version {version}; this aoti-debug reads version {flight_format.VERSION}",
+            hint="read it with the version of aoti-debug that built the package",
+        )
+    table = header.size + n_launches * flight_format.LAUNCH.size
+    if begin < table + n_tensors * flight_format.TENSOR.size or len(data) < begin + size:
+        raise RunDirError(f"{path} is cut off")
+    entries = sorted(
+        _Entry(*values)
+        for values in flight_format.LAUNCH.codec.iter_unpack(data[header.size : table])
+        if values[0] != 0
+    )
+    tensors = [
+        flight_format.TENSOR.codec.unpack_from(data, table + index * flight_format.TENSOR.size)
+        for index in range(n_tensors)
+    ]
+    kept = (_launch(entry, tensors, begin, size) for entry in _untouched(entries))
+    return Recording(keep, tuple(launch for launch in kept if launch is not None), data)
+
+
+def _launch(entry: _Entry, tensors: Sequence[tuple[int, ...]], data: int, size: int) -> KeptLaunch | None:
+    """None where its list of tensors was overwritten."""
+    found = []
+    for index in range(entry.first, entry.first + entry.n_tensors):
+        generation, slot, status, address, begin, bytes_ = tensors[index % len(tensors)]
+        kept = FlightStatus(status)
+        if generation != entry.generation & 0xFFFFFFFF or (kept is FlightStatus.KEPT and begin + bytes_ > size):
+            return None
+        found.append(KeptTensor(slot, kept, address, data + begin, bytes_))
+    key = LaunchKey(CallKind(entry.kind), entry.call, entry.launch)
+    return KeptLaunch(key, entry.generation, tuple(found), entry.n_left_out)
+
+
+def _untouched(entries: Sequence[_Entry]) -> list[_Entry]:
+    """Launches that are whole and whose bytes no later launch has begun to overwrite. `entries` are ordered by age."""
+    if not entries:
+        return []
+    host = np.array([(e.host_begin, e.host_end) for e in entries], dtype=np.uint64)
+    on_device = _may_have_begun(entries)
+    device = np.array([(e.device_begin, e.device_end) if e in on_device else (0, 0) for e in entries], dtype=np.uint64)
+    found = []
+    for index, entry in enumerate(entries):
+        later_host, later_device = host[index + 1 :], device[index + 1 :]
+        overwritten = (
+            ((later_host[:, 0] < entry.host_end) & (later_host[:, 1] > entry.host_begin)).any()
+            or ((later_device[:, 0] < entry.device_end) & (later_device[:, 1] > entry.device_begin)).any()
+        )  # fmt: skip
+        if entry.is_whole and not overwritten:
+            found.append(entry)
+    return found
+
+
+def _may_have_begun(entries: Sequence[_Entry]) -> set[_Entry]:
+    """Launches whose copies the device may have begun: on each stream, up to the first that is not whole."""
+    by_order: dict[tuple[int, int, int], list[_Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.device_end > entry.device_begin:
+            by_order[entry.order].append(entry)
+    begun: set[_Entry] = set()
+    for of_stream in by_order.values():
+        whole = max((index for index, entry in enumerate(of_stream) if entry.is_whole), default=-1)
+        begun.update(of_stream[: whole + 2])
+    return begun

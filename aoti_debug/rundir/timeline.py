@@ -1,0 +1,340 @@
+"""Launches, calls and faults of a run: the journal's records put together with the manifest's sites."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
+from aoti_debug.errors import RunDirError
+from aoti_debug.manifest import Arg, CType, Form, Kernel, Manifest, Role, Site
+from aoti_debug.rundir import records
+from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.values import Absent, Layout, Number, Tensor, Value, number
+
+
+class LaunchStatus(str, Enum):
+    OPEN = "open"  # began and never returned: what was running when the process died
+    RETURNED = "returned"
+    NOT_STARTED = "not started"  # an empty grid
+    FAILED = "failed"  # the callee returned an error, or an exception left it
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    status: SaveStatus
+    path: str  # relative to the run; "" where it was skipped
+    bytes: int  # of the logical tensor
+    hash: tuple[int, int]
+    reason: str  # why it was skipped
+
+
+@dataclass(frozen=True)
+class RecordedStats:
+    """What level 2 recorded of a tensor at one phase."""
+
+    uninitialised: bool  # an output before its launch
+    statistics: Statistics | None  # None: not read; `reason` says why
+    hash: int
+    layout: Layout | None
+    values: bytes  # the elements, row-major; empty where there are too many
+    reason: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One recorded value of a launch: a tensor, an element of a list, a number.
+
+    `before` and `after` differ for output slots only: a slot is unset before its launch.
+    """
+
+    slot: int  # index in Site.args
+    spec: Arg
+    before: Value
+    after: Value
+    files: dict[Phase, SavedTensor] = field(default_factory=dict)
+    stats: dict[Phase, RecordedStats] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def role(self) -> Role:
+        return self.spec.role
+
+    @property
+    def written(self) -> bool:
+        """Whether the launch may have written it."""
+        return self.role in (Role.OUT, Role.INOUT, Role.UNKNOWN) or self.spec.form is Form.OUTPUT_SLOT
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The tensor: after the launch where it made one, else before it."""
+        return next((value for value in (self.after, self.before) if isinstance(value, Tensor)), None)
+
+    @property
+    def layout(self) -> Layout | None:
+        """The tensor's; where the journal has none for it (an output of the proxy executor), that of its statistics."""
+        if self.tensor is not None:
+            return self.tensor.layout
+        return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
+
+
+@dataclass(frozen=True)
+class GridArgument:
+    """What launchKernel handed to the device for one parameter."""
+
+    name: str
+    ctype: str
+    value: Number
+
+
+@dataclass(frozen=True)
+class Grid:
+    kernel: str  # name of the device kernel
+    grid: tuple[int, int, int]
+    num_warps: int
+    shared_bytes: int
+    arguments: tuple[GridArgument, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    domain: FaultDomain
+    code: int  # -1: an exception; an AOTITorchError; a CUresult
+    text: str
+    launch: LaunchKey | None  # where it was noticed; None: at the end of a call
+    kind: CallKind
+    call: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Call:
+    kind: CallKind
+    call: int
+    thread: int
+    level: int
+    capturing: bool  # under CUDA graph capture
+    stream_slot: int
+    stream: int
+    ended: bool
+    failed: bool
+
+    def __str__(self) -> str:
+        return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One execution of a site."""
+
+    key: LaunchKey
+    site: Site
+    thread: int
+    stream_slot: int
+    sequence: int  # run-wide, from 1: what a breadcrumb stores
+    loops: tuple[int, ...]  # iteration of each enclosing while loop, outermost first
+    status: LaunchStatus
+    returned: int | None  # what the callee returned; None: it did not return
+    begin_ns: int  # from the journal's start
+    end_ns: int | None
+    fault: Fault | None  # what was noticed in this launch
+    _parts: _Parts = field(repr=False)
+    _kernels: Mapping[int, Kernel] = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """ "0.3", "c0.1"."""
+        return str(self.key)
+
+    @property
+    def kernel(self) -> str:
+        return self.site.kernel
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """What launchKernel started, one entry a device kernel."""
+        return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
+
+    @property
+    def grid(self) -> Grid | None:
+        return self.grids[0] if self.grids else None
+
+    @cached_property
+    def args(self) -> tuple[Argument, ...]:
+        return self._parts.arguments(self.site)
+
+    def argument(self, name: str) -> Argument | None:
+        return next((argument for argument in self.args if argument.name == name), None)
+
+
+class _Parts:
+    """The records of one launch."""
+
+    __slots__ = ("begin", "end", "fault", "files", "grids", "stats")
+
+    def __init__(self) -> None:
+        self.begin: records.LaunchBegin | None = None
+        self.end: records.LaunchEnd | None = None
+        self.grids: tuple[records.Grid, ...] = ()
+        self.files: tuple[records.TensorFile, ...] = ()
+        self.stats: tuple[records.TensorStats, ...] = ()
+        self.fault: Fault | None = None
+
+    def arguments(self, site: Site) -> tuple[Argument, ...]:
+        before = self.begin.values.decode() if self.begin else {}
+        after = before | (self.end.values.decode() if self.end else {})
+        # by name: a tensor that is passed twice is recorded once
+        files: dict[str, dict[Phase, SavedTensor]] = defaultdict(dict)
+        stats: dict[str, dict[Phase, RecordedStats]] = defaultdict(dict)
+        for f in self.files:
+            files[site.args[f.slot].name][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
+        for s in self.stats:
+            name = site.args[s.slot].name
+            stats[name][s.phase] = RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason)
+        return tuple(
+            Argument(
+                slot,
+                spec,
+                before.get(slot, Absent.OPAQUE),
+                after.get(slot, Absent.OPAQUE),
+                files[spec.name],
+                stats[spec.name],
+            )
+            for slot, spec in enumerate(site.args)
+        )
+
+    def status(self) -> LaunchStatus:
+        if self.end is None:
+            return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
+        if self.end.not_started:
+            return LaunchStatus.NOT_STARTED
+        return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened in a run, in order of time."""
+
+    calls: tuple[Call, ...]
+    launches: tuple[Launch, ...]
+    faults: tuple[Fault, ...]
+    notes: tuple[records.Note, ...]
+    damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order in which it was found
+    ended: bool  # the package was unloaded in order
+
+
+def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
+    """Joins records that are ordered by time. Those of a launch whose beginning was overwritten are left out.
+
+    Raises:
+        RunDirError: a record names a site or a kernel that the manifest has not.
+    """
+    parts: dict[LaunchKey, _Parts] = defaultdict(_Parts)
+    begins: list[records.LaunchBegin] = []
+    call_begins: list[records.CallBegin] = []
+    call_ends: dict[tuple[CallKind, int], records.CallEnd] = {}
+    faults: list[Fault] = []
+    notes: list[records.Note] = []
+    damages: list[records.GuardDamage] = []
+    ended = False
+    for record in found:
+        match record:
+            case records.LaunchBegin():
+                parts[record.key].begin = record
+                begins.append(record)
+            case records.LaunchEnd():
+                parts[record.key].end = record
+            case records.Grid():
+                parts[record.key].grids += (record,)
+            case records.TensorFile():
+                parts[record.key].files += (record,)
+            case records.TensorStats():
+                parts[record.key].stats += (record,)
+            case records.Fault():
+                fault = Fault(
+                    record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
+                )
+                faults.append(fault)
+                if record.launch is not None:
+                    parts[record.launch].fault = fault
+            case records.CallBegin():
+                call_begins.append(record)
+            case records.CallEnd():
+                call_ends[record.kind, record.call] = record
+            case records.Note():
+                notes.append(record)
+            case records.GuardDamage():
+                damages.append(record)
+            case records.RunEnd():
+                ended = True
+    kernels = {kernel.id: kernel for kernel in manifest.kernels if kernel.id >= 0}
+    return Timeline(
+        calls=tuple(_call(begin, call_ends.get((begin.kind, begin.call))) for begin in call_begins),
+        launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
+        faults=tuple(faults),
+        notes=tuple(notes),
+        damages=tuple(damages),
+        ended=ended,
+    )
+
+
+def _call(begin: records.CallBegin, end: records.CallEnd | None) -> Call:
+    return Call(
+        kind=begin.kind,
+        call=begin.call,
+        thread=begin.thread,
+        level=begin.level,
+        capturing=begin.capturing,
+        stream_slot=begin.stream_slot,
+        stream=begin.stream,
+        ended=end is not None,
+        failed=end is not None and end.failed,
+    )
+
+
+def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]) -> Launch:
+    if begin.site >= len(manifest.sites):
+        raise RunDirError(
+            f"the journal speaks of site {begin.site}, and the manifest has {len(manifest.sites)}",
+            hint="the manifest belongs to another package: run the package again",
+        )
+    end = parts.end
+    return Launch(
+        key=begin.key,
+        site=manifest.sites[begin.site],
+        thread=begin.thread,
+        stream_slot=begin.stream_slot,
+        sequence=begin.sequence,
+        loops=begin.loops,
+        status=parts.status(),
+        returned=None if end is None else end.status,
+        begin_ns=begin.time_ns,
+        end_ns=None if end is None else end.time_ns,
+        fault=parts.fault,
+        _parts=parts,
+        _kernels=kernels,
+    )
+
+
+def _grid(record: records.Grid, kernel: Kernel | None) -> Grid:
+    params = kernel.params if kernel else ()
+    arguments = tuple(
+        GridArgument(params[i].name, params[i].ctype, number(bits, params[i].type))
+        if i < len(params)
+        else GridArgument(f"arg{i}", "", Number(bits, CType.U64))
+        for i, bits in enumerate(record.arguments)
+    )
+    return Grid(
+        kernel.name if kernel else f"kernel {record.kernel}",
+        record.grid,
+        record.num_warps,
+        record.shared_bytes,
+        arguments,
+    )

@@ -1,0 +1,61 @@
+"""Whether a tensor's elements are where a launch will look for them: inside their storage, on its device."""
+
+from __future__ import annotations
+
+from aoti_debug.manifest import CType, Kind
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.triage.contracts.layouts import describe
+from aoti_debug.values import Layout, Tensor
+
+_DEVICE_KERNELS = frozenset({Kind.TRITON, Kind.CUTLASS})
+
+
+def problem(launch: Launch, argument: Argument, tensor: Tensor, device: str) -> str:
+    """What is wrong with where an argument's elements lie: "float32[4] …"; "" where nothing is.
+
+    Args:
+        device: the model's ("cuda:0"), without an index where it is not known ("cuda").
+    """
+    layout = tensor.layout
+    if layout.numel == 0:
+        return ""
+    if tensor.data_ptr == 0 and layout.item_bytes > 0:
+        return f"{describe(layout)} without memory: its address is 0"
+    return _outside_of_storage(tensor) or _on_another_device(launch, argument, layout, device)
+
+
+def _outside_of_storage(tensor: Tensor) -> str:
+    layout = tensor.layout
+    if layout.item_bytes == 0:
+        return ""
+    if layout.storage_offset < 0:
+        return f"{describe(layout)} from element {layout.storage_offset} on: before its storage begins"
+    offset = layout.storage_offset * layout.item_bytes
+    end = offset + tensor.layout.extent_bytes
+    if end <= layout.storage_bytes:
+        return ""
+    there = f"a storage of {layout.storage_bytes} bytes"
+    return f"{describe(layout)} from byte {offset} on, which ends at byte {end} of {there}"
+
+
+def _on_another_device(launch: Launch, argument: Argument, layout: Layout, device: str) -> str:
+    """Kernels read addresses; operators see to devices themselves."""
+    if launch.site.kind is Kind.CPP:
+        wrong = layout.device != "cpu"
+        device = "cpu"
+    else:
+        wrong = launch.site.kind in _DEVICE_KERNELS and not (
+            layout.device == device or (":" not in device and layout.device.startswith(device))
+        )
+    if not wrong or not _is_address(launch, argument):
+        return ""
+    return f"{describe(layout)} on {layout.device}, and the kernel runs on {device}"
+
+
+def _is_address(launch: Launch, argument: Argument) -> bool:
+    """Whether the kernel gets the tensor's address: of a CPU tensor with one element the generated code may read the
+    number and pass that."""
+    kinds = {value.name: value.value.type for grid in launch.grids for value in grid.arguments}
+    if argument.spec.param in kinds:
+        return kinds[argument.spec.param] is CType.ADDRESS
+    return argument.layout is not None and len(argument.layout.shape) > 0

@@ -1,0 +1,145 @@
+"""A tensor against what the graph promised of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.manifest import Promise
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.values import Layout
+from aoti_debug.wrapper.promised_layouts import UNKNOWN
+
+
+@dataclass(frozen=True)
+class Promised:
+    """A promise with the sizes that its symbols have in one call; None for what is not known.
+
+    Attributes:
+        device: "cpu", "cuda:0", "cuda" for any of them, "" for any device.
+    """
+
+    device: str
+    dtype: str
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{_numbers(self.sizes)}]"
+
+    @property
+    def full(self) -> str:
+        """ "float32[4, 8], strides [8, 1], on cpu"."""
+        return f"{self}, strides [{_numbers(self.strides)}]" + (f", on {self.device}" if self.device else "")
+
+
+def settle(promise: Promise, symbols: Symbols, device: str) -> Promised:
+    """
+    Args:
+        device: where the promised tensor has to be in this run.
+    """
+    return Promised(
+        device,
+        promise.dtype,
+        tuple(symbols.value(size) for size in promise.sizes),
+        tuple(symbols.value(stride) for stride in promise.strides),
+    )
+
+
+def differs(promised: Promised, real: Layout) -> bool:
+    return (
+        promised.dtype != real.dtype
+        or _elsewhere(promised, real)
+        or other_sizes(promised, real)
+        or _other_strides(promised, real)
+    )
+
+
+def contrast(promised: Promised, real: Layout) -> tuple[str, str]:
+    """Both in words: strides and devices where they differ."""
+    left, right = str(promised), describe(real)
+    if _other_strides(promised, real):
+        left += f" with strides [{_numbers(promised.strides)}]"
+        right += f" with strides [{_numbers(real.strides)}]"
+    if _elsewhere(promised, real):
+        left += f" on {promised.device}"
+        right += f" on {real.device}"
+    return left, right
+
+
+def other_sizes(promised: Promised, real: Layout) -> bool:
+    if len(promised.sizes) != len(real.shape):
+        return True
+    return any(a is not None and a != b for a, b in zip(promised.sizes, real.shape, strict=True))
+
+
+def describe(layout: Layout) -> str:
+    """ "float32[4, 8]"."""
+    return f"{layout.dtype}[{_numbers(layout.shape)}]"
+
+
+def full(layout: Layout) -> str:
+    """ "float32[4, 8], strides [8, 1], on cpu, in a storage of 128 bytes"."""
+    strides = f"strides [{_numbers(layout.strides)}]"
+    return f"{describe(layout)}, {strides}, on {layout.device}, in a storage of {layout.storage_bytes} bytes"
+
+
+def _other_strides(promised: Promised, real: Layout) -> bool:
+    """Of dimensions with more than one element; not where the sizes differ already."""
+    if real.numel == 0 or other_sizes(promised, real) or len(promised.strides) != len(real.strides):
+        return False
+    return any(
+        size > 1 and a is not None and a != b
+        for size, a, b in zip(real.shape, promised.strides, real.strides, strict=True)
+    )
+
+
+def _elsewhere(promised: Promised, real: Layout) -> bool:
+    if not promised.device:
+        return False
+    found = real.device if ":" in promised.device else real.device.partition(":")[0]
+    return found != promised.device
+
+
+def _numbers(numbers: Sequence[int | None]) -> str:
+    return ", ".join("?" if number is None else str(number) for number in numbers)
+
+
+class Devices:
+    """On which devices a run has to have its tensors: a package that was compiled for cuda:0 may run on cuda:1.
+
+    Attributes:
+        model: "cpu", "cuda:0"; "cuda" where no launch told the index.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self._compiled_for = _most_common(promise.device for promise in run.manifest.promises)
+        self.model = _model_device(run)
+
+    def real(self, promised: str) -> str:
+        """The device that a promise means in this run."""
+        if promised != UNKNOWN and promised == self._compiled_for and not promised.startswith(self.model):
+            return self.model
+        return promised if ":" in self.model else promised.partition(":")[0]
+
+
+def _model_device(run: RunDir) -> str:
+    """Of the buffers that launches write: most of them are the model's own."""
+    kind = run.manifest.device
+    if kind == "cpu":
+        return kind
+    found = _most_common(
+        argument.tensor.layout.device
+        for launch in run.launches
+        for argument in launch.args
+        if argument.tensor is not None and argument.written and argument.name not in run.manifest.inputs
+    )
+    return found or kind
+
+
+def _most_common(devices: Iterable[str]) -> str:
+    """Of those that are not the CPU; "" without any."""
+    counts = Counter(device for device in devices if device.partition(":")[0] not in ("", "cpu"))
+    return max(counts, key=lambda device: counts[device], default="")

@@ -1,0 +1,219 @@
+"""A triage directory: what a triage found, and everything that it was found with.
+
+aoti_debug_triages/
+  latest -> 20261120-231501-4711
+  20261120-231501-4711/  triage.json package.pt2 runs/ repro/ report/index.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir.directory import LATEST
+
+BASE = "aoti_debug_triages"
+NAME = "triage.json"
+FORMAT = 1
+RUNS = "runs"
+REPRO = "repro"
+REPORT = Path("report") / "index.html"
+_MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
+
+
+@dataclass(frozen=True)
+class Step:
+    """
+    Attributes:
+        name: "build", "run, level 3".
+        seconds: how long it took.
+        text: what it found, one line.
+    """
+
+    name: str
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """What triage.json says.
+
+    Attributes:
+        versions: of what took part, by name: {"torch": "2.13.0"}.
+        command: the words of the command line.
+        package: the instrumented package; "" where none was built.
+        run: the run directory that shows most of the finding; "" where there is none.
+    """
+
+    finding: Finding
+    steps: tuple[Step, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    package: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class TriageDir:
+    """A triage directory, read."""
+
+    path: Path
+    record: Record
+
+    @property
+    def finding(self) -> Finding:
+        return self.record.finding
+
+    @property
+    def run(self) -> Path | None:
+        """The run to show the finding with; None where there is none or it is gone."""
+        path = Path(self.record.run)
+        return path if self.record.run and (path / "run.json").is_file() else None
+
+    @property
+    def repro(self) -> Path | None:
+        """The repro; None where there is none or it is gone."""
+        path = Path(self.finding.repro)
+        return path if self.finding.repro and path.exists() else None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """Run directories of the triage's trials, oldest first."""
+        return tuple(self.path / RUNS / name for name in rundir.runs(self.path / RUNS))
+
+
+def create(base: Path) -> Path:
+    """Makes a new, empty triage directory in `base`; `latest` leads to it from when it is written.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        for count in range(1, 1000):
+            path = base.resolve() / (stamp if count == 1 else f"{stamp}-{count}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    except OSError as error:
+        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="name another one") from error
+    raise UsageError(f"{base} has a thousand triages of this second", hint="name another directory")
+
+
+def write(path: Path, record: Record) -> None:
+    """Writes triage.json into a triage directory, whole or not at all, and points `latest` beside it to it.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    temporary = path / f".{NAME}.{os.getpid()}"
+    try:
+        temporary.write_text(to_json(path, record), encoding="utf-8")
+        temporary.replace(path / NAME)
+        rundir.link_latest(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path / NAME}: {error.strerror}", hint="free some room on the disk") from error
+
+
+def to_json(path: Path, record: Record) -> str:
+    """Paths inside of the triage directory are written relative to it: it may be moved."""
+    finding = findings.to_json(record.finding)
+    finding["repro"] = _relative(path, record.finding.repro) or None
+    data = {
+        "format": FORMAT,
+        "finding": finding,
+        "steps": [asdict(step) for step in record.steps],
+        "versions": dict(record.versions),
+        "command": list(record.command),
+        "package": _relative(path, record.package) or None,
+        "run": _relative(path, record.run) or None,
+        "repro": finding["repro"],
+    }
+    return json.dumps(data, indent=1) + "\n"
+
+
+def open_triage(name: str | Path | None = None, base: Path | None = None) -> TriageDir:
+    """Opens a triage (see `find`).
+
+    Raises:
+        RunDirError: there is none, or it is damaged or of another version.
+    """
+    path = find(name, base)
+    try:
+        data = json.loads((path / NAME).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunDirError(f"{path / NAME}: {error.strerror}", hint=_MAKES_ONE) from error
+    except ValueError as error:
+        raise RunDirError(f"{path / NAME} is damaged: {error}", hint="triage the model again") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise RunDirError(
+            f"{path} has format {found}; this aoti-debug reads format {FORMAT}",
+            hint="read it with the version of aoti-debug that wrote it",
+        )
+    try:
+        return TriageDir(path, _record(path, data))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirError(f"{path / NAME} is damaged: {error!r}", hint="triage the model again") from error
+
+
+def find(name: str | Path | None = None, base: Path | None = None) -> Path:
+    """The directory of a triage: a path, the name of one in `base`, or `latest` (also for None).
+
+    Raises:
+        RunDirError: there is none.
+    """
+    base = base or Path(BASE)
+    wanted = Path(name or LATEST)
+    for path in (wanted, base / wanted, wanted / LATEST):
+        if (path / NAME).is_file():
+            return path.resolve()
+    names = triages(base)
+    if not names:
+        raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
+    raise RunDirError(f"no triage {str(wanted)!r} in {base}", hint=rundir.near(str(wanted), names))
+
+
+def triages(base: Path) -> tuple[str, ...]:
+    """Names of the finished triages in `base`, oldest first."""
+    if not base.is_dir():
+        return ()
+    return tuple(sorted(p.name for p in base.iterdir() if p.name != LATEST and (p / NAME).is_file()))
+
+
+def _record(path: Path, data: Mapping[str, Any]) -> Record:
+    finding = dict(data["finding"])
+    finding["repro"] = _absolute(path, finding["repro"])
+    return Record(
+        finding=findings.from_json(finding),
+        steps=tuple(Step(str(s["name"]), float(s["seconds"]), str(s["text"])) for s in data["steps"]),
+        versions={str(name): str(version) for name, version in dict(data["versions"]).items()},
+        command=tuple(str(word) for word in data["command"]),
+        package=_absolute(path, data["package"]),
+        run=_absolute(path, data["run"]),
+    )
+
+
+def _relative(path: Path, name: str) -> str:
+    """`name` as seen from `path`, if it lies in there; else absolute."""
+    if not name:
+        return ""
+    where, home = Path(name).absolute(), path.absolute()
+    return str(where.relative_to(home)) if where.is_relative_to(home) else str(where)
+
+
+def _absolute(path: Path, name: str | None) -> str:
+    return str(path / name) if name else ""

@@ -1,0 +1,112 @@
+"""Which of the model's lines that were fused into one kernel does something: an operation, an access, an index."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from aoti_debug.manifest import Frame
+from aoti_debug.rundir.timeline import Launch
+
+_SUBSCRIPT = re.compile(r"[\w)\]]\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
+_READS = re.compile(
+    r"\b(?:gather|embedding\w*|emb|index_\w+|take\w*|scatter\w*|masked_scatter\w*|lookup)\(((?:[^()]|\([^()]*\))*)"
+)
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_NO_TENSORS = frozenset({"self", "None", "True", "False", "torch", "dim", "int", "len", "range", "slice"})
+_OPERATORS: dict[str, tuple[type[ast.operator], ...]] = {
+    "add": (ast.Add,),
+    "sub": (ast.Sub,),
+    "mul": (ast.Mult, ast.Pow),
+    "div": (ast.Div,),
+    "reciprocal": (ast.Div, ast.Pow),
+    "rsqrt": (ast.Div, ast.Pow),
+    "pow": (ast.Pow,),
+}
+_LIKELY = ("softmax", "std", "var", "log", "rsqrt", "sqrt", "acos", "asin", "atanh", "reciprocal", "div", "pow", "exp")
+_CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then what is made of it
+    "add": ("add",),
+    "sub": ("sub", "softmax"),
+    "mul": ("mul", "square", "pow", "norm"),
+    "div": ("div", "mean", "softmax", "norm", "var", "std"),
+    "sum": ("sum", "mean", "norm", "var", "std"),
+    "sqrt": ("sqrt", "norm", "std", "dist"),
+    "rsqrt": ("rsqrt", "norm"),
+    "exp": ("exp", "softmax", "sigmoid", "silu"),
+}
+
+
+def of_access(launch: Launch) -> Frame | None:
+    """The line that reads or writes by an index; the first line where none says so, None where none is known."""
+    frames = launch.site.provenance.source
+    return next((frame for frame in frames if indices(frame.text)), frames[0] if frames else None)
+
+
+def of_index(launch: Launch, access: Frame | None) -> Frame | None:
+    """The line of a launch that makes the index of an access.
+
+    Args:
+        access: the line that has the access, of this launch or a later one.
+    """
+    frames = launch.site.provenance.source
+    wanted = indices(access.text) if access is not None else ()
+    for name in wanted:
+        makes = re.compile(rf"\s*{re.escape(name)}\s*(?::[^=]*)?=[^=]")
+        if (found := next((frame for frame in frames if makes.match(frame.text)), None)) is not None:
+            return found
+    return access if access in frames else (frames[0] if frames else None)
+
+
+def indices(text: str) -> Sequence[str]:
+    """Names of what a line of Python uses as indices, in order."""
+    inside = [m.group(1) for m in _SUBSCRIPT.finditer(text)] + [m.group(1) for m in _READS.finditer(text)]
+    names = (name for part in inside for name in _NAME.findall(part))
+    return tuple(dict.fromkeys(name for name in names if name not in _NO_TENSORS))
+
+
+def of_operation(launch: Launch, operation: str) -> Frame | None:
+    """The line that the operation is written in; None where no line, or more than one as well, is.
+
+    Args:
+        operation: "div", "softmax".
+    """
+    frames = launch.site.provenance.source
+    scores = [_score(frame.text, operation) for frame in frames]
+    best = max(scores, default=0)
+    if best == 0 or scores.count(best) > 1:
+        return None
+    return frames[scores.index(best)]
+
+
+def of_name(launch: Launch) -> Frame | None:
+    """The line of the operation in a kernel's name that is the likeliest to make what is not finite; None where no
+    single line has it."""
+    likely = (operation for operation in _LIKELY if operation in launch.kernel)
+    return next((frame for operation in likely if (frame := of_operation(launch, operation)) is not None), None)
+
+
+def _score(text: str, operation: str) -> int:
+    """How surely a line does an operation: it names it, or something that is made of it."""
+    operators, called = _words(text)
+    if operators & set(_OPERATORS.get(operation, ())):
+        return 3
+    names = _CALLS.get(operation, (operation,))
+    if any(names[0] == name.strip("_") for name in called):
+        return 3
+    if any(names[0] in name for name in called):
+        return 2
+    return int(any(word in name for word in names[1:] for name in called))
+
+
+def _words(text: str) -> tuple[set[type[ast.operator]], set[str]]:
+    """The operators in a line of Python, and the names of what it calls. A line may be a part of a statement."""
+    for complete in (text, text + " pass", text.rstrip(" ,([{"), text.lstrip(" )]}")):
+        try:
+            tree = ast.parse(complete.strip())
+        except SyntaxError:
+            continue
+        operators = {type(node.op) for node in ast.walk(tree) if isinstance(node, ast.BinOp | ast.AugAssign)}
+        calls = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        return operators, calls
+    return set(), {text}

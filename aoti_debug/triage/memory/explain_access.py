@@ -1,0 +1,158 @@
+"""Why a launch went out of bounds, and where the index came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, place_of
+from aoti_debug.repro.evidence import Evidence, SeenAccess
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.load_tensors import saved_values
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.contracts.contracts import zero_sized
+from aoti_debug.triage.kernel_source.lines import of_access, of_index
+from aoti_debug.triage.memory.walk_back import Index, coordinates, integer_inputs, walk_back
+
+
+def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
+    """The finding with the argument, the element and the origin of the index, as far as they are known.
+
+    Args:
+        run: a run that saved the launch's tensors, and those of the launches that made its indices.
+        launch: the guilty launch of that run.
+        seen: what the repro's trials saw, the most trustworthy first.
+    """
+    access = _most_telling(seen)
+    line = of_access(launch)
+    told: tuple[str, ...] = ()
+    victim = replace(finding.where or place_of(launch), frame=line)
+    if access is not None:
+        told = tuple(_sentences(access))
+        if access.argument:
+            victim = replace(victim, argument=access.argument, element=_element(launch, access))
+    finding = replace(finding, where=victim)
+    index = _index_of(run, launch, access)
+    if index is None:
+        made = of_index(launch, line)
+        return replace(
+            finding,
+            evidence=(
+                *told,
+                *(f"{argument.name} has no elements" for argument in zero_sized(launch)),
+                *finding.evidence,
+            ),
+            origin=replace(place_of(launch), frame=made) if made != line else None,
+        )
+    if _is_made_here(index, access):
+        held = f"the kernel makes the index of {index.argument.name}[{coordinates(index)}], which is {index.value}"
+        origin = replace(place_of(launch, index.argument.name, index.element), frame=of_index(launch, line))
+        return replace(finding, evidence=(*told, held, *finding.evidence), origin=origin)
+    walk = walk_back(run, Dataflow(run), index)
+    origin = walk.origin
+    if origin.launch and origin.launch != launch.id:
+        origin = replace(origin, frame=of_index(run.launch(origin.launch), line))
+    return replace(
+        finding,
+        evidence=(*told, *walk.evidence, *finding.evidence),
+        origin=origin,
+        chain=(origin, *walk.chain[1:-1], victim) if len(walk.chain) > 1 else (),
+    )
+
+
+def explain_overrun(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
+    """The finding of a write past the end of a buffer, with the index that led there, if one did.
+
+    Args:
+        run, launch, seen: as for `explain`.
+    """
+    telling = [evidence for evidence in seen if any(access.index for access in evidence.accesses)]
+    if not telling:
+        return finding
+    told = explain(finding, run, launch, telling)
+    if told.origin is None or finding.where is None or told.where is None:
+        return finding
+    return replace(told, where=replace(finding.where, frame=told.where.frame))
+
+
+def _is_made_here(index: Index, access: SeenAccess | None) -> bool:
+    """Whether the launch computes the position out of a value that is no bad index itself."""
+    if not index.is_bad:
+        return True
+    return not (index.is_absurd or access is None or access.kind == "index" or _is_used_as_it_is(index, access))
+
+
+def _is_used_as_it_is(index: Index, access: SeenAccess) -> bool:
+    """Whether the accessed element lies where the value itself leads, along some dimension."""
+    accessed = index.launch.argument(access.argument)
+    if access.element is None or accessed is None or accessed.tensor is None:
+        return True
+    layout = accessed.tensor.layout
+    for size, stride in zip(layout.shape, layout.strides, strict=True):
+        if stride > 0 and access.element // stride in (index.value, index.value + size):
+            return True
+    return False
+
+
+def _element(launch: Launch, access: SeenAccess) -> int | None:
+    """The accessed element; row-major where it is one of the argument's own, else as it lies in memory."""
+    argument = launch.argument(access.argument)
+    if access.element is None or argument is None or argument.tensor is None or access.beyond:
+        return access.element
+    return argument.tensor.layout.row_major(access.element)
+
+
+def _most_telling(seen: Iterable[Evidence]) -> SeenAccess | None:
+    """The access with an index, or else the first one."""
+    accesses = [access for evidence in seen for access in evidence.accesses]
+    return next((a for a in accesses if a.index is not None), accesses[0] if accesses else None)
+
+
+def _sentences(access: SeenAccess) -> Iterable[str]:
+    if access.kind == "assertion":
+        yield f"an assertion of the kernel failed: {access.what}"
+    elif access.kind == "index":
+        yield access.what
+    else:
+        text = f"{access.kind or 'access'} outside of {access.argument}"
+        if access.element is not None and access.elements:
+            text += f": element {access.element} of {access.elements}"
+        if access.beyond:
+            text += f", {abs(access.beyond)} {'past the end' if access.beyond > 0 else 'before the beginning'}"
+        yield text
+    if access.source is not None and access.source.text:
+        yield f"in the kernel's line: {access.source.text.strip()}"
+
+
+def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index | None:
+    """The element of an integer argument that led outside: as a trial saw it, or else the one that is out of range."""
+    limit = _limit(launch, access.argument if access is not None else "")
+    if access is not None and access.index is not None:
+        argument = launch.argument(access.index.argument)
+        if argument is not None and argument.tensor is not None:
+            element = argument.tensor.layout.row_major(access.index.element)
+            if element is not None:
+                return Index(launch, argument, element, access.index.value, limit)
+    worst: Index | None = None
+    for argument in integer_inputs(launch):
+        values = saved_values(run, argument, Phase.BEFORE)
+        if values is None or values.numel() == 0:
+            continue
+        flat = values.reshape(-1)
+        for position in {int(flat.argmax()), int(flat.argmin())}:
+            found = Index(launch, argument, position, int(flat[position]), limit)
+            if found.is_bad and (worst is None or abs(found.value) > abs(worst.value)):
+                worst = found
+    return worst
+
+
+def _limit(launch: Launch, accessed: str) -> int:
+    """The largest index that can be right: the longest dimension of the accessed tensor, or of any that is no index."""
+    named = launch.argument(accessed) if accessed else None
+    if named is not None and named.tensor is not None and named.tensor.layout.numel == 0:
+        return 0
+    others = [a for a in launch.args if a not in integer_inputs(launch)]
+    shapes = [a.tensor.layout.shape for a in ([named] if named else others) if a.tensor is not None]
+    return max((size for shape in shapes for size in shape), default=0)

@@ -1,0 +1,160 @@
+"""Whether a tensor differs between two runs only in elements that nobody wrote: those still hold each run's poison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.timeline import RecordedStats
+from aoti_debug.show.elements import decode
+from aoti_debug.values import Layout
+
+_SLACK = 1e-11  # of the sum of magnitudes: what rounding may do to a mean
+
+
+class Difference(str, Enum):
+    NONE = "none"
+    UNWRITTEN = "unwritten"  # every element that differs holds the poison of its run
+    WRITTEN = "written"  # other elements differ too
+    UNKNOWN = "unknown"  # it was not read in one of the runs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """
+    Attributes:
+        unwritten: how many elements hold poison; 0 where that is not known.
+    """
+
+    difference: Difference
+    unwritten: int = 0
+
+
+_NONE = Comparison(Difference.NONE)
+_WRITTEN = Comparison(Difference.WRITTEN)
+_UNKNOWN = Comparison(Difference.UNKNOWN)
+
+
+def compare(
+    first: RecordedStats | None, second: RecordedStats | None, layout: Layout | None, poisons: tuple[int, int]
+) -> Comparison:
+    """Compares what two runs recorded of one tensor.
+
+    Where the elements were not recorded, floats can be told from what was computed of them only if one of the poisons
+    is no ordinary number: ff is NaN in every float format. A number that is 0 in one run may have been computed.
+
+    Args:
+        poisons: the bytes that fresh buffers were filled with in the first and the second run.
+    """
+    if first is None or second is None or first.statistics is None or second.statistics is None:
+        return _UNKNOWN
+    if first.hash == second.hash:
+        return _NONE
+    item = layout.item_bytes if layout is not None else 0
+    if layout is None or item == 0 or first.statistics.numel != second.statistics.numel:
+        return _WRITTEN
+    if first.values and len(first.values) == len(second.values):
+        return _by_elements(first.values, second.values, item, poisons)
+    values = [_value(poison, item, layout.dtype) for poison in poisons]
+    return _by_statistics(_Measured(first.statistics, values[0]), _Measured(second.statistics, values[1]))
+
+
+def _value(poison: int, item: int, dtype: str) -> int | float:
+    """What an element of poison counts as: a complex one by its magnitude."""
+    found = decode(bytes([poison]) * item, dtype)[0]
+    return abs(found) if isinstance(found, complex) else found
+
+
+def _by_elements(first: bytes, second: bytes, item: int, poisons: tuple[int, int]) -> Comparison:
+    fill = [bytes([poison]) * item for poison in poisons]
+    pairs = [(first[i : i + item], second[i : i + item]) for i in range(0, len(first), item)]
+    differing = [list(pair) for pair in pairs if pair[0] != pair[1]]
+    if any(pair != fill for pair in differing):
+        return _WRITTEN
+    return Comparison(Difference.UNWRITTEN, len(differing))
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A tensor's statistics in one run, and the value of an element that is all poison there."""
+
+    statistics: Statistics
+    poison: int | float
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.poison)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        s = self.statistics
+        return s.n_nan, s.n_pos_inf, s.n_neg_inf, s.n_zero
+
+    @property
+    def kind(self) -> tuple[int, int, int, int]:
+        """What one element of poison adds to `counts`."""
+        v = self.poison
+        return int(math.isnan(v)), int(v == math.inf), int(v == -math.inf), int(v == 0)
+
+    @property
+    def total(self) -> float:
+        """Of the finite elements."""
+        return self.statistics.mean * self.statistics.n_finite if self.statistics.n_finite else 0.0
+
+    @property
+    def magnitude(self) -> float:
+        """What the magnitudes of the finite elements add up to at most."""
+        if self.statistics.n_finite == 0:
+            return 0.0
+        return self.statistics.n_finite * max(abs(self.bound(1)), abs(self.bound(-1)))
+
+    def bound(self, sign: int) -> float:
+        """The smallest finite element, or with -1 the largest, negated; infinite where there is none."""
+        found = self.statistics.min if sign > 0 else self.statistics.max
+        return math.inf if found is None else sign * found
+
+
+def _by_statistics(first: _Measured, second: _Measured) -> Comparison:
+    """Both must be the same elements, and so many of poison besides."""
+    count = _count(first, second)
+    if count is None:
+        return _WRITTEN
+    if not all(_bounds_agree(first, second, sign) for sign in (1, -1)):
+        return _WRITTEN
+    rest = [m.total - (count * m.poison if m.is_finite else 0.0) for m in (first, second)]
+    if abs(rest[0] - rest[1]) > _SLACK * (first.magnitude + second.magnitude):
+        return _WRITTEN
+    return Comparison(Difference.UNWRITTEN, count)
+
+
+def _count(first: _Measured, second: _Measured) -> int | None:
+    """How many elements of poison explain the difference of the counts; None: no number of them does."""
+    gained = [a - b for a, b in zip(first.counts, second.counts, strict=True)]
+    each = [a - b for a, b in zip(first.kind, second.kind, strict=True)]
+    position = next((i for i, e in enumerate(each) if e), None)
+    if position is not None:
+        count = gained[position] * each[position]
+        return count if count > 0 and gained == [count * e for e in each] else None
+    if any(gained) or isinstance(first.poison, float):
+        return None  # a float that is computed from poison may differ by just as much
+    if first.poison == second.poison:
+        return 0
+    exact = (first.total - second.total) / (first.poison - second.poison)
+    return round(exact) if math.isfinite(exact) and round(exact) > 0 else None
+
+
+def _bounds_agree(first: _Measured, second: _Measured, sign: int) -> bool:
+    """Whether one and the same rest has these bounds, once the poison is added to it."""
+    low = [m.bound(sign) for m in (first, second)]
+    added = [sign * m.poison if m.is_finite else math.inf for m in (first, second)]
+    if any(bound > poison for bound, poison in zip(low, added, strict=True)):
+        return False  # the poison is not in it
+    known = [bound for bound, poison in zip(low, added, strict=True) if bound < poison]
+    if len(known) == 2:
+        return known[0] == known[1]
+    if not known:
+        return True
+    hidden = max(poison for bound, poison in zip(low, added, strict=True) if bound == poison)
+    return known[0] >= hidden

@@ -1,0 +1,114 @@
+"""What a launch read where its result went wrong: single values, or the row that was reduced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.show import text
+from aoti_debug.triage.kernel_source import slices
+from aoti_debug.triage.nonfinite import operators
+from aoti_debug.values import unravel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST = 6  # inputs in one sentence
+
+
+def inputs_there(
+    run: RunDir,
+    launch: Launch,
+    argument: Argument,
+    before: Mapping[str, Tensor],
+    shape: tuple[int, ...],
+    element: int,
+    read: Mapping[str, Tensor],
+) -> str:
+    """ "buf0 0, arg0_1 0", "a row of buf0 (16 elements, all -Inf)".
+
+    Args:
+        before: the inputs by parameter.
+        shape: of the result, and `element` its row-major index.
+        read: what is known to have been read for the element, by parameter: 0-d, or a row.
+    """
+    made = slices.of_launch(launch, run.manifest).get(argument.spec.param)
+    found = []
+    for other in launch.args:
+        tensor = before.get(other.spec.param or other.name)
+        if tensor is None or (made is not None and other.spec.param not in made.sources):
+            continue
+        known = read.get(other.spec.param)
+        factor = operators.factor(launch, other, tensor, shape, element)
+        if known is not None:
+            said = f"a row of {other.name} {row(known)}" if known.dim() else f"{other.name} {spell(float(known))}"
+        elif factor is not None:
+            said = f"{factor[0]} {row(factor[1])}"
+        else:
+            said = _there(other.name, tensor, shape, element)
+        if said and said not in found:
+            found.append(said)
+    return ", ".join(found[:_MOST])
+
+
+def _there(name: str, tensor: Tensor, shape: tuple[int, ...], element: int) -> str:
+    at = unravel(element, shape)
+    value = _broadcast(tensor, shape, at)
+    if value is not None:
+        return f"{name} {spell(value)}"
+    if tensor.dim() == 0 or tensor.numel() == 0:
+        return ""
+    reduced = _reduced(tensor, shape, at)
+    return "" if reduced is None else f"a row of {name} {row(reduced)}"
+
+
+def _broadcast(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> float | None:
+    """The value at the same place, where the tensor has the result's shape or is broadcast to it."""
+    if tensor.dim() > len(shape):
+        return None
+    own = at[len(at) - tensor.dim() :]
+    sizes = shape[len(shape) - tensor.dim() :]
+    if any(mine not in (1, size) for mine, size in zip(tensor.shape, sizes, strict=True)):
+        return None
+    return float(tensor[tuple(0 if mine == 1 else i for mine, i in zip(tensor.shape, own, strict=True))])
+
+
+def _reduced(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> Tensor | None:
+    """What was reduced to the element: where the result lacks a dimension of the tensor, or has 1 for it."""
+    sizes = tuple(tensor.shape)
+    if len(sizes) == len(shape) and all(b in (1, a) for a, b in zip(sizes, shape, strict=True)):
+        return tensor[tuple(i if b == a else slice(None) for a, b, i in zip(sizes, shape, at, strict=True))].reshape(-1)
+    for gone in reversed(range(len(sizes))):
+        if sizes[:gone] + sizes[gone + 1 :] == shape:
+            row_at = (*at[:gone], slice(None), *at[gone:])
+            return tensor[row_at]
+    return tensor.reshape(-1) if math.prod(shape) == 1 else None
+
+
+def row(values: Tensor) -> str:
+    """ "(16 elements, 1 +Inf, 3 zeros, finite from -2 to 5)"."""
+    if str(values.dtype) == "torch.bool":
+        return f"({values.numel()} elements, {int(values.sum())} true)"
+    flat = values.reshape(-1).double()
+    if flat.numel() and bool((flat == -math.inf).all()):
+        return f"({flat.numel()} elements, all -Inf)"
+    counts = {
+        "NaN": int(flat.isnan().sum()),
+        "+Inf": int((flat == math.inf).sum()),
+        "-Inf": int((flat == -math.inf).sum()),
+        "zero": int((flat == 0).sum()),
+    }
+    said = [text.count(count, name) if name == "zero" else f"{count} {name}" for name, count in counts.items() if count]
+    finite = flat[flat.isfinite()]
+    if finite.numel():
+        said.append(f"finite from {spell(float(finite.min()))} to {spell(float(finite.max()))}")
+    return f"({', '.join([text.count(flat.numel(), 'element'), *said])})"
+
+
+def spell(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:.6g}" if math.isfinite(value) else "+Inf" if value > 0 else "-Inf"

@@ -1,0 +1,263 @@
+"""Builds of one small model, its plain twin, and what both do in hosts that have never heard of aoti_debug."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from paths import CPP, ROOT
+
+import aoti_debug
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions, BuildSummary
+from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.frontend import sources
+from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs.files import Inputs
+from aoti_debug.manifest import Kind
+from aoti_debug.pt2 import archive as artifact
+
+HOST = CPP / "host.cpp"
+INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
+LOAD_AND_CALL = """
+import sys, torch
+model = torch._inductor.aoti_load_package(sys.argv[1])
+torch.save(model(torch.load(sys.argv[2])), sys.argv[3])
+assert not any(name.startswith("aoti_debug") for name in sys.modules)
+"""
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("build")
+    torch.export.save(torch.export.export(Model().eval(), (INPUT,)), path / "model.pt2")
+    torch.save(INPUT, path / "input.pt")
+    return path
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[tuple[str, bool]]:
+    """What the progress callback was told: the stage, and whether it had ended."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def summary(folder: Path, stages: list[tuple[str, bool]]) -> BuildSummary:
+    options = BuildOptions(
+        program=folder / "model.pt2",
+        level=0,
+        filters=("cpp_*,!nothing", "triton_*"),
+        output=folder / "built.pt2",
+        keep_sources=folder / "kept",
+        plain=folder / "plain.pt2",
+    )
+    return builder.build_report(options, lambda stage, seconds: stages.append((stage, seconds is not None)))
+
+
+def outside() -> dict[str, str]:
+    """An environment that does not lead to this checkout and says nothing to the runtime."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and "AOTI_DEBUG" not in name}
+
+
+def output_of(folder: Path, package: str, level: int) -> torch.Tensor:
+    target = folder / f"{package}.{level}.out.pt"
+    subprocess.run(
+        [sys.executable, "-c", LOAD_AND_CALL, str(folder / package), str(folder / "input.pt"), str(target)],
+        env=outside() | {"AOTI_DEBUG_LEVEL": str(level), "AOTI_DEBUG_DIR": str(folder / "runs")},
+        cwd=folder,
+        check=True,
+        stderr=subprocess.PIPE,
+    )
+    loaded = torch.load(target)
+    return loaded if isinstance(loaded, torch.Tensor) else loaded[0]
+
+
+@pytest.mark.slow
+def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[tuple[str, bool]]) -> None:
+    manifest = summary.manifest
+    assert summary.package == folder / "built.pt2"
+    assert summary.bytes == summary.package.stat().st_size
+    assert list(summary.stages) == ["lower", "instrument", "compile", "link", "package"]
+    assert stages == [(stage, ended) for stage in summary.stages for ended in (False, True)]
+    assert summary.without_inputs == ""
+    assert summary.unmatched == ("!nothing", "triton_*")
+    assert [site.kind for site in manifest.sites] == [Kind.SHIM_OUT, Kind.CPP]
+    assert manifest.sites[0].kernel == "aoti_torch_cpu_addmm_out"
+    assert re.fullmatch(r"cpp_fused_(addmm_)?relu_0", manifest.sites[1].kernel)
+    assert manifest.unrecognised == ()
+    assert (manifest.device, manifest.level) == ("cpu", 0)
+    assert manifest.filters == ("cpp_*", "!nothing", "triton_*")
+    assert manifest.torch_version == torch.__version__
+    assert "-O3" in manifest.compiler.kernel_flags
+    assert "-ltorch_cpu" in manifest.compiler.link_flags
+    assert artifact.inspect(summary.package).manifest() == manifest
+
+
+@pytest.mark.slow
+def test_inputs_are_embedded(summary: BuildSummary) -> None:
+    package = artifact.inspect(summary.package)
+    found = inputs.embedded(package)
+    assert found is not None
+    assert torch.equal(found.args[0], INPUT)
+    inputs.check(found, inputs.signature_of(package), "the embedded inputs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0, 3])
+def test_the_package_computes_what_its_plain_twin_computes(folder: Path, summary: BuildSummary, level: int) -> None:
+    plain = output_of(folder, "plain.pt2", level)
+    assert torch.equal(output_of(folder, summary.package.name, level), plain)
+
+
+@pytest.mark.slow
+def test_the_plain_twin_is_what_torch_builds(folder: Path, summary: BuildSummary) -> None:
+    torch._inductor.aoti_compile_and_package(
+        torch.export.load(folder / "model.pt2"), package_path=str(folder / "torch.pt2")
+    )
+    assert torch.equal(output_of(folder, "torch.pt2", 0), output_of(folder, "plain.pt2", 0))
+
+
+@pytest.mark.slow
+def test_a_cpp_program_runs_the_package(folder: Path, summary: BuildSummary) -> None:
+    root = Path(torch.__file__).parent
+    kept = sources.read(folder / "kept" / "original", wrapper_opt="O1")
+    standard = next(flag for flag in kept.compile_flags.cflags if flag.startswith("std="))
+    command = ["g++", "-O0", f"-{standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    command += [str(HOST), f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include", "-o", str(folder / "host")]
+    libraries = [f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-ltorch", "-ltorch_cpu", "-lc10"]
+    subprocess.run([*command, *libraries], check=True)
+    with (folder / "in.pickle").open("wb") as file:
+        file.write(torch._C._pickle_save(INPUT))
+    ran = subprocess.run(
+        [str(folder / "host"), str(summary.package), str(folder / "in.pickle")],
+        env=outside() | {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(folder / "host_runs")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    expected = torch.relu(Model().linear(INPUT)).double().sum().item()
+    assert float(ran.stdout) == pytest.approx(expected, rel=1e-5)
+    kernel = summary.manifest.sites[1].kernel  # the filter lets no other be printed
+    assert ran.stderr == f"0.1 before {kernel}\n0.1 after  {kernel}\n"
+    assert (folder / "host_runs" / "latest" / "journal.bin").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_sources_are_kept(folder: Path, summary: BuildSummary) -> None:
+    kept = folder / "kept"
+    original = sources.read(kept / "original", wrapper_opt="O1")
+    assert "aoti_debug" not in original.wrapper
+    assert sorted(path.name for path in (kept / "instrumented").iterdir()) == [
+        "manifest.json",
+        "sites.cpp",
+        "wrapper.cpp",
+    ]
+    assert json.loads((kept / "instrumented" / "manifest.json").read_text())["level"] == 0
+    assert (kept / "lower.log").exists()
+
+
+@pytest.mark.slow
+def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs.write(Inputs((INPUT * 2,), {}), tmp_path / "in.pt")
+    monkeypatch.chdir(tmp_path)
+    built = aoti_debug.build(torch.export.export(Model().eval(), (INPUT,)), inputs=tmp_path / "in.pt")
+    assert built == Path("model.instrumented.pt2")
+    found = inputs.embedded(artifact.inspect(built))
+    assert found is not None
+    assert torch.equal(found.args[0], INPUT * 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pt", "model.instrumented.pt2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"level": 4}, UsageError, "level 4 does not exist"),
+        ({"filters": ("a,,b",)}, UsageError, "an empty filter"),
+        ({"filters": ("!",)}, UsageError, "an empty filter"),
+        ({"output": "{folder}/model.pt2"}, UsageError, "{folder}/model.pt2 is the model itself"),
+        (
+            {"output": "{folder}/none/x.pt2"},
+            UsageError,
+            "{folder}/none cannot be written to: No such file or directory",
+        ),
+        ({"inputs": "{folder}/none.pt"}, ArtifactError, "{folder}/none.pt does not exist"),
+        ({"program": "{folder}/none.pt2"}, ArtifactError, "{folder}/none.pt2 does not exist"),
+    ],
+)
+def test_wrong_arguments_are_found_before_the_work_begins(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, object],
+    error: type[AotiDebugError], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    known = {
+        name: value.format(folder=folder) if isinstance(value, str) else value for name, value in arguments.items()
+    }
+    program = known.pop("program", folder / "model.pt2")
+    with pytest.raises(AotiDebugError) as caught:
+        aoti_debug.build(program, **known)  # type: ignore[arg-type]
+    assert (type(caught.value), str(caught.value)) == (error, message.format(folder=folder))
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    (tmp_path / "hangs.py").write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "aoti_debug",
+        "build",
+        str(folder / "model.pt2"),
+        "--import",
+        "hangs",
+        "-o",
+        "x.pt2",
+    ]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(aoti_debug.__file__).parents[1])]),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    out = tmp_path / "out"
+    out.mkdir()
+    building = subprocess.Popen(command, cwd=out, env=environment, stderr=subprocess.PIPE)
+    pid = tmp_path / "pid"
+    while not (pid.exists() and pid.read_text()):
+        assert building.poll() is None
+        time.sleep(0.1)
+    building.send_signal(number)
+    building.communicate(timeout=60)
+    assert building.returncode == code
+    assert list(out.iterdir()) == []
+    assert list((tmp_path / "cache" / "aoti_debug" / "scratch").iterdir()) == []
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_filters_that_match_nothing() -> None:
+    kernels = ["cpp_fused_relu_0", "aoti_torch_cpu_addmm_out"]
+    assert builder.unmatched_filters(["cpp_*", "!aoti_*", "!triton_*", "CPP_*"], kernels) == ("!triton_*", "CPP_*")
+
+
+def test_the_versions_agree() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'\nversion = "{aoti_debug.__version__}"\n' in text

@@ -1,0 +1,215 @@
+"""What instrumented code does when it runs, on a wrapper in miniature with a recorder in the runtime's place."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import arg, make_manifest, site
+from paths import CPP, GOLDEN, ROOT
+
+from aoti_debug.builder.instrument import MANIFEST_PATH_MACRO, Edit, apply, instrument, tables
+from aoti_debug.errors import InternalError
+from aoti_debug.manifest import CType, Form, Kernel, KernelParam, Kind, Manifest, to_json
+from aoti_debug.wrapper import Analysis, analyse
+
+SHIMS = ROOT / "runtime_shims"
+MINIATURE = CPP / "miniature.cpp"
+FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", f"-I{SHIMS}")
+
+
+def analysis(text: str = "") -> Analysis:
+    """The sites of the miniature, or of a variant; its shim functions serve as their own header."""
+    text = text or MINIATURE.read_text()
+    return analyse(text, headers=["\n".join(line for line in text.split("\n") if line.startswith("AOTITorchError"))])
+
+
+def described() -> Manifest:
+    found = analysis()
+    return replace(make_manifest(*found.sites, kernels=found.kernels), level=2, filters=('a"b\\', "!c?"))
+
+
+def compiler() -> str:
+    found = shutil.which("g++")
+    if found is None:
+        pytest.skip("needs g++")
+    return found
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("miniature")
+    found, data = analysis(), described()
+    (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), found.sites, found.kernels))
+    (folder / "sites.cpp").write_text(tables(data))
+    (folder / "manifest.json").write_text(to_json(data))
+    sources = [folder / "wrapper.cpp", folder / "sites.cpp", CPP / "recorder.cpp"]
+    macro = f'-D{MANIFEST_PATH_MACRO}="{folder}/manifest.json"'
+    subprocess.run([compiler(), *FLAGS, macro, *map(str, sources), "-o", str(folder / "program")], check=True)
+    return folder / "program"
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+def test_a_run(program: Path, level: int, golden: Callable[[Path, str], None]) -> None:
+    """Arguments are evaluated once, converted as before and described; codes, exceptions, loops and grids are told."""
+    done = subprocess.run([str(program), str(level)], capture_output=True, text=True, check=True)
+    golden(GOLDEN / "wrapper" / f"miniature.level{level}.txt", done.stdout)
+
+
+def test_level_0_does_what_the_plain_text_does(program: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    sources = [MINIATURE, CPP / "recorder.cpp", program.parent / "sites.cpp"]
+    flags = ("-std=c++17", "-w", f"-I{SHIMS}", f'-D{MANIFEST_PATH_MACRO}="{program.parent}/manifest.json"')
+    subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(plain)], check=True)
+    runs = [subprocess.run([str(p), "0"], capture_output=True, text=True, check=True).stdout for p in (plain, program)]
+    assert runs[0].replace("aoti_torch_cpu_abs(arg0", "AOTI_DEBUG_LAUNCH(7, aoti_torch_cpu_abs, arg0") == runs[1]
+
+
+GUARDS = """#include <cstdio>
+namespace torch::aot_inductor {
+struct AOTICudaGuard {
+  explicit AOTICudaGuard(int device) { std::printf("device %d\\n", device); }
+  ~AOTICudaGuard() { std::printf("device before\\n"); }
+};
+struct AOTICudaStreamGuard {
+  AOTICudaStreamGuard(void*, int device) { std::printf("stream of device %d\\n", device); }
+  ~AOTICudaStreamGuard() { std::printf("stream before\\n"); }
+};
+}  // namespace torch::aot_inductor
+"""
+
+
+def on_cuda() -> str:
+    """The miniature as it is generated for CUDA, with a launch in front of the model's own guard."""
+    include = "#include <torch/csrc/inductor/aoti_include/cuda.h>\n#include <array>"
+    guard = "AOTICudaStreamGuard stream_guard(stream, this->device_idx_);"
+    text = MINIATURE.read_text().replace("#include <array>", include)
+    return text.replace("    int32_t var_2 = 1;", f"    {guard}\n    int32_t var_2 = 1;")
+
+
+@pytest.fixture(scope="module")
+def program_on_cuda(tmp_path_factory: pytest.TempPathFactory, program: Path) -> Path:
+    folder = tmp_path_factory.mktemp("cuda")
+    header = folder / "torch" / "csrc" / "inductor" / "aoti_include" / "cuda.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(GUARDS)
+    found = analysis(on_cuda())
+    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), found.sites, found.kernels))
+    sources = [folder / "wrapper.cpp", program.parent / "sites.cpp", CPP / "recorder.cpp"]
+    flags = (*FLAGS, f"-I{folder}", f'-D{MANIFEST_PATH_MACRO}="{program.parent}/manifest.json"')
+    subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(folder / "program")], check=True)
+    return folder / "program"
+
+
+GUARDED = re.compile(r"(?:device|stream|call) .*|begin 0 .*|raised .*")
+
+
+@pytest.mark.parametrize(("level", "failure"), [(2, "empty"), (3, "aoti_torch_cpu_abs")])
+def test_a_call_on_cuda_lasts_while_its_device_is_current(program_on_cuda: Path, level: int, failure: str) -> None:
+    done = subprocess.run([str(program_on_cuda), str(level)], capture_output=True, text=True, check=True)
+    *lines, raised = [line for line in done.stdout.splitlines() if GUARDED.fullmatch(line)]
+    assert [line.partition(" aoti_torch")[0] for line in lines] == [
+        "device 0",
+        "call 0 model 1 stream 0",
+        "begin 0",
+        "stream of device 0",
+        "stream before",
+        "call end, failed 1",
+        "device before",
+    ]
+    assert failure in raised
+
+
+def test_level_0_leaves_the_device_alone(program_on_cuda: Path) -> None:
+    done = subprocess.run([str(program_on_cuda), "0"], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if GUARDED.fullmatch(line)]
+    assert lines[:2] == ["stream of device 0", "stream before"]
+    assert len(lines) == 3
+
+
+def test_lines_keep_their_numbers() -> None:
+    found = analysis()
+    original = MINIATURE.read_text().split("\n")
+    lines = instrument(MINIATURE.read_text(), found.sites, found.kernels).split("\n")
+    directive = next(i for i, line in enumerate(lines) if line.startswith("#line"))
+    number = int(lines[directive].split()[1])
+    assert len(lines) - directive - 1 == len(original) - number + 1
+    assert lines[directive + 1] == original[number - 1]
+    for s in found.sites:
+        assert s.callee in original[s.line - 1]
+
+
+def test_unrecognised_calls_are_left_alone() -> None:
+    text = MINIATURE.read_text().replace("auto& kernels = kernels_;", "op.callBoxed(&stack);")
+    found = analysis(text)
+    assert "op.callBoxed(&stack);" in instrument(text, found.sites, found.kernels)
+
+
+def test_an_empty_constant_function_is_no_call() -> None:
+    text = MINIATURE.read_text()
+    start = text.index("void AOTInductorModel::run_impl(")
+    with_const = f"{text[:start]}void AOTInductorModel::_const_run_impl(int x) {{}}\n{text[start:]}"
+    found = analysis(with_const)
+    assert instrument(with_const, found.sites, found.kernels).count("aoti_debug::Call ") == 1
+
+
+def test_sites_of_another_text_are_refused() -> None:
+    found = analysis()
+    with pytest.raises(InternalError, match="is not in line"):
+        instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in found.sites], found.kernels)
+
+
+def test_edits_must_not_overlap() -> None:
+    assert apply("abcdef", [Edit(4, 5, "E"), Edit(1, 3, ""), Edit(3, 3, "-")]) == "a-dEf"
+    with pytest.raises(InternalError, match="overlap"):
+        apply("abcdef", [Edit(1, 3, ""), Edit(2, 4, "")])
+
+
+def test_a_model_without_launches_has_tables(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(to_json(make_manifest()))
+    (tmp_path / "sites.cpp").write_text(tables(make_manifest()))
+    macro = f'-D{MANIFEST_PATH_MACRO}="{tmp_path}/manifest.json"'
+    command = [compiler(), *FLAGS, macro, "-c", str(tmp_path / "sites.cpp"), "-o", str(tmp_path / "sites.o")]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "callee", "expected"),
+    [
+        ("cpu", Kind.PROXY, "aoti_torch_proxy_executor_call_function", 1),
+        ("cuda", Kind.PROXY, "aoti_torch_proxy_executor_call_function", 0),
+        ("cuda", Kind.SHIM_OUT, "aoti_torch_cuda_mm_out", 0),
+        ("cuda", Kind.SHIM_OUT, "aoti_torch_cpu_mm_out", 1),
+        ("cuda", Kind.SHIM_INPLACE, "aoti_torch_cpu__c10d_functional_all_reduce_", 0),
+        ("cuda", Kind.CPP, "cpp_fused_add_0", 1),
+        ("cuda", Kind.ITEM, "aoti_torch_item_bool", 1),
+    ],
+)
+def test_which_calls_wait_for_the_device(device: str, kind: Kind, callee: str, expected: int) -> None:
+    text = tables(make_manifest(site("k", kind=kind, callee=callee), device=device))
+    assert f'    {{"k", nullptr, 0, 0, {expected}, 0, {{}}}},' in text
+
+
+def test_slots_are_the_arguments_in_order() -> None:
+    sizes = arg("size[0]", form=Form.INTS, element=0, param="size")
+    stable = arg("stable", form=Form.SCALAR_REF, referent=CType.I32)
+    lines = tables(make_manifest(site("k", arg("buf0"), sizes, stable))).split("\n")
+    start = lines.index("const AotiDebugSlot slots_0[] = {")
+    assert lines[start + 1 : start + 4] == [
+        '    {"buf0", "", 0, -1, 0, 1, 0, 0},',
+        '    {"size[0]", "size", 1, 0, 8, 1, 0, 0},',
+        '    {"stable", "", 2, -1, 7, 1, 4, 0},',
+    ]
+
+
+def test_a_triton_site_counts_once_its_grid_is_known() -> None:
+    kernel = Kernel("k_0", "triton", "", "", id=0, params=(KernelParam("x", "CUdeviceptr", CType.ADDRESS),))
+    launched = site("k_0", kind=Kind.TRITON, launches=("k_0",))
+    text = tables(make_manifest(launched, site("on_cpu", kind=Kind.TRITON, id_=1), kernels=[kernel], device="cuda"))
+    assert '    {"k_0", nullptr, 0, 0, 0, 1, {}},\n    {"on_cpu", nullptr, 0, 1, 0, 0, {}},' in text
+    assert "const uint8_t types_0[] = {12};" in text

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import archives
+import pytest
+from unpacked_archive import KERNELS, WRAPPER, unpacked
+
+from aoti_debug.builder import package
+from aoti_debug.errors import UsageError
+from aoti_debug.frontend import sources
+from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.frontend.worker.protocol import Answer
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2.archive import ArtifactKind
+
+MODEL = f"package/{archives.MODEL}"
+LIBRARY = b"\x7fELF" + bytes(range(256)) * 5000  # more than one block of the copying loop
+
+
+@pytest.fixture
+def lowered(tmp_path: Path) -> Lowered:
+    members = {f"{archives.MODEL}c1.wrapper.cpp": b"", "data/weights/w0": b"weights", **archives.FRAME}
+    (tmp_path / "in.pt").write_bytes(b"inputs")
+    (tmp_path / "signature.json").write_bytes(b"signature")
+    return Lowered(
+        sources=sources.read(unpacked(tmp_path / "sources", WRAPPER + KERNELS), wrapper_opt="O1"),
+        archive=archives.write(tmp_path / "lowered.pt2", members, root="lowered"),
+        inputs=tmp_path / "in.pt",
+        signature=tmp_path / "signature.json",
+        log=tmp_path / "lower.log",
+        answer=Answer("2.13.0", (), {}, "O1", "", {}),
+    )
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = tmp_path / "built.so"
+    path.write_bytes(LIBRARY)
+    return path
+
+
+PLAIN = {
+    f"{MODEL}c1.wrapper.cpp": WRAPPER.encode(),
+    f"{MODEL}c1.wrapper.json": b'{"nodes": []}',
+    f"{MODEL}c1.wrapper.so": LIBRARY,
+    f"{MODEL}c1.wrapper_metadata.json": b'{"AOTI_DEVICE_KEY": "cpu"}',
+    f"{MODEL}triton_poi_fused_0.cubin": b"",
+    "package/data/weights/w0": b"weights",
+    **{f"package/{name}": content for name, content in archives.FRAME.items()},
+}
+OURS = {
+    "package/aoti_debug_inputs.pt": b"inputs",
+    "package/aoti_debug_manifest.json": b'{"format": 1}',
+    "package/aoti_debug_signature.json": b"signature",
+}
+
+
+def content(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+def test_an_instrumented_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+    output = tmp_path / "out" / "m.pt2"
+    output.parent.mkdir()
+    package.write_instrumented(output, lowered, library, '{"format": 1}')
+    assert content(output) == PLAIN | OURS
+    assert list(output.parent.iterdir()) == [output]
+    assert artifact.inspect(output).kind is ArtifactKind.INSTRUMENTED
+
+
+def test_equal_packages_are_equal_files(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+    package.write_instrumented(tmp_path / "a.pt2", lowered, library, "{}")
+    package.write_instrumented(tmp_path / "b.pt2", lowered, library, "{}")
+    assert (tmp_path / "a.pt2").read_bytes() == (tmp_path / "b.pt2").read_bytes()
+
+
+def test_the_plain_twin_has_nothing_of_ours(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+    package.write_plain(tmp_path / "m.pt2", lowered, library)
+    assert content(tmp_path / "m.pt2") == PLAIN
+    assert artifact.inspect(tmp_path / "m.pt2").kind is ArtifactKind.PACKAGE
+
+
+def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    output = folder / "m.pt2"
+    output.write_bytes(b"old")
+    lowered.signature.unlink()
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        package.write_instrumented(output, lowered, library, "{}")
+    assert list(folder.iterdir()) == [output]
+    assert output.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none/m.pt2", "{folder}/none cannot be written to: No such file or directory"),
+        ("file/m.pt2", "{folder}/file cannot be written to: Not a directory"),
+        ("m.zip", "{folder}/m.zip has to end in .pt2: torch loads packages by that ending"),
+        ("folder.pt2", "{folder}/folder.pt2 is a directory"),
+    ],
+)
+def test_what_cannot_be_written_is_found_early(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.pt2").mkdir()
+    with pytest.raises(UsageError) as caught:
+        package.check_writable(tmp_path / name)
+    assert str(caught.value) == message.format(folder=tmp_path)
+
+
+def test_checking_leaves_nothing_behind(tmp_path: Path) -> None:
+    package.check_writable(tmp_path / "m.pt2")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+
+from aoti_debug.diagnosis.dataflow import Dataflow, Span, outside_name, span_of
+from aoti_debug.manifest import Constant, Manifest, Role
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.timeline import Argument
+from aoti_debug.values import Absent, Tensor
+
+X, A, B = (tensor(4, 8, data_ptr=address) for address in (0x1000, 0x2000, 0x3000))
+TOP = tensor(2, 8, data_ptr=0x2000)  # rows of A
+BOTTOM = tensor(2, 8, data_ptr=0x2040)
+MANIFEST = replace(
+    make_manifest(
+        site("first", arg("arg0_1"), arg("buf0", Role.OUT)),
+        site("second", arg("buf0"), arg("buf1", Role.OUT)),
+        site("in_place", arg("buf1", Role.INOUT)),
+        site("reuses", arg("buf1"), arg("buf2", Role.OUT)),
+        site("top", arg("buf0_view", Role.OUT, base="buf0")),
+        site("weight", arg("w"), arg("buf1", Role.OUT)),
+        site("updates", arg("w", Role.INOUT)),
+    ),
+    inputs=("arg0_1",),
+    input_names=("index",),
+    outputs=("buf2",),
+    constants=(Constant("w", "layer.w", "float32", (4, 8), (8, 1), folded=False),),
+)
+FIRST, SECOND, IN_PLACE, REUSES, TOP_VIEW, WEIGHT, UPDATES = range(7)
+
+
+def recorded(base: Path, *launches: tuple[int, tuple[Tensor, ...]], package: Manifest = MANIFEST) -> RunDir:
+    writer = JournalWriter()
+    writer.call_begin()
+    for number, (site_id, values) in enumerate(launches):
+        writer.launch(number, site_id, *values)
+    writer.call_end(launches=len(launches))
+    return open_run(run_directory(base, package, writer))
+
+
+def argument(run: RunDir, launch: str, name: str) -> Argument:
+    found = run.launch(launch).argument(name)
+    assert found is not None
+    return found
+
+
+def written_by(run: RunDir, launch: str, name: str) -> str:
+    writer = Dataflow(run).writer(run.launch(launch), argument(run, launch, name))
+    return writer.launch.id if writer.launch is not None else writer.input
+
+
+def read_by(run: RunDir, launch: str, name: str) -> list[str]:
+    return [reader.id for reader, _ in Dataflow(run).readers(run.launch(launch), argument(run, launch, name))]
+
+
+def test_the_last_launch_that_wrote_the_bytes(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (SECOND, (A, B)), (IN_PLACE, (B,)), (REUSES, (B, A)))
+    assert written_by(run, "0.1", "buf0") == "0.0"
+    assert written_by(run, "0.3", "buf1") == "0.2"
+
+
+def test_an_input_is_known_by_the_name_that_its_user_gave_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)))
+    assert written_by(run, "0.0", "arg0_1") == "index"
+    assert outside_name(replace(MANIFEST, input_names=()), argument(run, "0.0", "arg0_1")) == "arg0_1"
+
+
+def test_a_weight_is_known_by_its_place_in_the_module(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (WEIGHT, (X, A)))
+    assert written_by(run, "0.0", "w") == "layer.w"
+
+
+def test_a_view_that_covers_some_of_the_bytes_wrote_them(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (TOP_VIEW, (TOP,)), (SECOND, (A, B)), (SECOND, (BOTTOM, B)))
+    assert written_by(run, "0.2", "buf0") == "0.1"
+    assert written_by(run, "0.3", "buf0") == "0.0"
+
+
+def test_memory_that_was_given_to_another_buffer_is_no_longer_read(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (SECOND, (A, B)), (REUSES, (B, A)), (SECOND, (A, B)))
+    assert read_by(run, "0.0", "buf0") == ["0.1"]
+    assert read_by(run, "0.2", "buf2") == ["0.3"]
+
+
+def test_what_changes_in_place_reads_and_ends_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (SECOND, (A, B)), (IN_PLACE, (B,)), (REUSES, (B, A)))
+    assert read_by(run, "0.0", "buf1") == ["0.1"]
+
+
+def test_the_same_address_on_another_device_is_other_memory(tmp_path: Path) -> None:
+    there = tensor(4, 8, data_ptr=0x2000, device="cuda:1")
+    run = recorded(tmp_path, (FIRST, (X, there)), (SECOND, (A, B)))
+    assert written_by(run, "0.1", "buf0") == ""
+
+
+def test_a_weight_keeps_what_an_earlier_call_wrote(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    for call in range(2):
+        writer.call_begin(call)
+        writer.launch(0, WEIGHT, X, A, call=call)
+        writer.launch(1, UPDATES, X, call=call)
+        writer.call_end(call, launches=2)
+    run = open_run(run_directory(tmp_path, MANIFEST, writer))
+    assert written_by(run, "0.0", "w") == "layer.w"
+    assert written_by(run, "1.0", "w") == "0.1"
+
+
+def test_a_buffer_does_not(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin(0)
+    writer.launch(0, FIRST, X, A)
+    writer.call_end(0, launches=1)
+    writer.call_begin(1)
+    writer.launch(0, SECOND, A, B, call=1)
+    run = open_run(run_directory(tmp_path, MANIFEST, writer))
+    assert written_by(run, "1.0", "buf0") == ""
+
+
+def test_outputs_of_the_model(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (REUSES, (B, A)))
+    flow = Dataflow(run)
+    assert flow.is_output(argument(run, "0.1", "buf2"))
+    assert not flow.is_output(argument(run, "0.0", "buf0"))
+    assert not flow.is_output(argument(run, "0.0", "arg0_1"))
+
+
+@pytest.mark.parametrize(
+    ("value", "span"),
+    [
+        (tensor(4, 8, data_ptr=0x1000), Span("cpu", 0x1000, 0x1080)),
+        (tensor(4, 2, data_ptr=0x1000, strides=(8, 1)), Span("cpu", 0x1000, 0x1068)),
+        (tensor(4, 2, data_ptr=0x1000, strides=(0, 1)), Span("cpu", 0x1000, 0x1008)),
+        (tensor(data_ptr=0x1000), Span("cpu", 0x1000, 0x1004)),
+        (tensor(0, 8, data_ptr=0x1000), None),
+        (tensor(4, data_ptr=0), None),
+        (Absent.NULL, None),
+    ],
+)
+def test_the_bytes_of_a_tensor(value: Tensor, span: Span | None) -> None:
+    assert span_of(Argument(0, arg("x"), value, value)) == span

@@ -1,0 +1,299 @@
+"""From the flight recorder's memory to files of the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from flight_file import FlightFile, Given
+
+from aoti_debug.abi import Phase, SaveStatus
+from aoti_debug.diagnosis import rescue
+from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.errors import RunDirError
+from aoti_debug.manifest import Role
+from aoti_debug.repro import write_repro
+from aoti_debug.run import runner
+from aoti_debug.run import shared_memory as leftovers
+from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir import rescued_tensors as rescued
+from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.values import Tensor
+
+NOBODY = 4194304  # no process has this number
+SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
+MANIFEST = make_manifest(
+    site("first", arg("x"), arg("y", Role.OUT)), site("second", arg("y"), arg("w"), arg("z", Role.OUT))
+)
+X, Y, W, Z = (tensor(2, 2, data_ptr=address) for address in (0x1000, 0x2000, 0x3000, 0x4000))
+W_COLUMNS = Tensor(0x3000, replace(W.layout, strides=(1, 2)))
+
+
+def bits(*values: float) -> bytes:
+    return torch.tensor(values, dtype=torch.float32).numpy().tobytes()
+
+
+def crashed(base: Path, file: FlightFile | None, exit_: Exit = SEGV, **fields: object) -> Path:
+    """A run that died in its second launch, with the recorder's memory where /dev/shm would be."""
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch(0, 0, X, Y)
+    writer.launch_begin(1, 1, Y, W_COLUMNS, Z)
+    known: dict[str, Any] = {"name": f"20261120-231501-{NOBODY}", "exit": exit_} | fields
+    path = run_directory(base / "runs", MANIFEST, writer, **known)
+    if file is not None:
+        link(path, base, file.bytes())
+    return path
+
+
+def link(run: Path, base: Path, data: bytes) -> Path:
+    shared = base / f"aoti_debug-{NOBODY}-1-{flight.NAME}"
+    shared.write_bytes(data.ljust(-(-len(data) // 4096) * 4096, b"\0") + str(run).encode().ljust(4096, b"\0"))
+    (run / flight.NAME).symlink_to(shared)
+    return shared
+
+
+def both_launches() -> FlightFile:
+    file = FlightFile(keep=2)
+    file.launch(0, Given(0, bits(1, 2, 3, 4), 0))
+    file.launch(1, Given(0, bits(5, 6, 7, 8), 64), Given(1, bits(9, 10, 11, 12), 128))
+    return file
+
+
+def values(run: RunDir, launch: str) -> dict[str, list[object]]:
+    loaded = tensors.load_launch(run, run.launch(launch), Phase.BEFORE)
+    return {name: value.tolist() for name, value in loaded.items()}
+
+
+def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches())
+    done = rescue.rescue(path)
+    assert ([str(key) for key in done.launches], done.tensors, done.failure) == (["0.0", "0.1"], 3, "")
+    run = rundir.open_run(path)
+    assert values(run, "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
+    assert tensors.load_launch(run, run.launch("0.1"), Phase.BEFORE)["w"].stride() == (1, 2)
+    saved = run.launch("0.1").args[1].files[Phase.BEFORE]
+    assert saved.path == "tensors/0/0001_second/before_launch_second_w_cpu.safetensors"
+    assert not (path / flight.NAME).is_symlink()
+    assert not list(tmp_path.glob("aoti_debug-*"))
+    assert rescue.rescue(path).launches == ()
+    assert values(rescue.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
+
+
+def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
+    file = both_launches()
+    file.keep = 1
+    assert [str(key) for key in rescue.rescue(crashed(tmp_path, file)).launches] == ["0.1"]
+
+
+def test_opening_a_run_that_nobody_finished_rescues_it(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
+    run = rescue.open_run(path)
+    assert run.state is ExitKind.ABORTED
+    assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
+
+
+def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
+    from datetime import datetime
+
+    started = datetime.now().astimezone().isoformat(timespec="seconds")
+    path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=os.getpid(), started=started)
+    assert rescue.open_run(path).launch("0.1").args[0].files == {}
+    assert (path / flight.NAME).exists()
+
+
+def test_a_clean_run_gives_the_memory_back(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches(), Exit(ExitKind.CLEAN))
+    assert rescue.rescue(path) == rescue.Rescue()
+    assert not (path / flight.NAME).is_symlink()
+    assert not (path / "tensors").exists()
+    assert not list(tmp_path.glob("aoti_debug-*"))
+
+
+def test_what_was_not_kept_says_why(tmp_path: Path) -> None:
+    file = FlightFile()
+    file.launch(1, Given(0, bits(5, 6), 0), Given(1, bytes(1 << 20), 0, FlightStatus.TOO_LARGE))
+    path = crashed(tmp_path, file)
+    done = rescue.rescue(path)
+    assert (done.launches, done.tensors) == ((), 0)
+    files = [argument.files[Phase.BEFORE] for argument in rundir.open_run(path).launch("0.1").args[:2]]
+    assert [saved.status for saved in files] == [SaveStatus.SKIPPED] * 2
+    assert files[0].reason == "the flight recorder holds too few of its bytes"
+    assert files[1].reason == "larger than the flight recorder has room for (AOTI_DEBUG_FLIGHT_BYTES)"
+
+
+def test_other_launches_are_no_substitute_for_the_suspect(tmp_path: Path) -> None:
+    file = FlightFile()
+    file.launch(0, Given(0, bits(1, 2, 3, 4), 0))
+    path = crashed(tmp_path, file)
+    assert rescue.rescue(path).launches == ()
+
+
+def test_what_the_run_saved_itself_stays(tmp_path: Path) -> None:
+    writer = JournalWriter(level=1)
+    writer.call_begin()
+    writer.launch_begin(0, 0, X, Y)
+    writer.tensor_file(0, 0, Phase.BEFORE, "tensors/0/0000_first/x.safetensors")
+    path = run_directory(tmp_path / "runs", MANIFEST, writer, exit=SEGV)
+    file = FlightFile()
+    file.launch(0, Given(0, bits(1, 2, 3, 4), 0))
+    link(path, tmp_path, file.bytes())
+    assert rescue.rescue(path).tensors == 0
+    saved = rundir.open_run(path).launch("0.0").args[0].files[Phase.BEFORE]
+    assert saved.path == "tensors/0/0000_first/x.safetensors"
+
+
+def test_without_room_on_the_disk_the_memory_stays(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches())
+    (path / "tensors").write_text("in the way")
+    done = rescue.rescue(path)
+    assert (done.tensors, done.failure) == (0, "not every tensor could be rescued: Not a directory")
+    assert "could be rescued" in rundir.open_run(path).launch("0.1").args[0].files[Phase.BEFORE].reason
+    (path / "tensors").unlink()
+    assert values(rescue.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert not list(tmp_path.glob("aoti_debug-*"))
+
+
+def test_a_recording_of_another_version(tmp_path: Path) -> None:
+    path = crashed(tmp_path, None)
+    shared = link(path, tmp_path, FlightFile().bytes(version=9))
+    assert "version 9" in rescue.rescue(path).failure
+    assert not shared.exists()
+
+
+def test_a_damaged_index(tmp_path: Path) -> None:
+    path = crashed(tmp_path, None)
+    (path / rescued.NAME).write_text('{"format": 1, "tensors": [{}]}')
+    with pytest.raises(RunDirError, match=r"rescued\.json is damaged"):
+        _ = rundir.open_run(path).launches
+
+
+# ---- what dead processes left behind
+
+
+def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
+    crumbs = tmp_path / "aoti_debug-4194304-7-crumbs.bin"
+    crumbs.write_bytes(b"x" * 4096 + str(path).encode().ljust(4096, b"\0"))
+    (path / "crumbs.bin").symlink_to(crumbs)
+    orphan = tmp_path / "aoti_debug-4194304-8-flight.bin"
+    orphan.write_bytes(str(tmp_path / "gone").encode().ljust(4096, b"\0"))
+    old = tmp_path / "aoti_debug-4194304-9"
+    old.write_bytes(b"x")
+    other = tmp_path / "somebody-elses"
+    other.write_bytes(b"x")
+    leftovers.clear(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "somebody-elses"]
+    assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
+
+
+def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
+    path = crashed(
+        tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
+    )
+    leftovers.clear(tmp_path)
+    assert (path / flight.NAME).exists()
+
+
+def test_memory_that_is_not_here_is_no_matter(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
+    (tmp_path / f"aoti_debug-{NOBODY}-1-flight.bin").unlink()
+    assert rescue.rescue(path) == rescue.Rescue()
+    assert (path / flight.NAME).is_symlink()
+
+
+def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
+    import fcntl
+
+    alive = tmp_path / f"aoti_debug-{os.getpid()}-7-flight.bin"
+    alive.write_bytes(b"x")
+    locked = tmp_path / "aoti_debug-4194304-7-flight.bin"
+    locked.write_bytes(b"x")
+    with locked.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        leftovers.clear(tmp_path)
+    assert alive.exists()
+    assert locked.exists()
+    leftovers.clear(tmp_path)
+    assert not locked.exists()
+
+
+# ---- real packages
+
+
+def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
+    monkeypatch.delenv("FAULTY_OPS")
+    assert result.verdict is not None
+    assert result.verdict.launch is not None
+    suspect = result.verdict.launch
+    found = {
+        launch.id: list(tensors.load_launch(result.run, launch, Phase.BEFORE).values())
+        for launch in result.run.launches
+    }
+    previous, guilty = (launch.id for launch in result.run.launches[-2:])
+    assert guilty == suspect.id
+    assert [id_ for id_, loaded in found.items() if loaded] == [previous, guilty]
+    assert torch.equal(found[guilty][0], torch.relu(found[previous][0]))
+    assert not (result.run.path / flight.NAME).is_symlink()
+    repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
+    assert "fault reproduced" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 11
+
+
+def test_a_clean_run_leaves_nothing(faulty_package: Path, tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/shm"))
+    result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
+    assert (result.verdict, result.lost) == (None, "")
+    assert not (result.run.path / flight.NAME).is_symlink()
+    assert not (result.run.path / rescued.NAME).exists()
+    assert {name for name in set(os.listdir("/dev/shm")) - before if str(result.run.info.pid) in name} == set()
+
+
+def test_the_tool_itself_may_be_killed(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "hang")
+    base = tmp_path / "runs"
+    command = [sys.executable, "-m", "aoti_debug", "run", str(faulty_package), "--out", str(base), "--flight", "2"]
+    tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    assert tool.stderr is not None
+    while b"faulty::act" not in (line := tool.stderr.readline()):
+        assert line, "the model was never called"
+    os.kill(tool.pid, signal.SIGKILL)
+    tool.wait()
+    (path,) = (p for p in base.iterdir() if not p.is_symlink())
+    shared = Path(os.readlink(path / flight.NAME))
+    run = _once_ended(path)
+    assert diagnose(run) is not None
+    assert [launch.id for launch in run.launches if any(a.files for a in launch.args)][-1] == run.launches[-1].id
+    assert not shared.exists()
+
+
+def _once_ended(path: Path) -> RunDir:
+    """The model's process ends a moment after the tool that watched over it."""
+    import time
+
+    for _ in range(100):
+        run = rescue.open_run(path)
+        if run.state is not ExitKind.RUNNING:
+            return run
+        time.sleep(0.1)
+    raise AssertionError("the model's process still lives")

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import archives
+import pytest
+from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
+
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend import hashed_kernels, sources
+
+WEIGHTS = 'constants_info_[0].name = "w";\n'
+FIRST = WEIGHTS + WRAPPER + COMMANDS
+SECOND = "// loads c9.cubin and c8.cubin\n" + WEIGHTS + WRAPPER
+
+
+def default_package(path: Path, wrapper: str) -> Path:
+    members = {
+        "c5.wrapper.cpp": (wrapper + COMMANDS).encode(),
+        "c6.kernel.cpp": (KERNELS + COMMANDS).encode(),
+        "c5.wrapper.so": b"\x7fELF",
+        "c8.cubin": b"eight",
+        "c9.cubin": b"nine",
+    }
+    return archives.write(path, {f"{archives.MODEL}{name}": content for name, content in members.items()})
+
+
+def test_text_and_binaries_come_from_the_default_package(tmp_path: Path) -> None:
+    first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O2")
+    found = hashed_kernels.adopt(first, default_package(tmp_path / "p.pt2", SECOND))
+    assert (found.wrapper, found.kernels) == (SECOND, f"\n{KERNELS}\n")
+    assert [path.name for path in found.shipped] == [
+        "c1.wrapper.json",
+        "c1.wrapper_metadata.json",
+        "c8.cubin",
+        "c9.cubin",
+    ]
+    assert found.shipped[-1].read_bytes() == b"nine"
+    assert (found.stem, found.wrapper_opt) == ("c1.wrapper", "O2")
+    assert (found.compile_flags, found.objects) == (first.compile_flags, first.objects)
+
+
+def test_weights_must_lie_where_they_lay(tmp_path: Path) -> None:
+    first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O1")
+    other = default_package(tmp_path / "p.pt2", SECOND.replace('"w"', '"v"'))
+    with pytest.raises(ToolchainError, match="laid its weights out differently"):
+        hashed_kernels.adopt(first, other)
+    assert (tmp_path / "first" / "triton_poi_fused_0.cubin").exists()

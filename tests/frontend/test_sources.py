@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
+
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend import sources
+from aoti_debug.frontend.sources import Flags
+
+
+def test_reads_an_unpacked_archive(tmp_path: Path) -> None:
+    found = sources.read(unpacked(tmp_path), wrapper_opt="O1")
+    assert (found.stem, found.device, found.wrapper_opt) == ("c1.wrapper", "cpu", "O1")
+    assert (found.wrapper, found.kernels) == (WRAPPER, f"{KERNELS}\n")
+    assert (found.extern_nodes, found.provenance) == ('{"nodes": []}', "{}")
+    assert [path.name for path in found.objects] == ["c2.weights.o"]
+    assert [path.name for path in found.shipped] == [
+        "c1.wrapper.json",
+        "c1.wrapper_metadata.json",
+        "triton_poi_fused_0.cubin",
+    ]
+    assert found.mapped_weights is None
+    assert found.compile_flags == Flags(
+        compiler="g++",
+        definitions=("STANDALONE_TORCH_HEADER", "C10_USING_CUSTOM_GENERATED_MACROS"),
+        include_dirs=("/opt/torch/include", "/opt/a dir"),
+        cflags=("O3", "DNDEBUG", "std=c++20", "fopenmp"),
+        ldflags=(),
+        libraries_dirs=("/opt/torch/lib",),
+        libraries=("torch", "torch_cpu"),
+        passthrough=("-mavx512f", "-mfma"),
+    )
+    assert found.link_flags.cflags[-1] == "shared"
+
+
+def test_weights_above_two_gigabytes_lie_apart(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path)
+    (folder / "c1.wrapper_serialized_weights.bin").write_bytes(b"w")
+    found = sources.read(folder, wrapper_opt="O1")
+    assert found.mapped_weights == folder / "c1.wrapper_serialized_weights.bin"
+    assert found.mapped_weights not in found.shipped
+
+
+@pytest.mark.parametrize(
+    ("after_wrapper", "kernels", "is_code"),
+    [
+        (KERNELS + COMMANDS, f"{KERNELS}\n", True),
+        (COMMANDS, "\n", False),
+        (
+            f"{COMMANDS}// Triton kernels are embedded as comments\n{COMMANDS}",
+            "\n// Triton kernels are embedded as comments\n\n",
+            False,
+        ),
+    ],
+)
+def test_kernels_begin_where_the_model_ends(after_wrapper: str, kernels: str, is_code: bool) -> None:
+    assert sources.split_kernels(WRAPPER + after_wrapper) == (WRAPPER, kernels)
+    assert sources.has_code(kernels) is is_code
+
+
+def test_an_unknown_wrapper_is_refused() -> None:
+    with pytest.raises(ToolchainError, match="another form of C\\+\\+"):
+        sources.split_kernels("int main() {}\n")
+
+
+def test_missing_files_are_refused(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path)
+    (folder / "c1.wrapper_linker_flags.json").unlink()
+    with pytest.raises(ToolchainError, match=r"has 0 files \*_linker_flags\.json instead of one"):
+        sources.read(folder, wrapper_opt="O1")

@@ -1,0 +1,101 @@
+"""Packages of another torch: made of a library that needs what this torch does not have."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend import torch_mismatch as other_torch
+from aoti_debug.frontend.sources import Flags, Sources
+from aoti_debug.machine import compiler
+from aoti_debug.machine.compiler import Compiler
+
+CALLS = """
+extern "C" int aoti_torch_get_dim(void*, long*);
+extern "C" int aoti_torch_%s(void*);
+extern "C" __attribute__((weak)) int aoti_torch_weak(void*);
+extern "C" int model(void* x, long* d) {
+  return aoti_torch_get_dim(x, d) + aoti_torch_%s(x) + (aoti_torch_weak ? 1 : 0);
+}
+"""
+WRAPPER = "#include <torch/csrc/inductor/aoti_runtime/model.h>\n"
+FLAGS = Flags("g++", (), (), ("O1", "std=c++20"), (), (), (), ())
+
+
+def library(path: Path, function: str) -> Path:
+    path.with_suffix(".cpp").write_text(CALLS % (function, function))
+    subprocess.run(["g++", "-shared", "-fPIC", path.with_suffix(".cpp"), "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def torch() -> compiler.Torch:
+    return compiler.find_torch()
+
+
+def test_a_library_that_this_torch_serves(tmp_path: Path, torch: compiler.Torch) -> None:
+    other_torch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_addmm_out"), torch)
+
+
+def test_functions_that_this_torch_lacks(tmp_path: Path, torch: compiler.Torch) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        other_torch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_of_the_future"), torch)
+    assert str(caught.value) == (
+        f"c.pt2 was compiled by another torch than the installed {torch.version}, which lacks functions of the C shim "
+        "that it needs: aoti_torch_cpu_of_the_future"
+    )
+    assert caught.value.hint == other_torch.HINT
+
+
+def test_what_the_wrapper_declares_is_the_user_s(tmp_path: Path, torch: compiler.Torch) -> None:
+    declared = 'extern "C" AOTITorchError aoti_torch_cpu_mine(AtenTensorHandle x);\n'
+    found = other_torch.missing_functions(WRAPPER + declared, library(tmp_path / "c.so", "cpu_mine"), torch)
+    assert found == []
+
+
+def test_headers_that_this_torch_lacks(torch: compiler.Torch) -> None:
+    with pytest.raises(ToolchainError, match=r"which lacks headers that it needs: torch/csrc/of/the/future\.h"):
+        other_torch.check(Path("c.pt2"), "#include <torch/csrc/of/the/future.h>\n", None, torch)
+
+
+def test_the_standard_is_that_of_the_installed_torch(tmp_path: Path, torch: compiler.Torch) -> None:
+    (tmp_path / "_inductor").mkdir()
+    (tmp_path / "_inductor" / "cpp_builder.py").write_text('def f(std_num: str = "c++20") -> list[str]:\n')
+    here = replace(torch, version="9.9", directory=tmp_path)
+    assert other_torch.with_standard(FLAGS, here) == (FLAGS, "")
+    older = replace(FLAGS, cflags=("O1", "std=c++17"))
+    flags, note = other_torch.with_standard(older, here)
+    assert flags == FLAGS
+    assert note == "another torch than the installed 9.9 compiled it: as C++17, this one compiles C++20"
+
+
+def test_the_standard_of_the_installed_torch_is_known(torch: compiler.Torch) -> None:
+    _, note = other_torch.with_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
+    assert f"the installed {torch.version} compiled it: as C++11" in note
+
+
+@pytest.mark.parametrize(("theirs", "told"), [("g++", False), ("/usr/bin/clang++-17", True)])
+def test_what_may_be_why_a_wrapper_does_not_compile(torch: compiler.Torch, theirs: str, told: bool) -> None:
+    sources = Sources(
+        directory=Path(),
+        stem="c.wrapper",
+        device="cpu",
+        wrapper="",
+        kernels="",
+        extern_nodes="",
+        provenance="",
+        compile_flags=replace(FLAGS, compiler=theirs),
+        link_flags=FLAGS,
+        objects=(),
+        mapped_weights=None,
+        shipped=(),
+        wrapper_opt="O1",
+    )
+    found = other_torch.explained(ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch)
+    assert f"another one than the installed {torch.version}" in str(found)
+    assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(found)) is told
+    assert found.hint == other_torch.HINT

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch.export import Dim
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.inputs import signature
+from aoti_debug.inputs.signature import Dim as SignatureDim
+from aoti_debug.inputs.signature import Leaf, Signature
+
+
+class Model(torch.nn.Module):
+    def forward(
+        self, x: torch.Tensor, pair: tuple[torch.Tensor, torch.Tensor], n: int, *, scale: torch.Tensor
+    ) -> torch.Tensor:
+        return x * scale + pair[0] * n + pair[1]
+
+
+@pytest.fixture(scope="module")
+def described() -> Signature:
+    batch = Dim("batch", min=2, max=9)
+    program = torch.export.export(
+        Model(),
+        (torch.randn(3, 4), (torch.randn(4).double(), torch.zeros(2, 4).t()[:, 0]), 2),
+        {"scale": torch.randn(4)},
+        dynamic_shapes={"x": {0: batch}, "pair": (None, None), "n": None, "scale": None},
+    )
+    return signature.describe(program)
+
+
+def fixed(*sizes: int) -> tuple[SignatureDim, ...]:
+    return tuple(SignatureDim(size, size) for size in sizes)
+
+
+def test_describes_every_leaf(described: Signature) -> None:
+    x, *others = described.leaves
+    assert (x.name, x.dtype, x.device, x.strides) == ("x", "torch.float32", "cpu", (4, 1))
+    assert [(dim.minimum, dim.maximum) for dim in x.shape] == [(2, 9), (4, 4)]
+    assert others == [
+        Leaf("pair_0", "torch.float64", "cpu", fixed(4), (1,)),
+        Leaf("pair_1", "torch.float32", "cpu", fixed(4), (1,)),
+        Leaf("n", constant="2"),
+        Leaf("scale", "torch.float32", "cpu", fixed(4), (1,)),
+    ]
+
+
+def test_reads_as_text(described: Signature) -> None:
+    symbol = described.leaves[0].shape[0].symbol
+    assert [str(leaf) for leaf in described.leaves] == [
+        f"float32[{symbol}:2..9, 4] on cpu",
+        "float64[4] on cpu",
+        "float32[4] on cpu",
+        "2",
+        "float32[4] on cpu",
+    ]
+
+
+def test_json_is_its_own_inverse(described: Signature) -> None:
+    assert signature.from_json(signature.to_json(described)) == described
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"leaves": [{}], "in_spec": ""}', json.dumps({"leaves": 3})])
+def test_damaged_text_is_refused(text: str) -> None:
+    with pytest.raises(ArtifactError, match="input signature is damaged"):
+        signature.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("dim", "admitted", "refused"),
+    [
+        (SignatureDim(3, 3), [3], [0, 2, 4]),
+        (SignatureDim(2, 9), [2, 5, 9], [1, 10]),
+        (SignatureDim(0, -1, "s0"), [0, 1, 1 << 40], []),
+    ],
+)
+def test_dimensions_admit_their_range(dim: SignatureDim, admitted: list[int], refused: list[int]) -> None:
+    assert [size for size in (*admitted, *refused) if dim.admits(size)] == admitted

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.machine import cache
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "aoti_debug"
+
+
+def write(text: str) -> cache.Fill:
+    return lambda directory: (directory / "file").write_text(text)
+
+
+def test_an_entry_is_made_once(own_cache: Path) -> None:
+    first = cache.entry("kind", "name", write("a"))
+    second = cache.entry("kind", "name", write("b"))
+    assert first == second == own_cache / "kind" / "name"
+    assert (second / "file").read_text() == "a"
+
+
+def test_a_directory_with_a_space_in_its_name_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of two words"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache.directory() == tmp_path / f"aoti_debug-{os.getuid()}"
+    assert not (tmp_path / "of two words").exists()
+
+
+def test_a_failed_entry_leaves_nothing(own_cache: Path) -> None:
+    def fail(directory: Path) -> None:
+        (directory / "part").write_text("x")
+        raise ValueError("no disk")
+
+    with pytest.raises(ValueError, match="no disk"):
+        cache.entry("kind", "name", fail)
+    assert list((own_cache / "kind").iterdir()) == []
+    assert list((own_cache / "scratch").iterdir()) == []
+
+
+def test_two_builds_at_once_share_one_entry(own_cache: Path) -> None:
+    both = threading.Barrier(2)
+
+    def fill(directory: Path) -> None:
+        both.wait(10)
+        (directory / "file").write_text("same")
+
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(cache.entry("kind", "name", fill))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [own_cache / "kind" / "name"] * 2
+    assert [path.name for path in (own_cache / "kind").iterdir()] == ["name"]
+    assert list((own_cache / "scratch").iterdir()) == []
+
+
+def test_unused_and_surplus_entries_go(own_cache: Path) -> None:
+    old = cache.entry("kind", "old", write("a"))
+    os.utime(old, (0, 0))
+    now = time.time()
+    for number in range(cache.KEPT_ENTRIES):
+        path = cache.entry("kind", f"n{number}", write("a"))
+        os.utime(path, (now - 1000 + number, now - 1000 + number))
+    assert not old.exists()
+    cache.entry("kind", "newest", write("a"))
+    kept = sorted(path.name for path in (own_cache / "kind").iterdir())
+    assert kept == sorted(["newest", *(f"n{number}" for number in range(1, cache.KEPT_ENTRIES))])
+
+
+def test_keys_depend_on_every_part_and_its_borders() -> None:
+    assert cache.key("ab", "c") == cache.key("ab", "c")
+    assert len({cache.key("ab", "c"), cache.key("a", "bc"), cache.key("abc"), cache.key("abc", "")}) == 4
+
+
+def test_only_the_newest_logs_are_kept(own_cache: Path) -> None:
+    for number in range(cache.KEPT_LOGS + 5):
+        path = cache.keep_log(f"n{number:03}", f"text {number}")
+    assert path.read_text() == f"text {number}"
+    assert len(list((own_cache / "logs").iterdir())) == cache.KEPT_LOGS
+
+
+def test_a_user_without_a_writable_cache_gets_one_in_the_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache.directory() == tmp_path / f"aoti_debug-{os.getuid()}"

@@ -1,0 +1,20 @@
+"""Outputs of a package of models.py, as bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import models
+import torch
+
+
+def outputs(package: Path, name: str) -> list[bytes]:
+    """The outputs' bytes of two calls; two, since a model may write to its constants."""
+    model = torch._inductor.aoti_load_package(str(package))
+    found: list[torch.Tensor] = []
+    for _ in range(2):
+        args = models.inputs(name)
+        torch.manual_seed(7)
+        result = model(*args)
+        found += [result] if isinstance(result, torch.Tensor) else result
+    return [bytes(t.clone(memory_format=torch.contiguous_format).untyped_storage()) for t in found]

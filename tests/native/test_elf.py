@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.native.elf import Library
+
+SOURCE = """
+static __attribute__((noinline)) int hidden(int x) { return x * 3; }
+int shown(int x) { return hidden(x) + 1; }
+"""
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+
+
+def compiled(folder: Path, *options: str) -> Path:
+    (folder / "library.c").write_text(SOURCE)
+    path = folder / "library.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", *options, str(folder / "library.c"), "-o", str(path)], check=True)
+    return path
+
+
+def address_of(path: Path, name: str) -> int:
+    """The link-time address of a function, as it is loaded."""
+    function = ctypes.cast(getattr(ctypes.CDLL(str(path)), name), ctypes.c_void_p).value
+    assert function is not None
+    base = next(
+        int(line.partition("-")[0], 16)
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if str(path) in line
+    )
+    return function - base
+
+
+def test_the_function_at_an_address(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    shown = address_of(path, "shown")
+    with Library(path) as library:
+        assert library.functions([shown, shown + 1, 0]) == {shown: "shown", shown + 1: "shown"}
+
+
+def test_called_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: Path) -> None:
+    (tmp_path / "library.c").write_text(
+        "int other(int); int own(int x) { return x; } int f(int x) { return other(own(x)); }"
+    )
+    for options, called in ((("-O0",), {"other", "own"}), (("-O0", "-Wl,-Bsymbolic"), {"other"})):
+        path = tmp_path / "called.so"
+        source = str(tmp_path / "library.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", str(path)], check=True)
+        with Library(path) as library:
+            assert library.called() & {"other", "own", "f"} == called
+            assert library.defined_functions() >= {"own", "f"}
+
+
+def test_functions_that_are_not_exported_have_names_until_they_are_stripped(tmp_path: Path) -> None:
+    for options, names in (((), {"shown", "hidden"}), (("-s",), {"shown"})):
+        path = compiled(tmp_path, *options)
+        with Library(path) as library:
+            assert set(library.functions(range(0x1000, 0x1200)).values()) - {"_init", "_fini"} >= names
+            assert ("hidden" in library.functions(range(0x1000, 0x1200)).values()) == ("hidden" in names)
+
+
+def test_the_address_of_a_byte_of_the_file(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    with Library(path) as library:
+        assert library.address(0x1000) == 0x1000
+        assert library.address(path.stat().st_size + 4096) is None
+
+
+def test_debug_information(tmp_path: Path) -> None:
+    with Library(compiled(tmp_path)) as library:
+        assert not library.has_lines
+    with Library(compiled(tmp_path, "-g")) as library:
+        assert library.has_lines
+
+
+@pytest.mark.parametrize("data", [b"no library", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 58])
+def test_what_is_no_library(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.so").write_bytes(data)
+    with pytest.raises(ValueError, match=r"x\.so|no ELF file"):
+        Library(tmp_path / "x.so")

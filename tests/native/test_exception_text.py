@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from aoti_debug.native import exception_text as raised
+
+NATIVE = """the operator refuses
+and says why
+Exception raised from act at /src/ops.cpp:66 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x9d (0x7f2a399a6b8d in /t/libc10.so)
+frame #1: c10::detail::torchCheckFail(char const*, unsigned int) + 0x69 (0x7f2a399334ab in /t/libc10.so)
+frame #2: native_ops::act(at::Tensor const&) + 0x160 (0x7f2a39a3391c in /t/libops.so)
+frame #3: <unknown function> + 0x5c233c4 (0x7f2a290233c4 in /t/libtorch_cpu.so)
+frame #4: aoti_torch_proxy_executor_call_function + 0x17 (0x7f2a290bd377 in /t/libtorch_cpu.so)
+frame #5: torch::aot_inductor::AOTInductorModel::run_impl(void*) + 0x401 (0x7f2a197c01ed in /t/m.wrapper.so)
+"""
+PYTHON = """ValueError: the answer is not 42
+and there is more to say
+
+At:
+  /u/ops.py(14): _raise
+  /u/ops.py(31): act
+  /p/torch/_library/custom_ops.py(502): wrapped_fn
+  /p/torch/export/pt2_archive/_package.py(743): __call__
+  /u/main.py(59): <module>
+"""
+
+
+def test_an_exception_of_torch() -> None:
+    assert raised.message(NATIVE) == "the operator refuses\nand says why"
+    assert raised.frames(NATIVE) == ("native_ops::act at /src/ops.cpp:66", "run_impl")
+
+
+def test_an_exception_of_torch_itself() -> None:
+    text = NATIVE.replace("from act at", "from check at").replace("native_ops::act", "at::native::add")
+    assert raised.frames(text) == ("check at /src/ops.cpp:66", "at::native::add in libops.so", "run_impl")
+
+
+def test_an_exception_of_python() -> None:
+    assert raised.message(PYTHON) == "ValueError: the answer is not 42\nand there is more to say"
+    assert raised.frames(PYTHON) == ("_raise at /u/ops.py:14", "act at /u/ops.py:31")
+
+
+def test_a_text_without_a_stack() -> None:
+    text = "index out of range\nAt: the third row"
+    assert (raised.message(text), raised.frames(text)) == (text, ())
+    assert (raised.message(""), raised.frames("")) == ("", ())

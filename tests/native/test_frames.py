@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from aoti_debug.native.frames import Frame, demangle, is_noise, own_python, short_name, without_dying
+
+LAMBDA = (
+    "torch::aot_inductor::AOTInductorModel::run_impl(AtenTensorOpaque**, AtenTensorOpaque**, void*)::"
+    "{lambda((auto:1&&)...)#3}::operator()<float*>(float*&&) const"
+)
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_ZN10native_ops8read_rowEPKi", "native_ops::read_row(int const*)"),
+        ("_Z3fooi.constprop.0", "foo(int) [constprop.0]"),
+        ("main", "main"),
+        ("cpp_fused_relu_1._omp_fn.0", "cpp_fused_relu_1._omp_fn.0"),
+        ("_Zbroken", "_Zbroken"),
+    ],
+)
+def test_demangling(mangled: str, name: str) -> None:
+    assert demangle(mangled) == name
+
+
+@pytest.mark.parametrize(
+    ("function", "short"),
+    [
+        ("native_ops::read_row(int const*)", "native_ops::read_row"),
+        ("at::native::(anonymous namespace)::sum_kernel<float, 4>(at::TensorIterator&)", "at::native::sum_kernel"),
+        ("std::vector<int, std::allocator<int> > ops::make<int>(long)", "ops::make"),
+        ("ops::Row::operator()(int) const", "ops::Row::operator()"),
+        ("ops::Row::operator<(ops::Row const&) const", "ops::Row::operator<"),
+        ("std::ostream& operator<<(std::ostream&, ops::Row const&)", "operator<<"),
+        ("operator new(unsigned long)", "operator new"),
+        ("cpp_fused_relu_1._omp_fn.0", "cpp_fused_relu_1"),
+        ("ops::scale(float) [isra.0]", "ops::scale"),
+        ("ops::Guard::~Guard()", "ops::Guard::~Guard"),
+    ],
+)
+def test_short_names(function: str, short: str) -> None:
+    assert short_name(function) == short
+
+
+def test_a_long_name_is_cut() -> None:
+    assert len(short_name("n" * 500)) == 110
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        (Frame("ops::f(int)", "/x/libops.so", 0x10, "/src/ops.cpp", 12), "ops::f at /src/ops.cpp:12"),
+        (Frame("at::native::f()", "/x/libtorch_cpu.so", 0x10), "at::native::f in libtorch_cpu.so"),
+        (Frame("", "/x/libops.so", 0x1234), "libops.so+0x1234"),
+        (Frame("", "", 0), "address 0x0, which is no code"),
+        (Frame("<lambda>", file="/src/ops.py", line=3), "<lambda> at /src/ops.py:3"),
+        (
+            Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1, "/gone/wrapper.cpp", 40),
+            "run_impl at wrapper.cpp:40",
+        ),
+        (Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1), "run_impl"),
+    ],
+)
+def test_what_a_frame_looks_like(frame: Frame, text: str) -> None:
+    assert frame.text == text
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("void aoti_debug::(anonymous namespace)::launch<F>(AotiDebugSite const&, F&&)", "/t/m.so"),
+        Frame("launch<F>", "/t/m.so", 0, "/x/runtime_shims/aoti_debug.h", 286),
+        Frame(LAMBDA, "/t/m.so"),
+        Frame("c10::Dispatcher::callBoxed(c10::OperatorHandle const&) const", "/t/libtorch_cpu.so"),
+        Frame("c10::impl::make_boxed_from_unboxed_functor<F, false>::call(c10::OperatorKernel*)", "/t/libops.so"),
+        Frame("at::_ops::add_Tensor::call(at::Tensor const&)", "/t/libtorch_cpu.so"),
+        Frame("aoti_torch_proxy_executor_call_function", "/t/libtorch_cpu.so"),
+        Frame("torch::inductor::AOTIModelContainerRunner::run_impl(int)", "/t/libtorch_cpu.so"),
+        Frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"),
+        Frame("do_call_core", "/usr/bin/python3.11"),
+        Frame("pybind11::cpp_function::dispatcher(_object*)", "/t/libtorch_python.so"),
+        Frame("start_thread", "/lib/libc.so.6"),
+        Frame("", "/lib/x86_64-linux-gnu/libc.so.6", 0x27249),
+        Frame("", "/usr/lib/libffi.so.8.1.2", 0x6F79),
+    ],
+)
+def test_what_says_nothing(frame: Frame) -> None:
+    assert is_noise(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("native_ops::act(at::Tensor const&)", "/t/libops.so"),
+        Frame("at::native::index_select_out(int)", "/t/libtorch_cpu.so"),
+        Frame("cpp_fused_relu_1._omp_fn.0", "/t/m.so"),
+        Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so"),
+        Frame("memcpy", "/lib/libc.so.6"),
+        Frame("", "/t/libops.so", 0x1234),
+    ],
+)
+def test_what_says_something(frame: Frame) -> None:
+    assert not is_noise(frame)
+
+
+def test_the_machinery_of_an_end_is_left_out() -> None:
+    dying = ("", "pthread_kill", "raise", "abort", "", "std::terminate()", "__cxa_throw")
+    stack = tuple(
+        Frame(name, "/lib/libc.so.6" if index < 4 else "/lib/libstdc++.so.6") for index, name in enumerate(dying)
+    )
+    guilty = Frame("ops::Guard::~Guard()", "/t/libops.so")
+    assert without_dying((*stack, guilty, guilty)) == (guilty, guilty)
+    assert without_dying(stack) == stack
+
+
+def test_frames_of_an_operator_in_python() -> None:
+    paths = (
+        "/u/ops.py",
+        "/p/torch/_library/custom_ops.py",
+        "/u/lib.py",
+        "/p/torch/_inductor/package/package.py",
+        "/u/main.py",
+    )
+    stack = [Frame("f", file=path, line=1) for path in paths]
+    assert [frame.file for frame in own_python(stack)] == ["/u/ops.py", "/u/lib.py"]

@@ -1,0 +1,11 @@
+"""Folders of the checkout that tests read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+CPP = TESTS / "cpp"
+GOLDEN = TESTS / "golden"
+RECORDED = TESTS / "recorded"

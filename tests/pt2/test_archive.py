@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import archives
+import pytest
+
+from aoti_debug import manifest
+from aoti_debug.errors import ArtifactError
+from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2.archive import ArtifactKind
+
+INSTRUMENTED = {**archives.PACKAGE, manifest.MEMBER: b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("members", "kind", "models"),
+    [
+        (archives.PROGRAM, ArtifactKind.EXPORTED, ("model",)),
+        ({**archives.PROGRAM, "models/other.json": b"{}"}, ArtifactKind.EXPORTED, ("model", "other")),
+        ({"serialized_exported_program.json": b"{}"}, ArtifactKind.EXPORTED, ("model",)),
+        (archives.PACKAGE, ArtifactKind.PACKAGE, ("model",)),
+        (archives.SOURCES, ArtifactKind.SOURCES, ("model",)),
+        (INSTRUMENTED, ArtifactKind.INSTRUMENTED, ("model",)),
+    ],
+)
+def test_tells_kinds_apart(
+    tmp_path: Path, members: dict[str, bytes], kind: ArtifactKind, models: tuple[str, ...]
+) -> None:
+    found = artifact.inspect(archives.write(tmp_path / "x.pt2", members, root="weird name"))
+    assert (found.kind, found.root, found.models) == (kind, "weird name", models)
+    assert found.members == tuple(members)
+
+
+@pytest.mark.parametrize(
+    ("content", "looks_like"),
+    [
+        (b"", "empty"),
+        (b"\x7fELF\x02\x01", "a shared library or program"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer (run git lfs pull)"),
+        (b"\x80\x02}q\x00.", "a pickle"),
+        (b'\x10\0\0\0\0\0\0\0{"x":{}}        ', "a safetensors file"),
+        (b' {"a": 1}', "JSON"),
+        (b"import torch\n", "text"),
+        (b"\x00\x01\x02\xff", "not a zip archive"),
+    ],
+)
+def test_says_what_a_file_is_that_is_no_archive(tmp_path: Path, content: bytes, looks_like: str) -> None:
+    path = tmp_path / "x.pt2"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError) as caught:
+        artifact.inspect(path)
+    assert str(caught.value) == f"{path} is {looks_like}, not a .pt2"
+    assert caught.value.hint == "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"data.pkl": b""}, "{path} is written by torch.save, not a .pt2"),
+        ({"data.pkl": b"", "code/m.py": b""}, "{path} is a TorchScript model, not a .pt2"),
+        ({"readme.txt": b""}, "{path} is a zip archive, but no .pt2"),
+        ({"!a/x": b"", "!b/x": b""}, "{path} is a zip archive, but no .pt2"),
+        ({}, "{path} is an empty zip archive"),
+        (
+            {**archives.PROGRAM, "archive_version": b"7"},
+            "{path} is an exported program in archive format 7; the newest known format is 0",
+        ),
+    ],
+)
+def test_refuses_other_archives(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
+    path = archives.write(tmp_path / "x.pt2", members)
+    with pytest.raises(ArtifactError) as caught:
+        artifact.inspect(path)
+    assert str(caught.value) == message.format(path=path)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "model/../../evil", "C:/evil", "model\\..\\evil"])
+def test_refuses_names_outside_the_archive(tmp_path: Path, name: str) -> None:
+    path = archives.write(tmp_path / "x.pt2", {**archives.PROGRAM, f"!{name}": b"x"})
+    with pytest.raises(ArtifactError, match="outside the archive; nothing was unpacked"):
+        artifact.inspect(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kept", [4, 60, 200])
+def test_refuses_truncated_archives(tmp_path: Path, kept: int) -> None:
+    path = archives.write(tmp_path / "x.pt2", archives.PROGRAM)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ArtifactError, match=r"x\.pt2 is a truncated or damaged zip archive"):
+        artifact.inspect(path)
+
+
+def test_refuses_members_that_reach_past_the_data(tmp_path: Path) -> None:
+    path = archives.write(tmp_path / "x.pt2", archives.PROGRAM)
+    with zipfile.ZipFile(path) as archive:
+        start = archive.start_dir
+    data = bytearray(path.read_bytes())
+    data[start + 20 : start + 24] = (1 << 20).to_bytes(4, "little")  # the first member's compressed size
+    path.write_bytes(data)
+    with pytest.raises(ArtifactError, match=r"models/model\.json reaches past the end of its data"):
+        artifact.inspect(path)
+
+
+def test_missing_file_and_directory(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="does not exist"):
+        artifact.inspect(tmp_path / "none.pt2")
+    with pytest.raises(ArtifactError, match="is a directory"):
+        artifact.inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("members", "wanted", "message", "hint"),
+    [
+        (
+            archives.PACKAGE,
+            ArtifactKind.EXPORTED,
+            "{path} is a compiled AOTInductor package; an exported program is wanted",
+            "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))",
+        ),
+        (
+            INSTRUMENTED,
+            ArtifactKind.EXPORTED,
+            "{path} is an instrumented package; an exported program is wanted",
+            "it is built already: aoti-debug run PACKAGE.pt2",
+        ),
+        (
+            archives.PROGRAM,
+            ArtifactKind.INSTRUMENTED,
+            "{path} is an exported program; an instrumented package is wanted",
+            "build it first: aoti-debug build MODEL.pt2",
+        ),
+    ],
+)
+def test_expect_names_both_kinds(
+    tmp_path: Path, members: dict[str, bytes], wanted: ArtifactKind, message: str, hint: str
+) -> None:
+    path = archives.write(tmp_path / "x.pt2", members)
+    with pytest.raises(ArtifactError) as caught:
+        artifact.expect(path, wanted)
+    assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
+
+
+def test_reading_a_member(tmp_path: Path) -> None:
+    found = artifact.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
+    assert found.read("byteorder") == b"little"
+    with pytest.raises(ArtifactError, match="has no nothing"):
+        found.read("nothing")
+
+
+def test_a_member_with_flipped_bytes_is_damaged(tmp_path: Path) -> None:
+    path = archives.write(tmp_path / "x.pt2", {**INSTRUMENTED, manifest.MEMBER: b"manifest-text"})
+    path.write_bytes(path.read_bytes().replace(b"manifest-text", b"manifest-tuxt"))
+    with pytest.raises(ArtifactError, match=r"aoti_debug_manifest\.json in .* is damaged"):
+        artifact.inspect(path).manifest()
+
+
+def test_works_without_torch() -> None:
+    code = "import sys, aoti_debug.pt2.archive; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from subjects import FINDING, SECRETS, STACK, run, saved_run, triage
+
+from aoti_debug import report
+from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.report import marks, selection
+from aoti_debug.report.document import Document, document_of
+from aoti_debug.report.redaction import Part, withheld
+from aoti_debug.report.samples import Sampler
+
+
+def launch(document: Document, id_: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(entry for entry in document.data["launches"] if entry["id"] == id_)
+    return found
+
+
+def test_a_run_with_statistics(tmp_path: Path) -> None:
+    document = document_of(report.of_run(run(tmp_path, 2, fault=False)))
+    assert document.head["kind"] == "clean"
+    assert launch(document, "0.1")["marks"] == ["NaN"]
+    assert launch(document, "0.1")["worst"] == "3 NaN in buf1"
+    assert launch(document, "0.2")["marks"] == ["near overflow"]
+    assert document.head["warnings"] == [
+        "NaN in 1 launch, first in launch 0.1 aoti_torch_cpu_index_Tensor: 3 NaN in buf1",
+        "near overflow in 1 launch, first in launch 0.2 cpp_fused_exp_1: 6e+04 in buf2",
+    ]
+
+
+def test_a_fault_is_marked(tmp_path: Path) -> None:
+    document = document_of(report.of_run(run(tmp_path)))
+    assert launch(document, "0.1")["marks"] == ["guilty", "failed"]
+    assert document.run is not None
+    assert (document.run["state"], document.run["launches"]) == ("fault", 2)
+    assert [context.frame.line for context in document.contexts] == [28]
+    assert [source.name for source in document.sources] == ["cpp_fused_mul_0"]
+
+
+def test_a_triage_shows_what_all_its_runs_recorded(tmp_path: Path) -> None:
+    document = document_of(report.of_triage(triage(tmp_path)))
+    assert document.head["element"] == 314159
+    assert launch(document, "0.1")["marks"] == ["guilty", "failed", "NaN"]
+    assert launch(document, "0.1")["worst"] == "3 NaN in buf1"
+    assert [step["name"] for step in document.steps] == ["run, level 3"]
+    assert document.commands[0] == ("aoti-debug triage m.pt2", "the triage itself")
+    assert {"torch", "aoti-debug"} <= set(document.versions)
+
+
+def test_saved_tensors_have_histograms(tmp_path: Path) -> None:
+    document = document_of(report.of_run(saved_run(tmp_path)))
+    entry = launch(document, "0.1")
+    table, none, rows = entry["histograms"]
+    assert none is None
+    before = document.data["histograms"][table]["before"]
+    after = document.data["histograms"][rows]["after"]
+    assert (sum(before["bins"]), after["nan"], after["of"]) == (32, 2, 32)
+    assert entry["args"][0][2][3] == "tensors/0/table.safetensors"
+
+
+def test_a_spent_budget_is_counted(tmp_path: Path) -> None:
+    opened = saved_run(tmp_path)
+    sampler = Sampler(budget=200)
+    assert [sampler.of(opened, a) for a in opened.launches[1].args] == [0, None, None, None]
+    assert sampler.unread == 1
+
+
+def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path))
+    assert subject.run is not None
+    for parts, secrets in (({Part.TENSORS}, SECRETS), ({Part.SOURCE}, ("secret_",))):
+        document = str(document_of(subject, withheld(parts, [subject.run.manifest], subject.finding)))
+        assert not [secret for secret in secrets if secret in document]
+    whole = str(document_of(subject))
+    assert all(secret in whole for secret in (*SECRETS, "secret_table", "secret_weight"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "near"),
+    [
+        ("float16", 40000.0, True),
+        ("float16", -40000.0, True),
+        ("float16", 1000.0, False),
+        ("float32", 1e30, False),
+        ("float8_e4m3fn", 300.0, True),
+    ],
+)
+def test_near_overflow_depends_on_the_dtype(dtype: str, value: float, near: bool) -> None:
+    statistics = {"n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "min": min(value, 0), "max": max(value, 0)}
+    argument = {"role": "out", "tensor": {"dtype": dtype}, "after": {"statistics": statistics}}
+    assert marks.of_values([argument]) == ([marks.Mark.NEAR_OVERFLOW] if near else [])
+    assert marks.of_values([argument | {"role": "in"}]) == []
+
+
+def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MOST", 1)
+    opened = run(tmp_path, fault=False)
+    whole = document_of(report.of_run(opened))
+    assert [entry["id"] for entry in whole.data["launches"]] == ["0.0"]
+    assert "1 of 3 launches are shown" in whole.remarks[0]
+    named = replace(report.of_run(opened), finding=Finding(FindingKind.NONFINITE, "NaN", Place("0.2")))
+    assert [entry["id"] for entry in document_of(named).data["launches"]] == ["0.1", "0.2"]
+    origin = replace(named.finding, origin=Place("0.0"))
+    assert len(document_of(replace(named, finding=origin)).data["launches"]) == 3
+
+
+def test_a_triage_without_a_run(tmp_path: Path) -> None:
+    opened = triage(tmp_path)
+    subject = report.Subject("t", tmp_path, FINDING, triage=opened)
+    document = document_of(subject)
+    assert (document.run, document.data["launches"]) == (None, [])
+
+
+def test_the_stack_of_a_launch_is_there(tmp_path: Path) -> None:
+    assert document_of(report.of_run(run(tmp_path))).data["stacks"] == [STACK]

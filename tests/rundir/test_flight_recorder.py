@@ -1,0 +1,106 @@
+"""What is whole in the flight recorder's file when its process has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flight_file import FlightFile, Given
+
+from aoti_debug.errors import RunDirError
+from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.flight_recorder import Recording
+
+
+def read(folder: Path, file: FlightFile) -> Recording:
+    path = folder / flight.NAME
+    path.write_bytes(file.bytes())
+    found = flight.read(path)
+    assert found is not None
+    return found
+
+
+def launches(found: Recording) -> list[str]:
+    return [str(launch.key) for launch in found.launches]
+
+
+def test_launches_and_their_tensors(tmp_path: Path) -> None:
+    file = FlightFile(keep=3)
+    file.launch(0, Given(0, b"a" * 8, 0), Given(2, b"b" * 8, 64))
+    file.launch(1, Given(1, b"", 0, FlightStatus.TOO_LARGE), call=2, left_out=5)
+    found = read(tmp_path, file)
+    assert (found.keep, launches(found)) == (3, ["0.0", "2.1"])
+    first, second = found.launches
+    assert [bytes(found.bytes_of(tensor)) for tensor in first.tensors] == [b"a" * 8, b"b" * 8]
+    assert [(t.slot, t.status) for t in first.tensors] == [(0, FlightStatus.KEPT), (2, FlightStatus.KEPT)]
+    assert [(t.slot, t.status) for t in second.tensors] == [(1, FlightStatus.TOO_LARGE)]
+    assert (first.left_out, second.left_out) == (0, 5)
+
+
+def test_a_launch_that_was_being_copied_is_not_whole(tmp_path: Path) -> None:
+    file = FlightFile()
+    file.launch(0, Given(0, b"a" * 8, 0))
+    file.launch(1, Given(0, b"b" * 8, 64), arrived=False)
+    assert launches(read(tmp_path, file)) == ["0.0"]
+
+
+def test_a_launch_is_gone_wholly_once_its_bytes_are_given_away(tmp_path: Path) -> None:
+    file = FlightFile()
+    file.launch(0, Given(0, b"a" * 8, 0), Given(1, b"a" * 8, 64))
+    file.launch(1, Given(0, b"b" * 8, 128))
+    file.launch(2, Given(0, b"c" * 8, 64), arrived=False)
+    assert launches(read(tmp_path, file)) == ["0.1"]
+
+
+def test_a_launch_whose_list_of_tensors_was_overwritten(tmp_path: Path) -> None:
+    file = FlightFile()
+    file.launch(0, Given(0, b"a" * 8, 0))
+    file.launch(1, *(Given(i, b"b" * 8, 64 + 8 * i) for i in range(32)))
+    assert launches(read(tmp_path, file)) == ["0.1"]
+
+
+def test_old_launches_make_room_in_the_table(tmp_path: Path) -> None:
+    file = FlightFile()
+    for number in range(20):
+        file.launch(number, Given(0, bytes([number]) * 8, 64 * number))
+    assert launches(read(tmp_path, file)) == [f"0.{number}" for number in range(12, 20)]
+
+
+def test_a_stream_has_begun_no_more_than_one_launch_after_the_last_whole_one(tmp_path: Path) -> None:
+    """The host gave bytes away that the device had not come to overwrite."""
+    file = FlightFile()
+    file.launch(0, Given(0, b"a" * 8, 0), device=True)
+    file.launch(1, Given(0, b"b" * 8, 64), device=True)
+    file.launch(2, Given(0, b"c" * 8, 128), device=True)
+    file.launch(3, Given(0, b"d" * 8, 0), device=True, arrived=False)
+    file.launch(4, Given(0, b"e" * 8, 64), device=True, arrived=False)
+    assert launches(read(tmp_path, file)) == ["0.1", "0.2"]
+    file.launch(0, Given(0, b"f" * 8, 128), call=1, device=True, arrived=False, stream=0x20)
+    assert launches(read(tmp_path, file)) == ["0.1"]  # nothing says how far the other stream is
+
+
+def test_the_last_launches_up_to_one(tmp_path: Path) -> None:
+    file = FlightFile(keep=2)
+    for number in range(5):
+        file.launch(number, Given(0, b"a" * 8, 64 * number))
+    found = read(tmp_path, file)
+    assert [launch.key.launch for launch in found.until(None)] == [3, 4]
+    assert [launch.key.launch for launch in found.until(found.launches[2].key)] == [1, 2]
+    assert [launch.key.launch for launch in found.until(found.launches[0].key)] == [0]
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / flight.NAME
+    assert flight.read(path) is None
+    path.write_bytes(FlightFile().bytes(magic=bytes(8)))  # the process died while it set the memory up
+    assert flight.read(path) is None
+    path.write_bytes(FlightFile().bytes(version=2))
+    with pytest.raises(RunDirError, match="version 2"):
+        flight.read(path)
+    path.write_bytes(FlightFile().bytes()[:-1])
+    with pytest.raises(RunDirError, match="cut off"):
+        flight.read(path)
+    path.write_bytes(b"")
+    with pytest.raises(RunDirError, match="cannot read"):
+        flight.read(path)

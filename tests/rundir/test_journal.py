@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, tensor
+
+from aoti_debug import abi
+from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
+from aoti_debug.errors import RunDirError
+from aoti_debug.manifest import CType
+from aoti_debug.rundir import journal, records
+from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.values import Absent, Number
+
+X = tensor(8, 32, data_ptr=0x1000)
+W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)
+
+
+def write(path: Path, writer: JournalWriter) -> Path:
+    file = path / "journal.bin"
+    file.write_bytes(writer.bytes())
+    return file
+
+
+def read(path: Path, writer: JournalWriter) -> journal.Journal:
+    return journal.read(write(path, writer))
+
+
+def names(found: journal.Journal) -> list[str]:
+    return [type(record).__name__ for record in found.records]
+
+
+def test_header(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2, pid=99, crumb_every=16)
+    writer.blocks_reused = 5
+    header = read(tmp_path, writer).header
+    assert header == journal.Header(99, 2, 1_700_000_000_000_000_000, 5, 16)
+
+
+def test_a_launch_with_every_kind_of_value(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin()
+    numbers = [
+        Number(-5, CType.I32),
+        Number(2**64 - 1, CType.U64),
+        Number(0.1, CType.F64),
+        Number(True, CType.BOOL),
+        Number(-(2**63), CType.I64),
+    ]
+    absent = [Absent.UNSET, Absent.NULL, Absent.TEXT, Absent.OPAQUE, Absent.UNDEFINED]
+    writer.launch_begin(3, 7, X, W, *numbers, *absent, call=2, loops=(4, 1), stream_slot=1)
+    (call, begin) = read(tmp_path, writer).records
+    assert isinstance(call, records.CallBegin)
+    assert isinstance(begin, records.LaunchBegin)
+    assert str(begin.key) == "2.3"
+    assert (begin.site, begin.sequence, begin.loops, begin.stream_slot, begin.thread) == (7, 1, (4, 1), 1, 1)
+    assert begin.values.decode() == dict(enumerate([X, W, *numbers, *absent]))
+
+
+def test_output_slots_are_filled_at_the_end(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, X, Absent.UNSET, Absent.UNSET)
+    writer.launch_end(0, {1: W, 2: Absent.NULL}, status=1, flags=LaunchFlag.NOT_STARTED)
+    end = read(tmp_path, writer).records[1]
+    assert isinstance(end, records.LaunchEnd)
+    assert end.values.decode() == {1: W, 2: Absent.NULL}
+    assert (end.status, end.not_started) == (1, True)
+
+
+def test_constant_folding_calls_are_named_apart(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin(kind=CallKind.CONSTANT)
+    writer.launch_begin(1, 0, kind=CallKind.CONSTANT)
+    writer.call_end(kind=CallKind.CONSTANT, launches=1, failed=True)
+    _, begin, end = read(tmp_path, writer).records
+    assert isinstance(begin, records.LaunchBegin)
+    assert isinstance(end, records.CallEnd)
+    assert str(begin.key) == "c0.1"
+    assert (end.failed, end.launches) == (True, 1)
+
+
+def test_grid(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.grid(4, 2, (65, 2, 3), 0xFFFF_0000_0000, 4096)
+    (grid,) = read(tmp_path, writer).records
+    assert isinstance(grid, records.Grid)
+    assert (grid.kernel, grid.grid, grid.num_warps, grid.shared_bytes) == (2, (65, 2, 3), 4, 128)
+    assert grid.arguments == (0xFFFF_0000_0000, 4096)
+
+
+def test_tensor_files(tmp_path: Path) -> None:
+    writer = JournalWriter(level=1)
+    writer.tensor_file(0, 2, Phase.AFTER, "tensors/0/0000_k/ä.safetensors", size=40, content=7)
+    writer.tensor_file(0, 3, Phase.BEFORE, "", status=SaveStatus.SKIPPED, reason="the disk is full")
+    saved, skipped = read(tmp_path, writer).records
+    assert isinstance(saved, records.TensorFile)
+    assert isinstance(skipped, records.TensorFile)
+    assert (saved.slot, saved.phase, saved.status, saved.bytes) == (2, Phase.AFTER, SaveStatus.WRITTEN, 40)
+    assert (saved.path, saved.hash, saved.reason) == ("tensors/0/0000_k/ä.safetensors", (7, 7), "")
+    assert (skipped.path, skipped.status, skipped.reason) == ("", SaveStatus.SKIPPED, "the disk is full")
+
+
+FLOATS = Statistics(10, 1, 2, 3, 1, -1e300, 1e300, 4, 9, 0.5, 2.0)
+INTEGERS = Statistics(2, 0, 0, 0, 0, -(2**53) - 1, 2**53 + 1, 0, 1, 0.0, 1.0)
+UNSIGNED = Statistics(2, 0, 0, 0, 0, 0, 2**64 - 1, 0, 1, 0.0, 1.0)
+NOTHING_FINITE = Statistics(3, 3, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("statistics", "integer"), [(FLOATS, 0), (INTEGERS, 1), (UNSIGNED, 2), (NOTHING_FINITE, 0)])
+def test_statistics(tmp_path: Path, statistics: Statistics, integer: int) -> None:
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=b"12345", layout=X.layout)
+    (found,) = read(tmp_path, writer).records
+    assert isinstance(found, records.TensorStats)
+    assert found.statistics == statistics
+    assert (found.values, found.layout, found.hash, found.reason) == (b"12345", X.layout, 0xDEADBEEF12345678, "")
+
+
+def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
+    writer.tensor_stats(0, 1, Phase.BEFORE, None, flags=StatsFlag.SKIPPED, values=b"a sparse tensor")
+    unset, skipped = read(tmp_path, writer).records
+    assert isinstance(unset, records.TensorStats)
+    assert isinstance(skipped, records.TensorStats)
+    assert (unset.uninitialised, unset.statistics) == (True, None)
+    assert (skipped.uninitialised, skipped.statistics, skipped.reason) == (False, None, "a sparse tensor")
+
+
+def test_faults_and_notes(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.fault(4, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS", call=1)
+    writer.fault(None, FaultDomain.EXCEPTION, text="é")
+    writer.note(NoteCode.RECORDING_STOPPED, "the disk is full")
+    writer.run_end()
+    inside, outside, note, end = read(tmp_path, writer).records
+    assert isinstance(inside, records.Fault)
+    assert isinstance(outside, records.Fault)
+    assert isinstance(note, records.Note)
+    assert (str(inside.launch), inside.domain, inside.code) == ("1.4", FaultDomain.CUDA, 700)
+    assert inside.text == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert (outside.launch, outside.code, outside.text) == (None, -1, "é")
+    assert (note.code, note.text) == (NoteCode.RECORDING_STOPPED, "the disk is full")
+    assert isinstance(end, records.RunEnd)
+
+
+def test_threads_are_merged_by_time(tmp_path: Path) -> None:
+    writer = JournalWriter(block_bytes=512)
+    for launch in range(40):
+        writer.thread = 1 + launch % 3
+        writer.launch_begin(launch, 0, X)
+    found = read(tmp_path, writer).records
+    keys = [(r.thread, r.key.launch) for r in found if isinstance(r, records.LaunchBegin)]
+    assert keys == [(1 + launch % 3, launch) for launch in range(40)]
+
+
+def test_layouts_are_numbered_anew_in_each_block(tmp_path: Path) -> None:
+    writer = JournalWriter(block_bytes=4096)
+    tensors = [tensor(n + 1, dtype="float64") for n in range(100)]
+    for launch, t in enumerate(tensors):
+        writer.launch_begin(launch, 0, t)
+    found = read(tmp_path, writer).records
+    assert [r.values.decode()[0] for r in found if isinstance(r, records.LaunchBegin)] == tensors
+
+
+def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, X)
+    writer.torn_record()
+    writer.thread = 2
+    writer.launch_begin(1, 0, X)
+    found = read(tmp_path, writer)
+    assert [r.key.launch for r in found.records if isinstance(r, records.LaunchBegin)] == [0, 1]
+    assert found.damaged_blocks == 0
+
+
+def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
+    writer = JournalWriter(block_bytes=1024)
+    for launch in range(6):
+        writer.launch(launch, 0, X, W)
+    whole = read(tmp_path, writer)
+    data = writer.bytes()
+    counts = []
+    for size in range(abi.JOURNAL_HEADER.size, len(data) + 1):
+        (tmp_path / "journal.bin").write_bytes(data[:size])
+        counts.append(len(journal.read(tmp_path / "journal.bin").records))
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, len(whole.records))
+
+
+def test_bytes_that_are_no_records_end_a_block_and_are_counted(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, X)
+    data = bytearray(writer.bytes())
+    at = -(-len(data.rstrip(b"\0")) // 8) * 8
+    data[at : at + 4] = (13).to_bytes(4, "little")
+    (tmp_path / "journal.bin").write_bytes(data)
+    found = journal.read(tmp_path / "journal.bin")
+    assert names(found) == ["LaunchBegin"]
+    assert found.damaged_blocks == 1
+
+
+def test_unknown_record_types_are_passed_over(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0)
+    writer.note(NoteCode.CAPTURING, "x")
+    data = writer.bytes().replace(abi.RecordType.NOTE.to_bytes(2, "little"), b"\x63\x00")
+    (tmp_path / "journal.bin").write_bytes(data)
+    assert names(journal.read(tmp_path / "journal.bin")) == ["LaunchBegin"]
+
+
+def test_unused_blocks_of_an_allocated_file(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, X)
+    file = write(tmp_path, writer)
+    os.truncate(file, file.stat().st_size + 3 * abi.BLOCK_BYTES)
+    assert names(journal.read(file)) == ["LaunchBegin"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is cut off: it ends within its header"),
+        (JournalWriter().bytes()[:40], "is cut off: it ends within its header"),
+        (b"NOTOURS!" + JournalWriter().bytes()[8:], "is no journal of aoti-debug"),
+        (
+            JournalWriter().bytes()[:8] + b"\x02" + JournalWriter().bytes()[9:],
+            "has version 2; this aoti-debug reads version 1",
+        ),
+        (JournalWriter().bytes()[:12] + bytes(4) + JournalWriter().bytes()[16:], "is damaged: blocks of 0 bytes"),
+    ],
+    ids=["empty", "cut", "magic", "version", "blocks"],
+)
+def test_unreadable_header(tmp_path: Path, data: bytes, message: str) -> None:
+    file = tmp_path / "journal.bin"
+    file.write_bytes(data)
+    with pytest.raises(RunDirError) as caught:
+        journal.read(file)
+    assert str(caught.value) == f"{file} {message}"
+    assert caught.value.hint
+
+
+def test_missing_journal(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="No such file"):
+        journal.read(tmp_path / "journal.bin")
+
+
+def test_speed(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    for launch in range(20_000):
+        writer.launch(launch, 0, X, W, X)
+    file = write(tmp_path, writer)
+    began = time.process_time()
+    found = journal.read(file)
+    took = time.process_time() - began
+    assert len(found.records) == 40_000
+    assert took < 2.0

@@ -1,0 +1,77 @@
+"""Which room may import which: a module imports only from its own room and from rooms that come before it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "aoti_debug"
+
+ROOMS = (  # along the way of the data; a room imports those before it and itself
+    *("errors", "abi", "manifest", "values"),
+    *("machine", "native", "pt2", "triton_config", "inputs", "wrapper"),
+    *("frontend", "builder"),
+    *("rundir", "diagnosis", "run"),
+    *("show", "repro", "triage", "report", "bundle"),
+    *("doctor", "cli", "__main__"),
+)
+MODULES = frozenset({"errors", "abi", "manifest", "values", "__main__"})  # all that lies directly in aoti_debug/
+FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli
+
+
+def first_parties(path: Path) -> set[str]:
+    """The modules of aoti_debug (first name below the package) that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "aoti_debug"
+                else [str(node.module)]
+            )
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("aoti_debug.")} - {"__version__"}
+    return found
+
+
+def sources() -> list[Path]:
+    linked = (ROOT / "repro").rglob("*.py")  # rglob follows no link
+    return sorted(p for p in {*ROOT.rglob("*.py"), *linked} if "templates" not in p.parts)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downwards(path: Path) -> None:
+    module = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if module == FACADE:
+        assert "cli" not in first_parties(path)
+        return
+    assert {name for name in first_parties(path) if ROOMS.index(name) > ROOMS.index(module)} == set()
+
+
+def test_every_room_has_its_place_and_no_module_lies_outside_of_one() -> None:
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"runtime_shims", "__pycache__"}
+    assert {path.stem for path in ROOT.glob("*.py")} == MODULES | {FACADE}
+    assert folders | MODULES == set(ROOMS)
+
+
+def test_only_the_command_line_imports_click_and_rich_console() -> None:
+    users = {
+        path.relative_to(ROOT).parts[0].removesuffix(".py")
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "click" for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "click")
+    }
+    assert users == {"cli"}
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    code = "import sys, aoti_debug.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

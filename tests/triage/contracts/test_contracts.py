@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import archives
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from paths import RECORDED
+
+from aoti_debug.diagnosis.findings import FindingKind, Place
+from aoti_debug.errors import InputMismatch, Mismatch
+from aoti_debug.manifest import Constant, CType, Form, Kernel, KernelParam, Kind, Manifest, Promise, Role
+from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.triage.contracts import contracts
+from aoti_debug.values import Absent, Number
+
+ASK = site("mylib::ask.default", arg("x"), arg("buf1", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::ask.default")
+ADD = site("cpp_fused_add_0", arg("buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)
+PROMISES = (
+    Promise("x", "cpu", "float32", ("s77", "8"), ("8", "1")),
+    Promise("buf1", "cpu", "float32", ("s77", "8"), ("8", "1")),
+    Promise("buf2", "cpu", "float32", ("s77", "8"), ("8", "1")),
+)
+X = tensor(4, 8, data_ptr=0x1000)
+BUF2 = tensor(4, 8, data_ptr=0x3000)
+
+
+def described(
+    *sites: object, promises: Sequence[Promise] = PROMISES, device: str = "cpu", **fields: object
+) -> Manifest:
+    return replace(make_manifest(*sites, device=device), promises=tuple(promises), inputs=("x",), **fields)  # type: ignore[arg-type]
+
+
+def run_of(base: Path, manifest: Manifest, journal: JournalWriter) -> RunDir:
+    return open_run(run_directory(base, manifest, journal))
+
+
+def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promise] = PROMISES) -> RunDir:
+    """A run in which an operator makes buf1, and a kernel reads it."""
+    journal = JournalWriter()
+    for call in range(again):
+        journal.launch_begin(0, 0, X, Absent.UNDEFINED, call=call)
+        journal.launch_end(0, {1: made}, call=call)  # type: ignore[dict-item]
+        journal.launch(1, 1, made, BUF2, call=call)  # type: ignore[arg-type]
+    return run_of(base, described(ASK, ADD, promises=promises, outputs=("buf2",)), journal)
+
+
+def test_what_is_as_promised_is_no_finding(tmp_path: Path) -> None:
+    assert contracts.check(asked(tmp_path, tensor(4, 8, data_ptr=0x2000))) == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "what", "consequence"),
+    [
+        (
+            tensor(4, 8, dtype="bfloat16", data_ptr=0x2000),
+            "returned bfloat16[4, 8] where float32[4, 8] was promised",
+            "launch 0.1 cpp_fused_add_0 reads 4 bytes an element from a tensor of 2, "
+            "up to 64 bytes past the end of its memory",
+        ),
+        (
+            tensor(4, 8, dtype="float64", data_ptr=0x2000),
+            "returned float64[4, 8] where float32[4, 8] was promised",
+            "launch 0.1 cpp_fused_add_0 reads 4 bytes an element from a tensor of 8",
+        ),
+        (
+            tensor(4, 8, dtype="int32", data_ptr=0x2000),
+            "returned int32[4, 8] where float32[4, 8] was promised",
+            "launch 0.1 cpp_fused_add_0 reads its bits as float32",
+        ),
+        (
+            tensor(3, 8, data_ptr=0x2000),
+            "returned float32[3, 8] where float32[4, 8] was promised",
+            "launch 0.1 cpp_fused_add_0 goes over float32[4, 8], up to 32 bytes past the end of its memory",
+        ),
+        (
+            tensor(32, data_ptr=0x2000),
+            "returned float32[32] where float32[4, 8] was promised",
+            "launch 0.1 cpp_fused_add_0 goes over float32[4, 8]",
+        ),
+        (
+            tensor(4, 8, strides=(1, 4), data_ptr=0x2000),
+            "returned float32[4, 8] with strides [1, 4] where float32[4, 8] with strides [8, 1] was promised",
+            "launch 0.1 cpp_fused_add_0 takes its elements in another order: with the strides that were promised",
+        ),
+        (
+            tensor(4, 8, device="cuda:0", data_ptr=0x2000),
+            "returned float32[4, 8] on cuda:0 where float32[4, 8] on cpu was promised",
+            "launch 0.1 cpp_fused_add_0 takes its address for one of cpu",
+        ),
+        (
+            tensor(0, 8, data_ptr=0),
+            "returned float32[0, 8] where float32[4, 8] was promised",
+            "",
+        ),
+    ],
+)
+def test_an_operator_that_breaks_its_promise(tmp_path: Path, made: object, what: str, consequence: str) -> None:
+    (finding,) = contracts.check(asked(tmp_path, made))
+    assert finding.kind is FindingKind.CONTRACT
+    assert finding.what == f"mylib::ask.default {what}"
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.operator) == ("0.0", "mylib::ask.default")
+    assert finding.where.argument == "buf1"
+    assert finding.where.frame is not None
+    assert finding.where.frame.line == 12
+    assert "mylib::ask.default: its real kernel does not return what its fake kernel foretold" in finding.evidence
+    assert [line for line in finding.evidence if line.startswith("launch 0.1")] == (
+        [consequence] if consequence else []
+    )
+
+
+def test_one_finding_a_cause_however_often_it_comes(tmp_path: Path) -> None:
+    assert len(contracts.check(asked(tmp_path, tensor(4, 8, dtype="float16"), again=3))) == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        tensor(1, 8, strides=(3, 1), data_ptr=0x2000),  # the stride of a dimension of size 1
+        tensor(0, 8, strides=(1, 4), data_ptr=0),  # of no elements
+    ],
+)
+def test_strides_that_do_not_matter(tmp_path: Path, made: object) -> None:
+    rows = str(made.layout.shape[0])  # type: ignore[attr-defined]
+    promises = [Promise("buf1", "cpu", "float32", (rows, "8"), ("8", "1"))]
+    assert contracts.check(asked(tmp_path, made, promises=promises)) == ()
+
+
+def test_a_size_that_only_the_run_tells_is_taken_from_where_it_is_first_seen(tmp_path: Path) -> None:
+    promises = [
+        Promise("buf1", "cpu", "float32", ("u0", "8"), ("8", "1")),
+        Promise("buf2", "cpu", "float32", ("u0 + 1", "s9", "2*s9"), ("16", "2", "1")),
+    ]
+    run = asked(tmp_path / "a", tensor(5, 8, data_ptr=0x2000), promises=promises)
+    (finding,) = contracts.check(run)
+    assert finding.what == "cpp_fused_add_0 left float32[4, 8] where float32[6, ?, ?] was promised"
+    promises[1] = Promise("buf2", "cpu", "float32", ("s9", "u0 + 3"), ("u0 + 3", "1"))
+    assert contracts.check(asked(tmp_path / "b", tensor(5, 8, data_ptr=0x2000), promises=promises)) == ()
+
+
+def test_sizes_that_the_run_tells_differ_from_one_iteration_to_the_next(tmp_path: Path) -> None:
+    promise = Promise("body_buf1", "cpu", "float32", ("u3",), ("1",))
+    body = site("aten", arg("body_buf1", Role.OUT, Form.OUTPUT_SLOT), kind=Kind.SHIM_ALLOC, subgraph="body", loops=1)
+    journal = JournalWriter()
+    for iteration in range(3):
+        journal.launch_begin(iteration, 0, Absent.UNSET, loops=(iteration,))
+        journal.launch_end(iteration, {0: tensor(iteration + 2)})
+    assert contracts.check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
+
+
+def test_a_number_that_a_kernel_is_passed_tells_a_size(tmp_path: Path) -> None:
+    number = arg("ks0", Role.NONE, Form.SCALAR, text="s5", ctype="int64_t")
+    kernel = site("cpp_fused_0", arg("buf2", Role.OUT), number, kind=Kind.CPP)
+    promise = Promise("buf2", "cpu", "float32", ("s5", "8"), ("8", "1"))
+    journal = JournalWriter()
+    journal.launch(0, 0, BUF2, Number(5, CType.I64))
+    (finding,) = contracts.check(run_of(tmp_path, described(kernel, promises=[promise]), journal))
+    assert finding.what == "cpp_fused_0 left float32[4, 8] where float32[5, 8] was promised"
+
+
+def test_what_is_made_of_a_broken_tensor_is_no_cause(tmp_path: Path) -> None:
+    again = site("mylib::ask.default", arg("buf1"), arg("buf2", Role.OUT, Form.LIST), kind=Kind.PROXY, line=14)
+    reuse = site("cpp_fused_1", arg("buf3", Role.INOUT), kind=Kind.CPP, line=15)
+    third = Promise("buf3", "cpu", "float32", ("s77", "8"), ("8", "1"))
+    broken = tensor(4, 8, dtype="bfloat16", data_ptr=0x2000)
+    journal = JournalWriter()
+    journal.launch_begin(0, 0, X, Absent.UNDEFINED)
+    journal.launch_end(0, {1: broken})
+    journal.launch_begin(1, 1, broken, Absent.UNDEFINED)
+    journal.launch_end(1, {1: tensor(4, 8, dtype="bfloat16", data_ptr=0x4000)})
+    journal.launch(2, 2, broken)
+    found = contracts.check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in found if finding.where] == ["0.0"]
+
+
+def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Path) -> None:
+    broken, good = tensor(4, 8, dtype="float64", data_ptr=0x2000), tensor(4, 8, data_ptr=0x2000)
+    fill = site("cpp_fused_1", arg("buf2", Role.OUT), kind=Kind.CPP)
+    other = site("mylib::other.default", arg("buf2"), arg("buf3", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::o")
+    third = Promise("buf3", "cpu", "float32", ("s77", "8"), ("8", "1"))
+    journal = JournalWriter()
+    journal.launch_begin(0, 0, X, Absent.UNDEFINED)
+    journal.launch_end(0, {1: broken})
+    journal.launch(1, 1, good)
+    journal.launch_begin(2, 2, good, Absent.UNDEFINED)
+    journal.launch_end(2, {1: tensor(2, 8, data_ptr=0x5000)})
+    found = contracts.check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in found if finding.where] == ["0.0", "0.2"]
+
+
+def test_an_input_that_is_not_as_exported(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    journal.launch_begin(0, 0, tensor(4, 8, strides=(1, 4)), Absent.UNDEFINED)
+    journal.launch_end(0, {1: tensor(4, 8, data_ptr=0x2000)})
+    manifest = described(ASK, ADD, input_names=("image",))
+    (finding,) = contracts.check(run_of(tmp_path, manifest, journal))
+    assert finding.what == (
+        "image is float32[4, 8] with strides [1, 4] where float32[4, 8] with strides [8, 1] was promised"
+    )
+    assert finding.where == Place(input="image", argument="x")
+    assert "launch 0.0 mylib::ask.default reads it next" in finding.evidence
+
+
+def test_a_weight_that_is_not_what_the_package_says(tmp_path: Path) -> None:
+    weight = Constant("l_weight", "l.weight", "float32", (4,), (1,), folded=False)
+    kernel = site("cpp_fused_0", arg("l_weight"), arg("buf2", Role.OUT), kind=Kind.CPP)
+    journal = JournalWriter()
+    journal.launch(0, 0, tensor(4, dtype="float16"), BUF2)
+    (finding,) = contracts.check(run_of(tmp_path, described(kernel, constants=(weight,)), journal))
+    assert finding.what == "l.weight is float16[4] where float32[4] was promised"
+
+
+def test_a_package_that_promises_nothing(tmp_path: Path) -> None:
+    assert contracts.check(asked(tmp_path, tensor(3, dtype="float64"), promises=())) == ()
+
+
+def test_a_run_without_launches(tmp_path: Path) -> None:
+    assert contracts.check(open_run(run_directory(tmp_path, described(ASK)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("view", "problem"),
+    [
+        (
+            tensor(4, 8, data_ptr=0x2040, storage_offset=16, storage_bytes=128),
+            "float32[4, 8] from byte 64 on, which ends at byte 192 of a storage of 128 bytes",
+        ),
+        (tensor(4, 8, data_ptr=0), "float32[4, 8] without memory: its address is 0"),
+        (tensor(4, 8, device="cuda:0"), "float32[4, 8] on cuda:0, and the kernel runs on cpu"),
+    ],
+)
+def test_a_view_whose_elements_are_elsewhere(tmp_path: Path, view: object, problem: str) -> None:
+    make = site("cpp_fused_1", arg("buf1", Role.OUT), kind=Kind.CPP)
+    read = site("cpp_fused_add_0", arg("buf1_view", base="buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)
+    journal = JournalWriter()
+    journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000))
+    journal.launch(1, 1, view, BUF2)  # type: ignore[arg-type]
+    (finding,) = contracts.check(run_of(tmp_path, described(make, read), journal))
+    assert finding.what == f"cpp_fused_add_0 was given buf1_view: {problem}"
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.argument) == ("0.1", "buf1_view")
+    if "ends at byte" in problem:
+        assert finding.origin is not None
+        assert finding.origin.launch == "0.0"
+
+
+def test_empty_views_lie_anywhere(tmp_path: Path) -> None:
+    read = site("cpp_fused_add_0", arg("buf1_view"), arg("buf2", Role.OUT), kind=Kind.CPP)
+    journal = JournalWriter()
+    journal.launch(0, 0, tensor(0, 8, data_ptr=0, storage_offset=64, storage_bytes=0), BUF2)
+    run = run_of(tmp_path, described(read), journal)
+    assert contracts.check(run) == ()
+    assert [argument.name for argument in contracts.zero_sized(run.launches[0])] == ["buf1_view"]
+
+
+SOURCE = """@triton_heuristics.pointwise(
+    triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'xnumel': 'i32', 'ynumel': 'constexpr',
+    'XBLOCK': 'constexpr'}, 'constants': {'ynumel': 1},
+    'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]], (2,): [['tt.divisibility', 16]]}]},
+    inductor_meta={},
+)
+@triton.jit
+def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, ynumel, XBLOCK: tl.constexpr):
+    pass
+"""
+KERNEL = Kernel(
+    "triton_poi_fused_0",
+    "triton",
+    SOURCE,
+    "0" * 64,
+    id=0,
+    params=(
+        KernelParam("in_ptr0", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("out_ptr0", "CUdeviceptr", CType.ADDRESS),
+        KernelParam("xnumel", "int32_t", CType.I32),
+    ),
+)
+TRITON = site(
+    "triton_poi_fused_0",
+    arg("x", param="in_ptr0"),
+    arg("buf0", Role.OUT, param="out_ptr0"),
+    arg("n", Role.NONE, Form.SCALAR, param="xnumel", ctype="int64_t", text="32L"),
+    arg("m", Role.NONE, Form.SCALAR, param="ynumel", ctype="int64_t", text="1L"),
+    kind=Kind.TRITON,
+)
+
+
+def triton_run(
+    base: Path, x: int = 0x1000, n: int = 32, passed: int | None = None, m: int = 1, device: str = "cuda:0"
+) -> RunDir:
+    journal = JournalWriter()
+    given = tensor(32, device=device, data_ptr=x)
+    out = tensor(32, device="cuda:0", data_ptr=0x2000)
+    journal.launch_begin(0, 0, given, out, Number(n, CType.I64), Number(m, CType.I64))
+    journal.grid(0, 0, (1, 1, 1), x, 0x2000, n if passed is None else passed)
+    journal.launch_end(0)
+    manifest = described(TRITON, promises=(), device="cuda")
+    return run_of(base, replace(manifest, kernels=(KERNEL,)), journal)
+
+
+def test_a_kernel_that_is_given_what_it_was_compiled_for(tmp_path: Path) -> None:
+    assert contracts.check(triton_run(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "argument"),
+    [
+        ({"x": 0x1004}, "was compiled for multiples of 16 as the address in_ptr0: x is at 0x1004", "x"),
+        ({"n": 30}, "was compiled for multiples of 16 as xnumel: it is 30", "n"),
+        ({"m": 2}, "was compiled for ynumel = 1: it is 2", "m"),
+        ({"n": 1 << 32, "passed": 0}, "takes xnumel as int32_t: 4294967296 becomes 0", "n"),
+        ({"device": "cpu"}, "was given x: float32[32] on cpu, and the kernel runs on cuda:0", "x"),
+        ({"device": "cuda:1"}, "was given x: float32[32] on cuda:1, and the kernel runs on cuda:0", "x"),
+    ],
+)
+def test_a_kernel_that_is_given_something_else(
+    tmp_path: Path, given: dict[str, object], what: str, argument: str
+) -> None:
+    (finding,) = contracts.check(triton_run(tmp_path, **given))  # type: ignore[arg-type]
+    assert finding.what == f"triton_poi_fused_0 {what}"
+    assert finding.where is not None
+    assert finding.where.argument == argument
+    assert finding.origin == (Place(input="x") if argument == "x" else None)
+
+
+def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: Path) -> None:
+    promises = (
+        Promise("x", "cuda:0", "float32", ("32",), ("1",)),
+        Promise("buf0", "cuda:0", "float32", ("32",), ("1",)),
+    )
+    for index, name in ((1, "all"), (0, "fed from cuda:0")):
+        journal = JournalWriter()
+        given, out = (tensor(32, device=f"cuda:{i}", data_ptr=0x1000 * (i + 1)) for i in (index, 1))
+        journal.launch(0, 0, given, out, Number(32, CType.I64), Number(1, CType.I64))
+        found = contracts.check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
+        expected = [] if index else ["x is float32[32] on cuda:0 where float32[32] on cuda:1 was promised"]
+        assert [finding.what for finding in found] == expected
+
+
+@pytest.mark.parametrize("name", ["mixed", "reductions", "two_specialisations"])
+def test_recorded_runs_break_nothing(tmp_path: Path, name: str) -> None:
+    with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
+        archives.extract(archive, tmp_path / name)
+    assert contracts.check(open_run(tmp_path / name)) == ()
+    shutil.rmtree(tmp_path / name)
+
+
+def test_a_finding_of_inputs() -> None:
+    x = Mismatch("x", 0, "dtype", "float32[2] on cpu", "float64[2] on cpu", "input 0 (x) is wrong", "convert it")
+    y = Mismatch("y", 1, "strides", "[2, 1]", "[1, 2]", "input 1 (y) is wrong, too", "y.contiguous()")
+    finding = contracts.input_finding(InputMismatch((x, y)))
+    assert (finding.kind, finding.what, finding.where) == (
+        FindingKind.CONTRACT,
+        "input 0 (x) is wrong",
+        Place(input="x"),
+    )
+    assert (finding.evidence, finding.next) == (("input 1 (y) is wrong, too",), ("convert it", "y.contiguous()"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mixed", "control", "fold", "custom", "mutation", "attention", "views", "sizes", "half", "gemm", "blocks"),
+        *("planned", "profiled"),
+    ],
+)
+def test_ordinary_models_break_nothing(saved: Callable[[str], RunDir], name: str) -> None:
+    run = saved(name)
+    assert run.manifest.without_promises == ""
+    assert run.manifest.promises != ()
+    assert contracts.check(run) == ()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+
+from aoti_debug.manifest import Certainty, Frame, Provenance
+from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.kernel_source.lines import indices, of_access, of_index, of_name, of_operation
+
+
+def launch_of(base: Path, *texts: str) -> Launch:
+    """A launch whose kernel was fused from these lines, numbered from 1."""
+    frames = tuple(Frame("m.py", number, "forward", text) for number, text in enumerate(texts, 1))
+    fused = replace(site("k", arg("x")), provenance=Provenance(Certainty.EXACT, source=frames))
+    writer = JournalWriter()
+    writer.launch(0, 0, tensor(4))
+    return open_run(run_directory(base, make_manifest(fused), writer)).launches[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("rows = self.table[index * 2] + x", ("index",)),
+        ("out[idx, :] = values", ("idx",)),
+        ("return self.table[index + (i // 7) * FAR]", ("index", "i", "FAR")),
+        ("y = torch.gather(x, 1, ids)", ("x", "ids")),
+        ("h = F.embedding(ids, self.weight)", ("ids",)),
+        ("y = x[0] + x[:, 1:]", ()),
+        ("y = x.relu()", ()),
+    ],
+)
+def test_names_used_as_indices(text: str, names: tuple[str, ...]) -> None:
+    assert indices(text) == names
+
+
+def test_the_line_that_reads_by_an_index(tmp_path: Path) -> None:
+    launch = launch_of(tmp_path, "scale = x.sum()", "index = ids.amax(-1)", "return self.table[index] * scale")
+    access = of_access(launch)
+    assert access is not None
+    assert access.line == 3
+    made = of_index(launch, access)
+    assert made is not None
+    assert made.line == 2
+
+
+def test_an_index_that_is_made_where_it_is_used(tmp_path: Path) -> None:
+    launch = launch_of(tmp_path, "scale = x.sum()", "return self.table[ids + FAR] * scale")
+    access = of_access(launch)
+    assert of_index(launch, access) == access
+
+
+def test_an_index_that_an_earlier_launch_made(tmp_path: Path) -> None:
+    access = Frame("m.py", 9, "forward", "return self.table[index]")
+    maker = launch_of(tmp_path, "total = x.sum()", "index: Tensor = (ids * 3).amax(-1)")
+    found = of_index(maker, access)
+    assert found is not None
+    assert found.line == 2
+
+
+def test_the_first_line_where_none_says_more(tmp_path: Path) -> None:
+    launch = launch_of(tmp_path, "y = x.relu()", "z = y + 1")
+    access = of_access(launch)
+    assert access is not None
+    assert access.line == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "line"),
+    [
+        ("div", 1),
+        ("mul", 2),
+        ("log", 3),
+        ("softmax", 4),
+        ("sqrt", 6),
+        ("exp", 4),
+    ],
+)
+def test_the_line_that_an_operation_is_written_in(tmp_path: Path, operation: str, line: int) -> None:
+    fused = launch_of(
+        tmp_path,
+        "q = x / divisor",
+        "return self.scale * q",
+        "y = torch.log(q)",
+        "if torch.softmax(y, -1).sum() > 0:",
+        "z = y + 1",
+        "n = torch.linalg.vector_norm(z, dim=-1)",
+    )
+    found = of_operation(fused, operation)
+    assert found is not None
+    assert found.line == line
+
+
+def test_two_lines_that_do_it_are_one_too_many(tmp_path: Path) -> None:
+    assert of_operation(launch_of(tmp_path, "a = x / y", "b = x / z"), "div") is None
+
+
+def test_no_line_does_it(tmp_path: Path) -> None:
+    assert of_operation(launch_of(tmp_path, "a = x / y", ""), "log") is None
+
+
+def test_the_likeliest_operation_of_a_kernels_name(tmp_path: Path) -> None:
+    """Its name says what was fused, and not which of it made NaN."""
+    launch = launch_of(tmp_path, "return self.linear(x / spread)", "spread = x.std(0)")
+    named = replace(launch, site=replace(launch.site, kernel="triton_red_fused_div_std_0"))
+    found = of_name(named)
+    assert found is not None
+    assert found.line == 2
+    assert of_name(launch) is None

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import kernel_sources as sources
+import pytest
+from recorder import Recorder
+
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.triage.nonfinite import nonfinite
+from aoti_debug.triage.nonfinite.infinities import Infinities
+
+torch = pytest.importorskip("torch")
+
+NAN, INF = float("nan"), float("inf")
+
+
+def explained(recorder: Recorder) -> Finding:
+    run = recorder.run()
+    seen = nonfinite.find(run, Infinities.FAIL)
+    assert seen.finding is not None
+    return nonfinite.explain(seen.finding, run)
+
+
+def test_the_element_its_inputs_and_the_cause(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0", "arg1"), outputs=("buf0",), kernels=(sources.TRITON_DIV,))
+    above, below = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[1.0, 2.0], [0.0, 0.0]])
+    recorder.launch(sources.TRITON_DIV.name, {"arg0": above, "arg1": below}, {"buf0": above / below})
+    finding = explained(recorder)
+    assert finding.where is not None
+    assert finding.where.element == 2
+    cause, there, *_ = finding.evidence
+    assert cause.startswith("0 / 0 is NaN: `tmp2 = tmp0 / tmp1` (line ")
+    assert there == "buf0[1, 0] is NaN, the first of 2; there it read arg0 0, arg1 0"
+
+
+def test_an_element_of_an_input(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
+    recorder.launch("k", {"arg0": torch.tensor([[1.0, NAN]])}, {"buf0": torch.tensor([NAN])})
+    finding = explained(recorder)
+    assert finding.where is not None
+    assert finding.where.element == 1
+    assert finding.evidence[0] == "arg0[0, 1] is NaN"
+
+
+def test_both_ends_of_a_chain(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",), kernels=(sources.TRITON_SOFTMAX,))
+    rows = torch.tensor([[1.0, 2.0], [INF, 0.0]])
+    recorder.launch("aoti_torch_cpu_exp", {"arg0": torch.tensor([[0.0, 0.7], [99.0, -9.0]])}, {"buf0": rows})
+    recorder.launch(
+        sources.TRITON_SOFTMAX.name,
+        {"buf0": rows},
+        {"buf1": torch.softmax(rows, -1)},
+        params={"buf0": "in_ptr0", "buf1": "out_ptr2"},
+    )
+    finding = explained(recorder)
+    assert finding.where is not None
+    assert (finding.where.argument, finding.where.element) == ("buf0", 2)
+    assert finding.origin == finding.where
+    assert [place.element for place in finding.chain] == [2, 2]
+    assert finding.evidence[0] == "buf0[1, 0] is +Inf; there it read arg0 99"
+    assert finding.evidence[1].startswith("inf - inf is NaN: `")
+    assert finding.evidence[2] == (
+        "buf1[1, 0] is NaN, the first of 2; "
+        "there it read a row of buf0 (2 elements, 1 +Inf, 1 zero, finite from 0 to 0)"
+    )
+
+
+def test_an_intended_infinity_is_not_taken_for_the_accident(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), kernels=(sources.CPP_MASKED_FILL,))
+    mask = torch.tensor([True, False])
+    recorder.launch(
+        sources.CPP_MASKED_FILL.name, {"mask": mask, "arg0": torch.ones(2)}, {"buf0": torch.tensor([-INF, INF])}
+    )
+    finding = explained(recorder)
+    assert finding.where is not None
+    assert finding.where.element == 1
+
+
+def test_a_reduction_of_an_operator_tells_its_row(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
+    rows = torch.tensor([[1.0, 2.0, 3.0], [INF, 0.0, -INF]])
+    recorder.launch("aoti_torch_cpu_logcumsum", {"arg0": rows}, {"buf0": torch.tensor([6.0, NAN])})
+    said = "buf0[1] is NaN; there it read a row of arg0 (3 elements, 1 +Inf, 1 -Inf, 1 zero, finite from 0 to 0)"
+    assert said in explained(recorder).evidence
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "made", "said"),
+    [
+        (300.0, 300.0, INF, "the sum of 2 products is 180000 in float64, beyond the largest float16 (65504)"),
+        (INF, 0.0, NAN, "element 0 of the sum of products is +Inf * 0"),
+    ],
+)
+def test_products_of_matrices(tmp_path: Path, left: float, right: float, made: float, said: str) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0", "arg1"), outputs=("buf0",))
+    first = torch.tensor([[1.0, 1.0], [left, left]], dtype=torch.float16)
+    second = torch.tensor([[right, 1.0], [right, 1.0]], dtype=torch.float16)
+    result = torch.ones(2, 2, dtype=torch.float16)
+    result[1, 0] = made
+    recorder.launch(
+        "aoti_torch_cpu_mm_out",
+        {"arg0": first, "arg1": second},
+        {"buf0": result},
+        params={"arg0": "self", "arg1": "mat2", "buf0": "out"},
+        op="aten.mm.out",
+    )
+    evidence = explained(recorder).evidence
+    assert evidence[0] == said
+    assert "row 1 of arg0 (2 elements" in evidence[1]
+    assert "column 0 of arg1 (2 elements" in evidence[1]
+
+
+def test_a_bias_counts(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0", "arg1"), outputs=("buf0",))
+    half = torch.full((1, 1), 200.0, dtype=torch.float16)
+    recorder.launch(
+        "aoti_torch_cpu_addmm_out",
+        {"bias": torch.tensor([30000.0], dtype=torch.float16), "arg0": half, "arg1": half},
+        {"buf0": torch.tensor([[INF]], dtype=torch.float16)},
+        params={"bias": "self", "arg0": "mat1", "arg1": "mat2", "buf0": "out"},
+        numbers={"alpha": 1.0, "beta": 1.0},
+        op="aten.addmm.out",
+    )
+    assert explained(recorder).evidence[0] == (
+        "the sum of 1 product is 70000 in float64, beyond the largest float16 (65504)"
+    )
+
+
+def test_a_run_in_which_it_did_not_come_again(tmp_path: Path) -> None:
+    runs = []
+    for folder, made in (("first", NAN), ("second", 1.0)):
+        recorder = Recorder(tmp_path / folder, inputs=("arg0",), outputs=("buf0",))
+        recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([made])})
+        runs.append(recorder.run())
+    seen = nonfinite.find(runs[0], Infinities.FAIL)
+    assert seen.finding is not None
+    finding = nonfinite.explain(seen.finding, runs[1])
+    assert finding.evidence[0] == "in the run that saved the tensors, buf0 of 0.0 was finite"
+
+
+def test_a_run_without_tensors_tells_nothing_more(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), save=False)
+    recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([NAN])})
+    run = recorder.run()
+    seen = nonfinite.find(run, Infinities.FAIL)
+    assert seen.finding is not None
+    assert nonfinite.explain(seen.finding, run) == seen.finding

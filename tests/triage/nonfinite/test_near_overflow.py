@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorder import Recorder
+
+from aoti_debug.triage.nonfinite import near_overflow, nonfinite
+from aoti_debug.triage.nonfinite.infinities import Infinities
+
+torch = pytest.importorskip("torch")
+
+
+def warnings(base: Path, *values: float, dtype: torch.dtype) -> tuple[str, ...]:
+    recorder = Recorder(base)
+    tensor = torch.tensor(values, dtype=torch.float64).to(dtype)
+    recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": tensor})
+    return near_overflow.warnings(recorder.run().launches)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "said"),
+    [
+        (torch.float16, -40000, "-40000, 61% of the largest float16 (65504)"),
+        (torch.bfloat16, 2e38, "1.99384e+38, 59% of the largest bfloat16 (3.38953e+38)"),
+        (torch.float32, 3e38, "3e+38, 88% of the largest float32 (3.40282e+38)"),
+        (torch.float8_e4m3fn, 320, "320, 71% of the largest float8_e4m3fn (448)"),
+        (torch.float8_e5m2, 40960, "40960, 71% of the largest float8_e5m2 (57344)"),
+    ],
+)
+def test_values_beyond_half_of_the_largest(tmp_path: Path, dtype: torch.dtype, value: float, said: str) -> None:
+    assert warnings(tmp_path, 1, value, dtype=dtype) == (f"near overflow: buf0 of 0.0 k holds {said}",)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(torch.float16, 30000), (torch.bfloat16, 65504), (torch.int64, 1 << 62)])
+def test_values_with_room_left(tmp_path: Path, dtype: torch.dtype, value: float) -> None:
+    assert warnings(tmp_path, 1, value, dtype=dtype) == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn])
+def test_a_mask_of_the_largest_value_is_meant(tmp_path: Path, dtype: torch.dtype) -> None:
+    assert warnings(tmp_path, 1, torch.finfo(dtype).min, dtype=dtype) == ()
+    assert set(near_overflow.LARGEST) >= {str(dtype).removeprefix("torch.")}
+
+
+@pytest.mark.parametrize("dtype", near_overflow.LARGEST)
+def test_the_table_is_torch_s(dtype: str) -> None:
+    assert near_overflow.LARGEST[dtype] == torch.finfo(getattr(torch, dtype)).max
+
+
+def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, outputs=("buf3",))
+    for i, value in enumerate((40000.0, 60000.0, 50000.0, 35000.0)):
+        half = torch.tensor([value], dtype=torch.float16)
+        recorder.launch(f"k{i}", {"arg0": torch.ones(1)}, {f"buf{i}": half})
+    found = nonfinite.find(recorder.run(), Infinities.FAIL)
+    assert found.finding is None
+    assert [warning.split()[2] for warning in found.warnings] == ["buf1", "buf2", "buf0"]

@@ -21,11 +21,11 @@ import torch
 
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.builder.compile import Compilation, Toolchain
-from aoti_debug.frontend import compiled_package as adopt
+from aoti_debug.builder.toolchain import Compilation, Toolchain
+from aoti_debug.frontend import compiled_package
 from aoti_debug.frontend.worker.protocol import Request
 from aoti_debug.machine.compiler import find_compiler, find_torch
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("blocks", "mixed", "launches")
@@ -78,7 +78,7 @@ def _wrapper_alone(compiled: Path, folder: Path) -> float:
     tools = Toolchain(find_compiler(), find_torch())
     with tempfile.TemporaryDirectory(dir=folder) as work:
         request = Request(program="", folder=work)
-        found = adopt.adopt(artifact.inspect(compiled), "model", request, tools.torch, timeout=600)
+        found = compiled_package.adopt(archive.inspect(compiled), "model", request, tools.torch, timeout=600)
         began = time.monotonic()
         with Compilation(tools, found.sources, Path(work)) as compilation:
             compilation.add_wrapper(found.sources.wrapper)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.manifest import Form
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.pt2 import archive as pt2_archive
+from aoti_debug.rundir import run_directory
 from aoti_debug.wrapper.expressions import is_null
 
 TENSORS = (Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER)
@@ -53,7 +53,7 @@ class Save:
 
 def in_code(package: Path) -> tuple[int, int]:
     """Launch sites and their tensor arguments, from the manifest of an instrumented package; None is no tensor."""
-    sites = artifact.inspect(package).manifest().sites
+    sites = pt2_archive.inspect(package).manifest().sites
     tensors = [
         (site.id, arg.name) for site in sites for arg in site.args if arg.form in TENSORS and not is_null(arg.text)
     ]
@@ -62,7 +62,7 @@ def in_code(package: Path) -> tuple[int, int]:
 
 def ours(runs: Path) -> Coverage:
     """Of a run at level 1."""
-    run = rundir.open_run(base=runs)
+    run = run_directory.open_run(base=runs)
     saved = [
         (launch.id, argument.name, phase, run.tensor_path(file))
         for launch in run.launches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.errors import RunDirError
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 

@@ -8,9 +8,9 @@ import aoti_debug
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Form, Kind
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.values import Absent, Tensor
 
@@ -39,7 +39,7 @@ def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
     if run.package is None:
         return None, "the package that was run is gone"
     try:
-        code = artifact.inspect(run.package).read(f"{artifact.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
+        code = archive.inspect(run.package).read(f"{archive.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
     except ArtifactError as error:
         return None, str(error)
     if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:

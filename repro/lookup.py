@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir.directory import RunDir, near
+from aoti_debug.rundir.run_directory import RunDir, near
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 

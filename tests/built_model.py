@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.builder import build as builder
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

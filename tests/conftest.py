@@ -15,8 +15,8 @@ from built_model import Built, FromPackage, build_from_package, build_model, imp
 from once import once
 
 from aoti_debug.builder import build as builder
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
 
 TESTS = Path(__file__).resolve().parent
 
@@ -86,7 +86,7 @@ def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactor
     @functools.cache
     def run(name: str) -> RunDir:
         path = once(tmp_path_factory, f"runs-{name}", lambda folder: save_run(built(name), folder).path)
-        return rundir.open_run(path)
+        return run_directory.open_run(path)
 
     return run
 

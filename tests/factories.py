@@ -24,7 +24,7 @@ from aoti_debug.manifest import (
     Role,
     Site,
 )
-from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir import run_json
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
@@ -393,7 +393,7 @@ def run_directory(
     path = base / name
     path.mkdir(parents=True)
     info = run_info(**({"level": journal.level if journal else 0, "device": package.device} | fields))
-    runinfo.write(info, path)
+    run_json.write(info, path)
     (path / "manifest.json").write_text(manifest.to_json(package), encoding="utf-8")
     if journal is not None:
         (path / "journal.bin").write_bytes(journal.bytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument
 from aoti_debug.values import Tensor
 

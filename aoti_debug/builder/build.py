@@ -13,31 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug import __version__, manifest, wrapper
-from aoti_debug.builder import compare_kernels as against
-from aoti_debug.builder import compile as toolchain
-from aoti_debug.builder import instrument, kernel_details, package
-from aoti_debug.builder import join_provenance as joining
+from aoti_debug.builder import compare_kernels, instrument, join_provenance, kernel_details, package, toolchain
 from aoti_debug.builder.compare_kernels import Comparison
-from aoti_debug.builder.compile import Compilation, Toolchain
 from aoti_debug.builder.join_provenance import Joined
 from aoti_debug.builder.options import COMPILED, TIMEOUT, BuildOptions, checked_output, model_of, patterns
+from aoti_debug.builder.toolchain import Compilation, Toolchain
 from aoti_debug.errors import InternalError, ToolchainError, UsageError
-from aoti_debug.frontend import compiled_package as adopt
-from aoti_debug.frontend import example_inputs as lent
-from aoti_debug.frontend import exported_program as lower
-from aoti_debug.frontend import torch_mismatch as other_torch
+from aoti_debug.frontend import compiled_package, example_inputs, exported_program, torch_mismatch
 from aoti_debug.frontend.exported_program import Lowered
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Request, name_operators
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import Leaf, Signature
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Compiler, Manifest, Sameness, Source
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.pt2 import kernel_hashes as sameness
-from aoti_debug.wrapper import Analysis
-from aoti_debug.wrapper import promised_layouts as promises
+from aoti_debug.pt2 import archive, kernel_hashes
+from aoti_debug.wrapper import Analysis, promised_layouts
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -136,7 +128,7 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
         if options.exported is not None:
             with stages.stage("exported"):
                 fresh = _lower_exported(options, tools.torch, work)
-                lowered = lent.with_inputs(lowered, takes, fresh, _signature(fresh), options.exported)
+                lowered = example_inputs.with_inputs(lowered, takes, fresh, _signature(fresh), options.exported)
         with _telling(lowered, tools), Compilation(tools, lowered.sources, objects) as compilation:
             compilation.add_kernels()
             compilation.add_runtime()
@@ -193,7 +185,7 @@ def unmatched_filters(filters: Sequence[str], kernels: Sequence[str]) -> tuple[s
 
 def _first_stage(options: BuildOptions) -> str:
     program = options.program
-    compiled = isinstance(program, (str, Path)) and artifact.inspect(program).kind in COMPILED
+    compiled = isinstance(program, (str, Path)) and archive.inspect(program).kind in COMPILED
     return "unpack" if compiled else "lower"
 
 
@@ -215,7 +207,7 @@ class _Stages:
 
 def _originals(lowered: Lowered) -> Mapping[str, str]:
     """Hashes of the kernels that the package brought along."""
-    return {} if lowered.source is Source.EXPORTED else sameness.of_files(lowered.sources.shipped)
+    return {} if lowered.source is Source.EXPORTED else kernel_hashes.of_files(lowered.sources.shipped)
 
 
 def _check_sameness(lowered: Lowered, output: Path) -> None:
@@ -223,7 +215,7 @@ def _check_sameness(lowered: Lowered, output: Path) -> None:
     originals = _originals(lowered)
     if not originals:
         return
-    found = sameness.compare(originals, sameness.of_package(artifact.inspect(output), lowered.model))
+    found = kernel_hashes.compare(originals, kernel_hashes.of_package(archive.inspect(output), lowered.model))
     if found.different:
         output.unlink()
         raise InternalError(f"{output}: {found}; not {', '.join(found.different)}", hint="report this as a bug")
@@ -241,20 +233,20 @@ def _lower(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
     )
     Path(request.folder).mkdir()
     if isinstance(program, (str, Path)):
-        found = artifact.inspect(program)
+        found = archive.inspect(program)
         if found.kind in COMPILED:
-            return adopt.adopt(found, model_of(found, options), request, torch, timeout=options.timeout)
-        return lower.lower(request, torch, timeout=options.timeout)
-    return lower.lower_program(program, request, torch, timeout=options.timeout)
+            return compiled_package.adopt(found, model_of(found, options), request, torch, timeout=options.timeout)
+        return exported_program.lower(request, torch, timeout=options.timeout)
+    return exported_program.lower_program(program, request, torch, timeout=options.timeout)
 
 
 def _with_random_inputs(options: BuildOptions, lowered: Lowered, manifest_json: str, torch: Torch) -> Lowered:
     folder = lowered.signature.parent
-    (folder / lowering.MANIFEST).write_text(manifest_json, encoding="utf-8")
+    (folder / protocol.MANIFEST).write_text(manifest_json, encoding="utf-8")
     request = Request(program="", folder=str(folder), random_inputs=options.random_inputs)
-    lower.ask(INPUTS_CHILD, request, torch, options.timeout)
+    exported_program.ask(INPUTS_CHILD, request, torch, options.timeout)
     answer = replace(lowered.answer, without_inputs="")
-    return replace(lowered, inputs=folder / lowering.INPUTS, answer=answer)
+    return replace(lowered, inputs=folder / protocol.INPUTS, answer=answer)
 
 
 def _lower_exported(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
@@ -266,7 +258,7 @@ def _lower_exported(options: BuildOptions, torch: Torch, work: Path) -> Lowered:
         imports=options.imports,
         libraries=tuple(str(Path(path).resolve()) for path in options.libraries),
     )
-    return lower.lower(request, torch, timeout=options.timeout)
+    return exported_program.lower(request, torch, timeout=options.timeout)
 
 
 def _joined(analysis: Analysis, fresh: Lowered | None, torch: Torch) -> tuple[Analysis, Joined | None]:
@@ -274,7 +266,7 @@ def _joined(analysis: Analysis, fresh: Lowered | None, torch: Torch) -> tuple[An
     if fresh is None:
         return analysis, None
     other = _analyse(fresh, torch)
-    found = joining.join(analysis.sites, analysis.kernels, other.sites, other.kernels)
+    found = join_provenance.join(analysis.sites, analysis.kernels, other.sites, other.kernels)
     return replace(analysis, sites=found.sites), found
 
 
@@ -283,12 +275,12 @@ def _compare(
 ) -> Comparison | None:
     if options.against is None:
         return None
-    found = artifact.inspect(options.against)
+    found = archive.inspect(options.against)
     directory = work / "against"
     directory.mkdir()
-    theirs = against.read(found, model_of(found, options), directory, torch)
-    ours = against.Kernels(described.kernels, against.flags_of(lowered.sources.compile_flags))
-    return against.compare(options.against, ours, theirs)
+    theirs = compare_kernels.read(found, model_of(found, options), directory, torch)
+    ours = compare_kernels.Kernels(described.kernels, compare_kernels.flags_of(lowered.sources.compile_flags))
+    return compare_kernels.compare(options.against, ours, theirs)
 
 
 @contextmanager
@@ -299,7 +291,7 @@ def _telling(lowered: Lowered, tools: Toolchain) -> Iterator[None]:
     except ToolchainError as error:
         if lowered.source is Source.EXPORTED:
             raise
-        raise other_torch.explained(error, lowered.sources, tools.compiler, tools.torch) from error
+        raise torch_mismatch.explained(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
 def _analyse(lowered: Lowered, torch: Torch) -> wrapper.Analysis:
@@ -348,7 +340,7 @@ def _manifest(options: BuildOptions, lowered: Lowered, tools: Toolchain, analysi
         outputs=analysis.outputs,
         handed_out=analysis.handed_out,
         allocations=analysis.allocations,
-        promises=promises.of_inputs(analysis.inputs, leaves) + lowered.answer.promises,
+        promises=promised_layouts.of_inputs(analysis.inputs, leaves) + lowered.answer.promises,
         without_promises=lowered.answer.without_promises,
         model=lowered.model,
         source=lowered.source,

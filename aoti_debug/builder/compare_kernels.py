@@ -14,12 +14,11 @@ from aoti_debug import wrapper
 from aoti_debug.builder import kernel_details
 from aoti_debug.builder.kernel_text import normalised
 from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend import compile_commands as recorded_commands
-from aoti_debug.frontend import sources
+from aoti_debug.frontend import compile_commands, sources
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.manifest import Kernel
-from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2 import extract
 from aoti_debug.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
 
 _NO_MATTER = ("TORCH_INDUCTOR_PRECOMPILE_HEADERS", "USE_MMAP_SELF", "USE_MMAP_EXTERNAL")
@@ -82,7 +81,7 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
     Raises:
         ArtifactError: it holds no sources, or is damaged.
     """
-    unpack.unpack(package, model, directory)
+    extract.unpack(package, model, directory)
     if package.kind is ArtifactKind.SOURCES:
         found = sources.read(directory, wrapper_opt="")
         text, kernels, flags = found.wrapper, found.kernels, flags_of(found.compile_flags)
@@ -92,9 +91,9 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
                 f"{package.path} holds no source of its wrapper",
                 hint="its kernels can only be compared if its sources are in it",
             )
-        text = unpack.text(unpack.only(package, directory, WRAPPER_SOURCE))
-        kernels = "".join(unpack.text(path) for path in sorted(directory.glob("*.kernel.cpp")))
-        commands = recorded_commands.parse(kernels, torch.directory) or recorded_commands.parse(text, torch.directory)
+        text = extract.text(extract.only(package, directory, WRAPPER_SOURCE))
+        kernels = "".join(extract.text(path) for path in sorted(directory.glob("*.kernel.cpp")))
+        commands = compile_commands.parse(kernels, torch.directory) or compile_commands.parse(text, torch.directory)
         flags = frozenset() if commands is None else flags_of(commands.compile)
         kernels = sources.COMMANDS.sub("", kernels)
     return Kernels(kernel_details.with_configs(wrapper.kernels_of(text, kernels), {}, directory), flags)

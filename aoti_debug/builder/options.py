@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.builder import package
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 
 if TYPE_CHECKING:
@@ -83,20 +83,20 @@ def checked_output(options: BuildOptions) -> Path:
 
 
 def _check_program(path: Path, options: BuildOptions) -> None:
-    if artifact.inspect(path).kind not in COMPILED:
-        artifact.expect(path, ArtifactKind.EXPORTED)
+    if archive.inspect(path).kind not in COMPILED:
+        archive.expect(path, ArtifactKind.EXPORTED)
         if options.exported is not None:
             raise UsageError(f"{path} is an exported program itself", hint="--exported is for a compiled package")
         if options.model and options.against is None:
             raise UsageError("an exported program holds one model", hint="leave out --model")
-        if options.against is not None and artifact.inspect(options.against).kind not in COMPILED:
-            artifact.expect(options.against, ArtifactKind.PACKAGE)
+        if options.against is not None and archive.inspect(options.against).kind not in COMPILED:
+            archive.expect(options.against, ArtifactKind.PACKAGE)
     elif options.against is not None:
         raise UsageError(
             f"{path} is compiled already: its kernels are its own", hint="--against compares an exported program"
         )
     elif options.exported is not None:
-        artifact.expect(options.exported, ArtifactKind.EXPORTED)
+        archive.expect(options.exported, ArtifactKind.EXPORTED)
     elif options.inductor_configs:
         raise UsageError(
             f"{path} is compiled already: --inductor-config changes nothing in it",
@@ -106,7 +106,7 @@ def _check_program(path: Path, options: BuildOptions) -> None:
 
 def model_of(found: Artifact, options: BuildOptions) -> str:
     """Which model of a package is meant. Raises as `artifact.model_of`."""
-    return artifact.model_of(found, options.model)
+    return archive.model_of(found, options.model)
 
 
 def patterns(options: BuildOptions) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import IO
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.frontend.exported_program import Lowered
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
 
 ROOT = "package"
@@ -30,10 +30,10 @@ def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_j
     """
     extra: list[tuple[str, Path | bytes]] = [
         (manifest.MEMBER, manifest_json.encode()),
-        (artifact.SIGNATURE_MEMBER, lowered.signature),
+        (archive.SIGNATURE_MEMBER, lowered.signature),
     ]
     if lowered.inputs is not None:
-        extra.append((artifact.INPUTS_MEMBER, lowered.inputs))
+        extra.append((archive.INPUTS_MEMBER, lowered.inputs))
     _write(output, lowered, library, extra)
 
 
@@ -61,7 +61,7 @@ def check_writable(output: Path) -> None:
 
 
 def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
-    folder = f"{artifact.AOTINDUCTOR}{lowered.model}/"
+    folder = f"{archive.AOTINDUCTOR}{lowered.model}/"
     members: list[tuple[str, Path | bytes]] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
         (f"{folder}{lowered.sources.stem}.so", library),
@@ -69,7 +69,7 @@ def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str,
         (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
         *extra,
     ]
-    root = artifact.inspect(lowered.archive).root
+    root = archive.inspect(lowered.archive).root
     with _writing(output) as part:
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as package, zipfile.ZipFile(lowered.archive) as source:

@@ -14,15 +14,13 @@ from pathlib import Path
 from aoti_debug import manifest, report
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.diagnosis import findings
-from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import crash_stacks
 from aoti_debug.report import Part, Subject
 from aoti_debug.report.redaction import Withheld, withheld
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import run_json as runinfo
-from aoti_debug.rundir.directory import RunDir
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage.directory import Record
+from aoti_debug.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage import triage_directory
+from aoti_debug.triage.triage_directory import Record
 
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_LOG = 4 << 20  # bytes, the end of it
@@ -101,8 +99,8 @@ def contents_of(subject: Subject, parts: frozenset[Part]) -> Contents:
     else:
         _repro(contents, subject, hidden)
         for run in runs:
-            _run(contents, run, f"{triagedir.RUNS}/{run.path.name}/", subject, hidden)
-        known = {triagedir.NAME, triagedir.RUNS, triagedir.REPRO, "report"}
+            _run(contents, run, f"{triage_directory.RUNS}/{run.path.name}/", subject, hidden)
+        known = {triage_directory.NAME, triage_directory.RUNS, triage_directory.REPRO, "report"}
         _rest(contents, subject.path, "", known)
     versions = {**subject.versions, "python": platform.python_version(), "system": platform.platform()}
     contents.add("versions.json", json.dumps(versions, indent=1) + "\n")
@@ -116,13 +114,15 @@ def _verdict(contents: Contents, subject: Subject, hidden: Withheld) -> None:
         return
     here, run = subject.path, subject.run
     record = Record(
-        finding=replace(finding, repro="" if hidden.parts else str(here / triagedir.REPRO) if finding.repro else ""),
+        finding=replace(
+            finding, repro="" if hidden.parts else str(here / triage_directory.REPRO) if finding.repro else ""
+        ),
         steps=tuple(replace(step, text=hidden.text(step.text)) for step in subject.steps),
         versions=subject.versions,
         command=subject.command,
-        run="" if run is None else str(here / triagedir.RUNS / run.path.name),
+        run="" if run is None else str(here / triage_directory.RUNS / run.path.name),
     )
-    contents.add(triagedir.NAME, triagedir.to_json(here, record))
+    contents.add(triage_directory.NAME, triage_directory.to_json(here, record))
 
 
 def _report(contents: Contents, subject: Subject, parts: frozenset[Part]) -> None:
@@ -136,7 +136,7 @@ def _repro(contents: Contents, subject: Subject, hidden: Withheld) -> None:
     if not subject.finding.repro:
         return
     folder = Path(subject.finding.repro)
-    name = f"{triagedir.REPRO}/"
+    name = f"{triage_directory.REPRO}/"
     if not folder.exists():
         contents.leave(name, folder, "it is gone")
     elif not folder.resolve().is_relative_to(subject.path.resolve()):
@@ -155,25 +155,34 @@ def _repro(contents: Contents, subject: Subject, hidden: Withheld) -> None:
 
 def _run(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden: Withheld) -> None:
     info = replace(run.info, exit=replace(run.info.exit, detail=hidden.text(run.info.exit.detail)))
-    contents.add(f"{prefix}{runinfo.NAME}", runinfo.to_json(info))
+    contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
     package = manifests.without_source(run.manifest) if hidden.source else run.manifest
-    contents.add(f"{prefix}{rundir.MANIFEST}", manifest.to_json(package))
+    contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
     kept = _tensors(contents, run, prefix, subject, hidden)
-    journal = run.path / rundir.JOURNAL
+    journal = run.path / run_directory.JOURNAL
     if _is_own(journal):
-        contents.add(f"{prefix}{rundir.JOURNAL}", journals.redacted(journal.read_bytes(), hidden, kept))
-    crumb_file = run.path / crumbs.NAME
+        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redacted(journal.read_bytes(), hidden, kept))
+    crumb_file = run.path / breadcrumbs.NAME
     if crumb_file.is_file():
-        contents.add(f"{prefix}{crumbs.NAME}", crumb_file.read_bytes())
-    backtrace_file = run.path / backtrace.NAME
+        contents.add(f"{prefix}{breadcrumbs.NAME}", crumb_file.read_bytes())
+    backtrace_file = run.path / crash_stacks.NAME
     if _is_own(backtrace_file):
         if hidden.source:
-            contents.leave(f"{prefix}{backtrace.NAME}", backtrace_file, "it holds stacks")
+            contents.leave(f"{prefix}{crash_stacks.NAME}", backtrace_file, "it holds stacks")
         else:
-            contents.add(f"{prefix}{backtrace.NAME}", backtrace_file)
+            contents.add(f"{prefix}{crash_stacks.NAME}", backtrace_file)
     for name in LOGS:
         _log(contents, run.path / name, prefix + name, hidden)
-    known = {runinfo.NAME, rundir.MANIFEST, rundir.JOURNAL, crumbs.NAME, backtrace.NAME, "tensors", "report", *LOGS}
+    known = {
+        run_json.NAME,
+        run_directory.MANIFEST,
+        run_directory.JOURNAL,
+        breadcrumbs.NAME,
+        crash_stacks.NAME,
+        "tensors",
+        "report",
+        *LOGS,
+    }
     _rest(contents, run.path, prefix, known)
 
 
@@ -217,11 +226,11 @@ def _log(contents: Contents, path: Path, name: str, hidden: Withheld) -> None:
 
 
 _KNOWN_REASONS = {
-    rundir.PACKAGE: "the package with its weights: send it apart if it may be sent",
+    run_directory.PACKAGE: "the package with its weights: send it apart if it may be sent",
     "inputs.pt": "the model's inputs: send them apart if they may be sent",
     "inputs.safetensors": "the model's inputs: send them apart if they may be sent",
-    backtrace.STACKS: "addresses only; backtrace.json tells their functions",
-    backtrace.PYTHON: "Python's stacks",
+    crash_stacks.STACKS: "addresses only; backtrace.json tells their functions",
+    crash_stacks.PYTHON: "Python's stacks",
     "flight.bin": "values of tensors as the flight recorder kept them",
     "rescued.json": "it belongs to tensors that are left out",
 }

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from aoti_debug.builder import build as builder
-from aoti_debug.builder import join_provenance as joined
+from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.manifest import Form, Manifest, Source
@@ -175,7 +175,7 @@ def _model_lines(summary: BuildSummary) -> str:
         return "none: no kernel of the exported program is in the package; was it compiled from another program?"
     if summary.joined is not None:
         return f"{summary.joined} of {len(sites)} launch sites, joined by kernel source and order from the program"
-    return joined.NO_LINES if joined.lacks_lines(summary.manifest) else ""
+    return join_provenance.NO_LINES if join_provenance.lacks_lines(summary.manifest) else ""
 
 
 def _against(summary: BuildSummary) -> list[tuple[str, str]]:

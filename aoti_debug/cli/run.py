@@ -25,9 +25,8 @@ from aoti_debug.pt2.extract import AS_COMPILED
 from aoti_debug.run.options import LONGEST_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.process import Observer
 from aoti_debug.run.runner import RunResult, run_with
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import rescued_tensors as rescued
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import rescued_tensors, run_directory
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage
 from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
@@ -88,7 +87,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help=f"Where the run directory is made.  [default: {rundir.BASE}]",
+    help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
 )
 @options.calls
 @click.option(
@@ -215,7 +214,7 @@ class LiveOutput(Observer):
             self._progress.stop()
 
     def started(self, run: Path) -> None:
-        package = manifest.from_json((run / rundir.MANIFEST).read_text(encoding="utf-8"))
+        package = manifest.from_json((run / run_directory.MANIFEST).read_text(encoding="utf-8"))
         self._saved = SavedSoFar(run / "tensors", launches_of_a_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:
@@ -302,7 +301,7 @@ def summary(result: RunResult, columns: int) -> list[str]:
         else "nothing recorded at level 0"
     ]
     facts += _saved(run)
-    kept = {record.key for record in rescued.read(run.path) if record.path}
+    kept = {record.key for record in rescued_tensors.read(run.path) if record.path}
     facts += [f"inputs of {text.count(len(kept), 'launch')} rescued"] if kept else []
     if run.info.exit.seconds is not None:
         facts.append(f"{text.seconds(run.info.exit.seconds)} in the model")

@@ -15,9 +15,8 @@ from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import RunDir, near
+from aoti_debug.rundir import breadcrumbs, run_directory
+from aoti_debug.rundir.run_directory import RunDir, near
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.detail import detail
@@ -82,7 +81,7 @@ def select(what: str | None, run: str | None) -> Selection:
     opened = rescue.open_run(run)
     if what is None:
         return Selection(opened, None)
-    if rundir.is_launch_id(what):
+    if run_directory.is_launch_id(what):
         return Selection(opened, (opened.launch(what),))
     found = opened.launches_of(what)
     if found:
@@ -92,19 +91,19 @@ def select(what: str | None, run: str | None) -> Selection:
         raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=near(what, opened.kernels()))
     raise UsageError(
         f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
-        hint=near(what, dict.fromkeys((*known, *rundir.runs(opened.path.parent)))),
+        hint=near(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
     )
 
 
 def _keep_crumbs(run: RunDir) -> None:
     """Moves the breadcrumbs of a host that died without a parent out of the shared memory."""
     if run.state is not ExitKind.RUNNING and os.access(run.path, os.W_OK):
-        crumbs.preserve(run.path)
+        breadcrumbs.preserve(run.path)
 
 
 def _names_a_run(what: str) -> bool:
     try:
-        rundir.find(what)
+        run_directory.find(what)
     except RunDirError:
         return Path(what).is_dir()
     return True

@@ -19,11 +19,11 @@ from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.show import text
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage.directory import Step
+from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
+from aoti_debug.triage.triage_directory import Step
 
 _NAME = 30  # columns
 
@@ -77,7 +77,7 @@ _NAME = 30  # columns
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path(triagedir.BASE),
+    default=Path(triage_directory.BASE),
     show_default=True,
     help="Where the triage's directory is made.",
 )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from aoti_debug.abi import Variable
-from aoti_debug.rundir.directory import LATEST, RunDir, base_directory
+from aoti_debug.rundir.run_directory import LATEST, RunDir, base_directory
 from aoti_debug.rundir.run_json import RunInfo
 from aoti_debug.rundir.timeline import Launch
 

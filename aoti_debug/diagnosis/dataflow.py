@@ -12,7 +12,7 @@ from functools import cached_property
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Manifest, Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
 

@@ -12,14 +12,11 @@ import numpy as np
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import flight_recorder as flight
-from aoti_debug.rundir import rescued_tensors as rescued
-from aoti_debug.rundir import tensor_file_format as tensor_files
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, tensor_file_format
 from aoti_debug.rundir.flight_format import FlightStatus
 from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
 from aoti_debug.rundir.records import LaunchKey, TensorFile
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.values import Layout, Tensor
@@ -45,9 +42,9 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
     Raises:
         RunDirError: there is none, or it is damaged or of another version.
     """
-    path = rundir.find(name, base)
+    path = run_directory.find(name, base)
     rescue(path)
-    return rundir.open_run(path)
+    return run_directory.open_run(path)
 
 
 def rescue(path: Path) -> Rescue:
@@ -57,15 +54,15 @@ def rescue(path: Path) -> Rescue:
     Raises:
         RunDirError: the run cannot be read.
     """
-    link = path / flight.NAME
+    link = path / flight_recorder.NAME
     if not link.is_symlink() or not link.exists():  # the memory may be another machine's
         return Rescue()
-    run = rundir.open_run(path)
+    run = run_directory.open_run(path)
     if run.state is ExitKind.RUNNING:
         return Rescue()
     verdict = diagnose(run)
     try:
-        recording = None if verdict is None else flight.read(link)
+        recording = None if verdict is None else flight_recorder.read(link)
     except RunDirError as error:
         release(path)
         return Rescue(failure=str(error))
@@ -77,7 +74,7 @@ def rescue(path: Path) -> Rescue:
 
 def release(path: Path) -> None:
     """Gives the shared memory of a run whose process has ended back."""
-    link = path / flight.NAME
+    link = path / flight_recorder.NAME
     if link.is_symlink():
         link.resolve().unlink(missing_ok=True)
         link.unlink(missing_ok=True)
@@ -86,7 +83,7 @@ def release(path: Path) -> None:
 def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
     launches = {launch.key: launch for launch in run.launches}
     chosen = [kept for kept in _chosen(verdict, recording) if kept.key in launches]
-    index = [record for record in rescued.read(run.path) if record.path]
+    index = [record for record in rescued_tensors.read(run.path) if record.path]
     failure = ""
     for kept in chosen:
         launch = launches[kept.key]
@@ -100,7 +97,7 @@ def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
                     record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
             index.append(record)
     try:
-        rescued.write(run.path, index)
+        rescued_tensors.write(run.path, index)
     except OSError as error:
         failure = f"the tensors could not be rescued: {error.strerror}"
     saved = [record for record in index if record.path]
@@ -131,13 +128,13 @@ def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Lay
 
 def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> TensorFile:
     argument = launch.args[tensor.slot]
-    reason = flight.REASONS.get(tensor.status, "")
-    if not reason and not tensor_files.is_storable(layout.dtype):
-        reason = flight.REASONS[FlightStatus.UNREADABLE]
+    reason = flight_recorder.REASONS.get(tensor.status, "")
+    if not reason and not tensor_file_format.is_storable(layout.dtype):
+        reason = flight_recorder.REASONS[FlightStatus.UNREADABLE]
     if not reason and tensor.bytes < layout.extent_bytes:
         reason = "the flight recorder holds too few of its bytes"
-    path = tensor_files.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
-    hashes = (0, 0) if reason else tensor_files.content_hashes(_elements(tensor, layout, recording))
+    path = tensor_file_format.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
+    hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor, layout, recording))
     return TensorFile(
         time_ns=launch.begin_ns,
         thread=launch.thread,
@@ -174,7 +171,7 @@ def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recor
     temporary = path.parent / f".rescued-{os.getpid()}"
     try:
         with temporary.open("wb") as file:
-            file.write(tensor_files.header(launch.args[tensor.slot].name, layout))
+            file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
             file.write(_elements(tensor, layout, recording))
         temporary.replace(path)
     finally:

@@ -15,9 +15,8 @@ from enum import Enum
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import commands
 from aoti_debug.manifest import Kind
-from aoti_debug.native import crash_stacks as backtrace
-from aoti_debug.native import exception_text as raised
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.native import crash_stacks, exception_text
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
 
@@ -117,7 +116,7 @@ class _Case:
         self.faults = run.timeline.faults
         self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
-        self.caught = backtrace.read(run.path)
+        self.caught = crash_stacks.read(run.path)
         # The exit says which signal it was, unless nobody was left to write that down.
         vanished = run.state is ExitKind.ABORTED and not self.exit.signal
         died = self.caught.died if self.caught is not None else None
@@ -255,8 +254,8 @@ class _Case:
             case ExitKind.ABORTED if not self.signal:
                 return self.exit.detail or "the process vanished"
             case _:
-                words = backtrace.last_words(self.run.path) if self.signal == "SIGABRT" else ""
-                text = _signal_text(self.signal) or raised.message(self.exit.detail) or "a fault"
+                words = crash_stacks.last_words(self.run.path) if self.signal == "SIGABRT" else ""
+                text = _signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
                 return f"{text}: {words}" if words else text
 
     def frames(self, finding: _Finding) -> tuple[str, ...]:
@@ -267,7 +266,7 @@ class _Case:
         if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
             return self.caught.useful(open_threads)
         if finding.fault is not None and finding.fault.domain is not FaultDomain.CUDA:
-            return raised.frames(finding.fault.text) or raised.frames(self.exit.detail)
+            return exception_text.frames(finding.fault.text) or exception_text.frames(self.exit.detail)
         return ()
 
     def _launch_of(self, fault: Fault | None) -> Launch | None:
@@ -317,7 +316,7 @@ def _signal_text(name: str) -> str:
 def _fault_text(fault: Fault) -> str:
     if fault.domain is FaultDomain.CUDA:
         return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
-    return raised.message(fault.text) or f"error code {fault.code}"
+    return exception_text.message(fault.text) or f"error code {fault.code}"
 
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from aoti_debug.doctor.check import Check, missing, needed, ok, warning
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 from aoti_debug.machine import compiler as compilers
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_directory
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_TORCH = "2.13"  # that was tried
@@ -128,7 +128,7 @@ def shared_memory() -> Iterator[Check]:
 
 
 def directories() -> Iterator[Check]:
-    yield _directory("runs", rundir.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
+    yield _directory("runs", run_directory.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
     yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
     yield _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):

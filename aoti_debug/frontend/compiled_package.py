@@ -15,21 +15,17 @@ from pathlib import Path
 
 from aoti_debug import __version__, wrapper
 from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend import compile_commands as recorded_commands
-from aoti_debug.frontend import exported_program as lower
-from aoti_debug.frontend import sources
-from aoti_debug.frontend import torch_mismatch as other_torch
+from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
 from aoti_debug.frontend.exported_program import Lowered
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Request
 from aoti_debug.inputs import signature
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.manifest import Source
 from aoti_debug.native.elf import Library
-from aoti_debug.pt2 import compatibility as compiled_for
-from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.pt2.kernel_hashes import ORIGINAL
 from aoti_debug.wrapper import input_checks, interface
@@ -59,26 +55,26 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
     folder = Path(request.folder)
     directory = folder / "sources"
     directory.mkdir()
-    unpack.unpack(package, model, directory)
+    extract.unpack(package, model, directory)
     of_sources = package.kind is ArtifactKind.SOURCES
     if not of_sources and not package.has_source(model):
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper: there is nothing to instrument",
             hint=f"aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, "
-            f"{unpack.AS_COMPILED}",
+            f"{extract.AS_COMPILED}",
         )
     found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
     names = interface.inputs(found.wrapper)
     described = input_checks.signature(found.wrapper, names, found.device)
-    (folder / lowering.SIGNATURE).write_text(signature.to_json(described))
+    (folder / protocol.SIGNATURE).write_text(signature.to_json(described))
     answer = _answer(package, request, found, torch, timeout)
-    inputs = folder / lowering.INPUTS
+    inputs = folder / protocol.INPUTS
     return Lowered(
         sources=found,
         archive=package.path,
         inputs=inputs if inputs.exists() else None,
-        signature=folder / lowering.SIGNATURE,
-        log=folder / lowering.LOG,
+        signature=folder / protocol.SIGNATURE,
+        log=folder / protocol.LOG,
         answer=answer,
         model=model,
         source=Source.UNCOMPILED if of_sources else Source.COMPILED,
@@ -87,43 +83,43 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
 
 def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources of a `package_cpp_only` package, with the directories of this machine."""
-    compiled_for.check(package.path, _metadata(package, directory))
+    compatibility.check(package.path, _metadata(package, directory))
     if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
         raise ArtifactError(
             f"{package.path} holds neither its library nor how to compile it",
-            hint=unpack.AS_COMPILED,
+            hint=extract.AS_COMPILED,
         )
     found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
-    other_torch.check(package.path, found.wrapper, None, torch)
-    flags, note = other_torch.with_standard(found.compile_flags, torch)
+    torch_mismatch.check(package.path, found.wrapper, None, torch)
+    flags, note = torch_mismatch.with_standard(found.compile_flags, torch)
     return replace(
         found,
         other_torch=note,
-        compile_flags=recorded_commands.mapped(flags, torch.directory),
-        link_flags=recorded_commands.mapped(found.link_flags, torch.directory),
+        compile_flags=compile_commands.mapped(flags, torch.directory),
+        link_flags=compile_commands.mapped(found.link_flags, torch.directory),
     )
 
 
 def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
-    wrapper_path = unpack.only(package, directory, WRAPPER_SOURCE)
-    library = unpack.only(package, directory, ".wrapper.so")
-    text = unpack.text(wrapper_path)
-    commands = recorded_commands.parse(text, torch.directory)
+    wrapper_path = extract.only(package, directory, WRAPPER_SOURCE)
+    library = extract.only(package, directory, ".wrapper.so")
+    text = extract.text(wrapper_path)
+    commands = compile_commands.parse(text, torch.directory)
     if commands is None:
         raise ArtifactError(
             f"{package.path} does not say how it was compiled: its wrapper ends without the compiler's command",
             hint="compile it again with torch 2.11 or newer",
         )
     metadata = _metadata(package, directory)
-    compiled_for.check(package.path, metadata)
-    compiled_for.check_library(package.path, library)
-    other_torch.check(package.path, text, library, torch)
-    flags, note = other_torch.with_standard(commands.compile, torch)
+    compatibility.check(package.path, metadata)
+    compatibility.check_library(package.path, library)
+    torch_mismatch.check(package.path, text, library, torch)
+    flags, note = torch_mismatch.with_standard(commands.compile, torch)
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
-    kernels = "".join(unpack.text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
+    kernels = "".join(extract.text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
     mapped = _take_mapped_weights(original) if _MAPPED in commands.compile.definitions else None
     return Sources(
         directory=directory,
@@ -148,7 +144,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
-    path = unpack.only(package, directory, ".wrapper_metadata.json")
+    path = extract.only(package, directory, ".wrapper_metadata.json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {"AOTI_DEVICE_KEY": str(found["AOTI_DEVICE_KEY"]), **{key: str(found[key]) for key in found}}
@@ -159,7 +155,7 @@ def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
 
 
 def _text_if_there(path: Path) -> str:
-    return unpack.text(path) if path.exists() else ""
+    return extract.text(path) if path.exists() else ""
 
 
 def _digest(path: Path) -> str:
@@ -204,14 +200,16 @@ def _answer(package: Artifact, request: Request, found: Sources, torch: Torch, t
     asked = replace(request, program=str(package.path.resolve()))
     targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(found.extern_nodes))
     if request.inputs or not all(target.startswith(_TORCHS_OWN) for target in targets):
-        answer = lower.ask(_CHILD, asked, torch, timeout)
+        answer = exported_program.ask(_CHILD, asked, torch, timeout)
     else:
 
         def ask(folder: Path) -> None:
-            lowering.write_answer(folder, lower.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout))
+            protocol.write_answer(
+                folder, exported_program.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout)
+            )
 
         folder = cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), ask)
-        known = lowering.read_answer(folder)
+        known = protocol.read_answer(folder)
         assert isinstance(known, Answer)
         answer = known
     return replace(answer, wrapper_opt=found.wrapper_opt)

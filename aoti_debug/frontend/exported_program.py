@@ -22,12 +22,12 @@ from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.manifest import Source
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive as pt2_archive
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -141,10 +141,10 @@ def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
         as `lower`.
     """
     folder = Path(request.folder)
-    log = folder / lowering.LOG
-    command = [sys.executable, "-m", module, str(lowering.write_request(request))]
+    log = folder / protocol.LOG
+    command = [sys.executable, "-m", module, str(protocol.write_request(request))]
     with contextlib.suppress(FileNotFoundError):
-        (folder / lowering.ANSWER).unlink()
+        (folder / protocol.ANSWER).unlink()
     with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -163,7 +163,7 @@ def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
             ) from None
         finally:
             _end(child)
-    answer = lowering.read_answer(folder)
+    answer = protocol.read_answer(folder)
     if answer is None:
         raise ToolchainError(
             f"the process that lowered the model ended without an answer ({_how(status)}){_log(log)}",
@@ -181,30 +181,30 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
     if isinstance(answer, Failure):
-        raise lowering.error_of(answer, log)
+        raise protocol.error_of(answer, log)
     return answer
 
 
 def _collect(request: Request, answer: Answer) -> Lowered:
     folder = Path(request.folder)
-    archive = folder / lowering.ARCHIVE
+    archive = folder / protocol.ARCHIVE
     directory = folder / "sources"
     _unpack(archive, directory, folder)
-    inputs = folder / lowering.INPUTS
+    inputs = folder / protocol.INPUTS
     return Lowered(
         sources=sources.read(directory, wrapper_opt=answer.wrapper_opt),
         archive=archive,
         inputs=inputs if inputs.exists() else None,
-        signature=folder / lowering.SIGNATURE,
-        log=folder / lowering.LOG,
+        signature=folder / protocol.SIGNATURE,
+        log=folder / protocol.LOG,
         answer=answer,
     )
 
 
 def _unpack(archive: Path, directory: Path, folder: Path) -> None:
     """Unpacks the model's files. Large ones that still lie in the lowering's own cache are linked, not copied."""
-    root = artifact.inspect(archive).root
-    prefix = f"{root}/{artifact.MODEL_FOLDER}"
+    root = pt2_archive.inspect(archive).root
+    prefix = f"{root}/{pt2_archive.MODEL_FOLDER}"
     large = {path.name: path for path in folder.rglob("*.o") if path.name.endswith(".weights.o")}
     directory.mkdir()
     with zipfile.ZipFile(archive) as file:
@@ -228,7 +228,7 @@ def _with_hashed_kernels(lowered: Lowered, request: Request, answer: Answer) -> 
     Args:
         answer: of the second lowering, which the kernels come from.
     """
-    archive = Path(request.folder) / lowering.HASHED_ARCHIVE
+    archive = Path(request.folder) / protocol.HASHED_ARCHIVE
     return replace(
         lowered,
         sources=hashed_kernels.adopt(lowered.sources, archive),
@@ -245,7 +245,7 @@ def _how(status: int) -> str:
     return f"exit code {status}"
 
 
-def _log(log: Path, lines: int = lowering.LOG_LINES) -> str:
+def _log(log: Path, lines: int = protocol.LOG_LINES) -> str:
     """Keeps the log; its path and last lines, to end a message."""
     text = log.read_text(errors="replace")
     last = text.strip().splitlines()[-lines:] if lines else []

@@ -13,7 +13,7 @@ from pathlib import Path
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive as pt2_archive
 
 BINARIES = (".cubin", ".hsaco")
 
@@ -46,7 +46,7 @@ def adopt(first: Sources, archive: Path) -> Sources:
 
 def _members(archive: Path) -> dict[str, bytes]:
     """The model's text files and kernel binaries by name."""
-    prefix = f"{artifact.inspect(archive).root}/{artifact.MODEL_FOLDER}"
+    prefix = f"{pt2_archive.inspect(archive).root}/{pt2_archive.MODEL_FOLDER}"
     with zipfile.ZipFile(archive) as file:
         return {
             info.filename.removeprefix(prefix): file.read(info)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
-from aoti_debug.inputs import validate as input_contract
+from aoti_debug.inputs import validate
 from aoti_debug.inputs.signature import Leaf, Signature
 from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 
@@ -131,7 +131,7 @@ def check(inputs: Inputs, signature: Signature, where: str) -> None:
     Raises:
         InputMismatch: wrong count, or arguments of wrong kind, dtype, shape, strides or device.
     """
-    found = input_contract.mismatches(_flatten(inputs), signature, where)
+    found = validate.mismatches(_flatten(inputs), signature, where)
     if found:
         raise InputMismatch(found)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.pt2 import archive_safety as archive_check
+from aoti_debug.pt2 import archive_safety
 
 ARCHIVE_VERSION = "0"  # of the PT2 archive format
 MODELS = "models/"
@@ -61,7 +61,7 @@ class Artifact:
                 return archive.read(f"{self.root}/{member}")
         except KeyError as error:
             raise ArtifactError(f"{self.path} has no {member}", hint="build the package again") from error
-        except (*archive_check.DAMAGED, OSError) as error:
+        except (*archive_safety.DAMAGED, OSError) as error:
             raise ArtifactError(
                 f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
             ) from error
@@ -88,7 +88,7 @@ def inspect(path: str | Path) -> Artifact:
     """
     path = Path(path)
     infos = _directory(path)
-    archive_check.check(path, infos)
+    archive_safety.check(path, infos)
     roots = {info.filename.partition("/")[0] for info in infos}
     if len(roots) != 1:
         raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
@@ -97,7 +97,7 @@ def inspect(path: str | Path) -> Artifact:
     kind = _kind(path, members)
     artifact = Artifact(path, kind, root, members, _models(members, kind))
     if "archive_version" in members:
-        version = archive_check.shown(artifact.read("archive_version").decode("ascii", errors="replace").strip())
+        version = archive_safety.shown(artifact.read("archive_version").decode("ascii", errors="replace").strip())
         if version != ARCHIVE_VERSION:
             raise ArtifactError(
                 f"{path} is {kind.value} in archive format {version}; the newest known format is {ARCHIVE_VERSION}",

@@ -11,7 +11,7 @@ from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
 from aoti_debug.report.redaction import Part, withheld
 from aoti_debug.report.subject import REPORT, Subject, find, of_run, of_triage
-from aoti_debug.triage.directory import TriageDir
+from aoti_debug.triage.triage_directory import TriageDir
 
 __all__ = ["REPORT", "Part", "Subject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
 

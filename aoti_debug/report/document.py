@@ -17,7 +17,7 @@ from aoti_debug.report.samples import ELEMENTS, Sampler
 from aoti_debug.report.selection import excerpt_of, important_first
 from aoti_debug.report.sources import Source, kernels_of, source_of
 from aoti_debug.report.subject import Subject
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.show.document import document as show_document

@@ -9,7 +9,7 @@ from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
 

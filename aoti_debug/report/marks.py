@@ -9,7 +9,7 @@ from typing import Any
 
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.diagnosis.verdict import Proof, Verdict
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.triage.nonfinite.near_overflow import LARGEST, SHARE

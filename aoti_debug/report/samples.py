@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import load_tensors
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument
 from aoti_debug.show import elements
 
@@ -77,7 +77,7 @@ class Sampler:
                 self.unread += 1
                 return None
             self._budget -= saved.bytes
-            return sample_of(tensors.load_values(run.tensor_path(saved))[0])
+            return sample_of(load_tensors.load_values(run.tensor_path(saved))[0])
         recorded = argument.stats[phase]
         assert layout is not None
         import numpy as np

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.overview import excerpt
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError
 from aoti_debug.report.verdict import finding_of
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import RunDir, base_directory
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage.directory import Step, TriageDir
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir, base_directory
+from aoti_debug.triage import triage_directory
+from aoti_debug.triage.triage_directory import Step, TriageDir
 
-REPORT = triagedir.REPORT
+REPORT = triage_directory.REPORT
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ def find(name: str | Path | None = None) -> Subject:
     if name is None:
         return _newest()
     wanted = Path(name)
-    for path in (wanted, wanted / rundir.LATEST, Path(triagedir.BASE) / wanted):
-        if (path / triagedir.NAME).is_file():
-            return of_triage(triagedir.open_triage(path))
+    for path in (wanted, wanted / run_directory.LATEST, Path(triage_directory.BASE) / wanted):
+        if (path / triage_directory.NAME).is_file():
+            return of_triage(triage_directory.open_triage(path))
     try:
-        return of_run(rundir.open_run(name))
+        return of_run(run_directory.open_run(name))
     except RunDirError as error:
-        known = (*rundir.runs(base_directory()), *triagedir.triages(Path(triagedir.BASE)))
+        known = (*run_directory.runs(base_directory()), *triage_directory.triages(Path(triage_directory.BASE)))
         if known and (wanted / "run.json").exists() is False:
-            raise RunDirError(f"no run or triage {str(name)!r}", hint=rundir.near(str(name), known)) from error
+            raise RunDirError(f"no run or triage {str(name)!r}", hint=run_directory.near(str(name), known)) from error
         raise
 
 
@@ -87,7 +87,7 @@ def of_triage(triage: TriageDir) -> Subject:
     """Raises:
     RunDirError: its run is damaged.
     """
-    main = None if triage.run is None else rundir.open_run(triage.run)
+    main = None if triage.run is None else run_directory.open_run(triage.run)
     others = tuple(run for path in triage.runs if main is not None and (run := _opened(path, main)) is not None)
     record = triage.record
     versions = dict(record.versions)
@@ -100,7 +100,7 @@ def of_triage(triage: TriageDir) -> Subject:
 def _opened(path: Path, main: RunDir) -> RunDir | None:
     """Another run of the triage; None where it is the main one, cannot be read, or ran other code."""
     try:
-        run = rundir.open_run(path)
+        run = run_directory.open_run(path)
     except RunDirError:
         return None  # a trial that was killed before it recorded anything
     same = run.manifest.source_sha256 == main.manifest.source_sha256
@@ -109,13 +109,13 @@ def _opened(path: Path, main: RunDir) -> RunDir | None:
 
 def _newest() -> Subject:
     found: list[tuple[float, Path]] = []
-    for base, name in ((Path(triagedir.BASE), triagedir.NAME), (base_directory(), "run.json")):
-        file = base / rundir.LATEST / name
+    for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
+        file = base / run_directory.LATEST / name
         if file.is_file():
             found.append((file.stat().st_mtime, file.parent.resolve()))
     if not found:
         raise RunDirError(
-            f"no runs in {base_directory()}, no triages in {triagedir.BASE}",
+            f"no runs in {base_directory()}, no triages in {triage_directory.BASE}",
             hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
         )
     return find(max(found)[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_debug.diagnosis import commands
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.show import text
 

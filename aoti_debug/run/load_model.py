@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.machine import cache
-from aoti_debug.pt2 import compatibility as compiled_for
+from aoti_debug.pt2 import compatibility
 from aoti_debug.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
 
 _NO_STEM = "File not found: _metadata.json"
@@ -24,7 +24,7 @@ def load(package: Artifact, model: str, device: str) -> Any:
         ArtifactError: it was compiled for another GPU.
     """
     if device == "cuda":
-        compiled_for.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
+        compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
     try:
         return _load(package, package.path, model)
     except RuntimeError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
 LONGEST_FLIGHT = 65536  # launches
@@ -81,7 +81,7 @@ def check(options: RunOptions) -> None:
         if "," in pattern:
             raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
     for launch in () if options.launch is None else options.launch.split(","):
-        rundir.parse_launch_id(launch)
+        run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(LONGEST_FLIGHT + 1):
         raise UsageError(f"--flight {options.flight} cannot be kept", hint=f"it takes a number up to {LONGEST_FLIGHT}")
     if options.inputs is not None and options.random_inputs is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import crash_stacks
 from aoti_debug.run.watchdog import Limits, Patience, ask_for_stacks
 from aoti_debug.rundir.run_json import Stage
 
@@ -86,7 +86,7 @@ class Child:
                             "pipe": writing,
                             "parent": os.getpid(),
                             "run": str(run),
-                            "python_stacks": str(run / backtrace.PYTHON),
+                            "python_stacks": str(run / crash_stacks.PYTHON),
                         }
                     ),
                 ],

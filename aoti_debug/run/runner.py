@@ -18,19 +18,16 @@ from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
 from aoti_debug.manifest import Manifest
-from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import crash_stacks
 from aoti_debug.pt2.extract import AS_COMPILED
 from aoti_debug.run import options as run_options
-from aoti_debug.run import shared_memory as leftovers
-from aoti_debug.run import target as subjects
+from aoti_debug.run import shared_memory, target
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.process import Child, Observer, Report
 from aoti_debug.run.target import Subject
 from aoti_debug.run.watchdog import Limits
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import run_json as runinfo
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
 
 HOST = "aoti-debug run"
@@ -100,13 +97,13 @@ def run(
 def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """`run`, with an observer that is told what happens meanwhile."""
     run_options.check(options)
-    subject = subjects.subject(options.package, options.model)
+    subject = target.subject(options.package, options.model)
     manifest = subject.manifest
     _check_subject(subject, options)
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("at level 0 nothing shows progress: --stall cannot be kept", hint="--level 3 records launches")
-    base = options.out or rundir.base_directory()
-    leftovers.clear()
+    base = options.out or run_directory.base_directory()
+    shared_memory.clear()
     made = not base.exists()
     path = _new_directory(base)
     try:
@@ -165,11 +162,11 @@ def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> 
         UsageError: the disk does not take it.
     """
     try:
-        (path / rundir.MANIFEST).write_bytes(subject.text)
-        (path / rundir.PACKAGE).symlink_to(options.package.resolve())
+        (path / run_directory.MANIFEST).write_bytes(subject.text)
+        (path / run_directory.PACKAGE).symlink_to(options.package.resolve())
         if options.inputs is not None:
             (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
-        runinfo.write(info, path)
+        run_json.write(info, path)
     except OSError as error:
         raise UsageError(
             f"cannot write to {path}: {error.strerror}", hint="free some room, or name another place with --out DIR"
@@ -184,7 +181,7 @@ def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observe
     began = time.monotonic()
     child = Child(_request(info, subject, options), _environment(path, options), path)
     info = replace(info, pid=child.process.pid)
-    runinfo.write(info, path)
+    run_json.write(info, path)
     try:
         report = child.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
     except KeyboardInterrupt:
@@ -194,7 +191,7 @@ def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observe
     ended, lost = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.given_up:
         raise _never_started(path, report, manifest)
-    rundir.link_latest(path)
+    run_directory.link_latest(path)
     return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost or lost)
 
 
@@ -207,7 +204,7 @@ class _Linking(Observer):
 
     def reached(self, stage: Stage) -> None:
         if stage is Stage.CALL:
-            rundir.link_latest(self._path)
+            run_directory.link_latest(self._path)
         self._observer.reached(stage)
 
     def output(self, stream: str, data: bytes) -> None:
@@ -220,15 +217,15 @@ class _Linking(Observer):
 def _finish(path: Path, info: RunInfo) -> tuple[RunDir, str]:
     """Writes down how the run ended, and why its inputs could not all be rescued; "" otherwise. A clean exit in which
     a launch reported an error is a fault."""
-    crumbs.preserve(path)
-    backtrace.preserve(path)
-    runinfo.write(info, path)
-    ended = rundir.open_run(path)
+    breadcrumbs.preserve(path)
+    crash_stacks.preserve(path)
+    run_json.write(info, path)
+    ended = run_directory.open_run(path)
     if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
         info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
-        runinfo.write(info, path)
+        run_json.write(info, path)
     done = rescue(path)
-    return (rundir.open_run(path) if done.tensors else replace(ended, info=info)), done.failure
+    return (run_directory.open_run(path) if done.tensors else replace(ended, info=info)), done.failure
 
 
 def _exit(report: Report) -> Exit:
@@ -270,7 +267,7 @@ def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugE
 
 
 def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
-    poison = runinfo.poison_in_force(options.guards, options.poison)
+    poison = run_json.poison_in_force(options.guards, options.poison)
     return RunInfo(
         tool_version=aoti_debug.__version__,
         torch_version=_torch_version(),

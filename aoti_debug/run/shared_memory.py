@@ -9,8 +9,7 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import breadcrumbs, flight_recorder
 
 SHARED = Path("/dev/shm")
 _NAME = re.compile(r"aoti_debug-(\d+)-\d+(?:-(.+))?\Z")
@@ -35,12 +34,12 @@ def clear(shared: Path = SHARED) -> None:
 
 def _settle(run: Path, name: str) -> None:
     """What cannot be saved for want of room stays where it is."""
-    if name == crumbs.NAME:
+    if name == breadcrumbs.NAME:
         try:
-            crumbs.preserve(run)
+            breadcrumbs.preserve(run)
         except OSError:
             return
-    elif name == flight.NAME:
+    elif name == flight_recorder.NAME:
         try:
             rescue(run)
         except RunDirError:  # a run that cannot be opened has no use for its inputs

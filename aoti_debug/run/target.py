@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.manifest import MEMBER, Manifest
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.run.interposer.prepare import prepare
 
@@ -42,10 +42,10 @@ def subject(path: Path, model: str) -> Subject:
         UsageError: it holds several models, or none of that name.
         ToolchainError: what stands in front of its calls does not compile.
     """
-    package = artifact.inspect(path)
+    package = archive.inspect(path)
     if not is_stripped(package, model):
-        package = artifact.expect(path, ArtifactKind.INSTRUMENTED)
+        package = archive.expect(path, ArtifactKind.INSTRUMENTED)
         return Subject(package.manifest(), package.read(MEMBER), None)
-    made = prepare(package, artifact.model_of(package, model))
+    made = prepare(package, archive.model_of(package, model))
     interposed = {"front": str(made.front), "recorder": str(made.recorder), "model": made.manifest.model}
     return Subject(made.manifest, made.text.encode(), interposed)

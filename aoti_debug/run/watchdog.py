@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
-from aoti_debug.native import crash_stacks as backtrace
-from aoti_debug.rundir import breadcrumbs as crumbs
+from aoti_debug.native import crash_stacks
+from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage
 
 REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/backtrace.h
@@ -75,7 +75,7 @@ class Patience:
 def progress(run: Path) -> object:
     """Something that changes whenever a launch begins, ends, or completes on the device."""
     journals = [run / "journal.bin", *sorted(run.glob("process-*/journal.bin"))]
-    words = [run / crumbs.NAME, *sorted(run.glob(f"process-*/{crumbs.NAME}"))]
+    words = [run / breadcrumbs.NAME, *sorted(run.glob(f"process-*/{breadcrumbs.NAME}"))]
     return tuple(_journal_end(path) for path in journals), tuple(_bytes(path) for path in words)
 
 
@@ -128,7 +128,7 @@ def ask_for_stacks(pid: int, run: Path) -> None:
     libc = ctypes.CDLL(None)
     for thread in _threads(pid)[:_MOST_THREADS]:
         libc.tgkill(pid, thread, REQUEST)
-    path, size, settled = run / backtrace.STACKS, -1, time.monotonic() + _SETTLED
+    path, size, settled = run / crash_stacks.STACKS, -1, time.monotonic() + _SETTLED
     while time.monotonic() < deadline and (size <= 0 or time.monotonic() < settled):
         time.sleep(0.05)
         found = len(_bytes(path))

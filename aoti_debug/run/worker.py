@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch
-from aoti_debug.inputs import files as inputs
-from aoti_debug.inputs import random_inputs
+from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.watchdog import REQUEST
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_json import Stage
 
 _PR_SET_PDEATHSIG = 1
@@ -63,7 +62,7 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
         _use_gpu_of(data)
         model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
         _tell(pipe, stage=Stage.INPUTS.value)
-        given = inputs.fit(path, data, model.signature)
+        given = files.fit(path, data, model.signature)
     else:
         _tell(pipe, stage=Stage.INPUTS.value)
         given = _inputs(request)
@@ -88,14 +87,14 @@ def _use_gpu_of(data: Any) -> None:
     """Makes the GPU that inputs are on the current one: the model is loaded there, and waited for."""
     import torch
 
-    index = inputs.device_index(data)
+    index = files.device_index(data)
     if index >= 0:
         torch.cuda.set_device(index)
 
 
 def _load(path: str) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
-    package = artifact.inspect(path)
+    package = archive.inspect(path)
     manifest = package.manifest()
     if manifest.without_weights:
         raise ArtifactError(
@@ -106,18 +105,18 @@ def _load(path: str) -> Any:
 
 
 def _inputs(request: dict[str, Any]) -> Inputs:
-    package = artifact.inspect(request["package"])
-    signature = inputs.signature_of(package)
+    package = archive.inspect(request["package"])
+    signature = files.signature_of(package)
     if request["random_inputs"] is not None:
         made = random_inputs.make(signature, package.manifest(), request["random_inputs"])
-        inputs.write(made, Path(request["run"]) / rundir.RANDOM_INPUTS)
+        files.write(made, Path(request["run"]) / run_directory.RANDOM_INPUTS)
         return made
     if request["inputs"] is not None:
-        return inputs.read(request["inputs"], signature)
-    embedded = inputs.embedded(package)
+        return files.read(request["inputs"], signature)
+    embedded = files.embedded(package)
     if embedded is None:
-        raise inputs.missing(request["package"], signature)
-    inputs.check(embedded, signature, "the package")
+        raise files.missing(request["package"], signature)
+    files.check(embedded, signature, "the package")
     return embedded
 
 
@@ -129,7 +128,7 @@ def _given_inputs(request: dict[str, Any]) -> tuple[Path, Any]:
             hint="pass some with --inputs FILE.pt",
         )
     path = Path(request["inputs"])
-    return path, inputs.content(path)
+    return path, files.content(path)
 
 
 def _tell(pipe: TextIO, **what: Any) -> None:

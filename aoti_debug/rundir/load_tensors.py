@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor, reach
 

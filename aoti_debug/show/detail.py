@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Certainty, Form
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import elements, text
 from aoti_debug.show.measured import Measurer, phases

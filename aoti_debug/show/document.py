@@ -10,7 +10,7 @@ from typing import Any
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.manifest import Form
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch
 from aoti_debug.show import elements

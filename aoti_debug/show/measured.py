@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir import statistics
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import load_tensors, statistics
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -62,7 +61,7 @@ class Measurer:
         return self._known[key]
 
     def _read(self, argument: Argument, phase: Phase) -> Measurement:
-        values, _ = tensors.load_values(self._run.tensor_path(argument.files[phase]))
+        values, _ = load_tensors.load_values(self._run.tensor_path(argument.files[phase]))
         try:
             return Measurement(statistics.of(values))
         except TypeError as error:

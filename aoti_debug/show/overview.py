@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show import grid, text

@@ -16,10 +16,10 @@ from aoti_debug.diagnosis.verdict import REPLAYABLE
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.triage.directory import Step
 from aoti_debug.triage.steps import Steps
+from aoti_debug.triage.triage_directory import Step
 
 SECONDS = 120.0  # for one way of running a repro
 CORES_A_TRIAL = 4

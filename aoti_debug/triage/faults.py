@@ -10,7 +10,7 @@ from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.diagnosis.verdict import DEATHS, Proof, Verdict
 from aoti_debug.errors import TargetError
 from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.triage.directory import BASE
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.triage_directory import BASE
 
 
 @dataclass(frozen=True)

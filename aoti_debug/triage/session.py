@@ -7,25 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.builder import build as builder
-from aoti_debug.builder import join_provenance as joined
+from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import InputMismatch, UsageError
-from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs import files
 from aoti_debug.inputs.random_inputs import MADE_UP
 from aoti_debug.manifest import Manifest
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro.evidence import Evidence
-from aoti_debug.run import target as subjects
+from aoti_debug.run import target
 from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
-from aoti_debug.triage import confirm, faults
-from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage import confirm, faults, triage_directory
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.memory import overruns, uninitialised
 from aoti_debug.triage.memory.explain_access import explain, explain_overrun
@@ -60,16 +58,16 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
     package = _package(options, folder, steps)
-    return _Session(options, folder, steps, Trials(package, folder / triagedir.RUNS, options, steps)).outcome()
+    return _Session(options, folder, steps, Trials(package, folder / triage_directory.RUNS, options, steps)).outcome()
 
 
 def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
-    found = artifact.inspect(options.model)
+    found = archive.inspect(options.model)
     output = folder / PACKAGE
-    stripped = subjects.is_stripped(found, options.name)
+    stripped = target.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
-            f"{options.model} holds no source that --exported could tell model lines of", hint=unpack.AS_COMPILED
+            f"{options.model} holds no source that --exported could tell model lines of", hint=extract.AS_COMPILED
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
@@ -88,7 +86,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
         )
         note.text = _built(built.manifest)
     if built.without_inputs and options.inputs is None and options.random_inputs is None:
-        raise inputs.missing(str(options.model), built.inputs)
+        raise files.missing(str(options.model), built.inputs)
     return output
 
 
@@ -110,8 +108,8 @@ class _Session:
         if found.finding.kind is FindingKind.CLEAN:
             return found
         made_up = [MADE_UP] if self._options.random_inputs is not None else []
-        lacking = found.run is not None and joined.lacks_lines(found.run.manifest)
-        lines = [f"model lines: {joined.NO_LINES}"] if lacking and self._options.exported is None else []
+        lacking = found.run is not None and join_provenance.lacks_lines(found.run.manifest)
+        lines = [f"model lines: {join_provenance.NO_LINES}"] if lacking and self._options.exported is None else []
         return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
 
     def _outcome(self) -> Outcome:
@@ -198,7 +196,9 @@ class _Session:
         if launch is None:
             return Outcome(finding, run)
         saved = run if launch.args and any(a.files for a in launch.args) else self._trials.tensors([launch]).run
-        repro, refused = confirm.write(saved, saved.launch(launch.id), self._folder / triagedir.REPRO, self._steps)
+        repro, refused = confirm.write(
+            saved, saved.launch(launch.id), self._folder / triage_directory.REPRO, self._steps
+        )
         if repro is None:
             return Outcome(replace(finding, warnings=(*finding.warnings, refused)), run)
         confirmation = confirm.run(repro, launch, run, confirm.EXACT, self._steps)
@@ -226,7 +226,7 @@ class _Session:
     def _confirm(
         self, run: RunDir, launch: Launch, ways: Collection[str], seconds: float = confirm.SECONDS
     ) -> confirm.Confirmation:
-        repro, refused = confirm.write(run, launch, self._folder / triagedir.REPRO, self._steps)
+        repro, refused = confirm.write(run, launch, self._folder / triage_directory.REPRO, self._steps)
         if repro is None:
             return confirm.Confirmation(None, (), (refused,))
         return confirm.run(repro, launch, run, ways, self._steps, seconds)
@@ -234,7 +234,7 @@ class _Session:
 
 def _from_outside(result: RunResult) -> Finding:
     """What can be said where launches are seen, and neither their values nor how to repeat one of them."""
-    warning = f"{result.run.manifest.without_source}: {unpack.AS_COMPILED}"
+    warning = f"{result.run.manifest.without_source}: {extract.AS_COMPILED}"
     if result.verdict is not None:
         found = faults.finding_of(result.run, result.verdict)
         return replace(found, warnings=(*found.warnings, warning))

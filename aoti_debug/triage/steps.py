@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from aoti_debug.triage.directory import Step
+from aoti_debug.triage.triage_directory import Step
 
 
 class Listener(Protocol):

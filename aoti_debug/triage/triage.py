@@ -9,11 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage import session
-from aoti_debug.triage.directory import Record, Step, TriageDir
+from aoti_debug.triage import session, triage_directory
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Listener, Steps
+from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 
 
 def triage(options: TriageOptions, listener: Listener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
@@ -31,12 +30,12 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
             behind then.
     """
     made = not options.out.exists()
-    folder = triagedir.create(options.out)
+    folder = triage_directory.create(options.out)
     steps = Steps(listener or _silent)
     try:
         outcome = session.investigate(options, folder, steps)
     except BaseException:
-        if not (folder / triagedir.RUNS).exists():
+        if not (folder / triage_directory.RUNS).exists():
             _remove(folder, options.out if made else None)
         raise
     record = Record(
@@ -47,7 +46,7 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
         package=str(folder / session.PACKAGE),
         run="" if outcome.run is None else str(outcome.run.path),
     )
-    triagedir.write(folder, record)
+    triage_directory.write(folder, record)
     return TriageDir(folder, record)
 
 

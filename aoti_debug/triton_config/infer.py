@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.manifest import Inferred, Kernel, Origin
-from aoti_debug.triton_config import candidates as block_choices
+from aoti_debug.triton_config import candidates
 from aoti_debug.triton_config.decorator import Heuristic, heuristic_of, is_literal
 from aoti_debug.triton_config.grid import blocks
 
@@ -99,7 +99,7 @@ def _of_sizes(kernel: Kernel, heuristic: Heuristic) -> Kernel:
     """Blocks that Inductor chose by the sizes it expected: from the grid, or such as it would take."""
     known = blocks(heuristic.grid_type, kernel.grid, heuristic.inductor_meta)
     wanted = [name for name in heuristic.parameters if name not in _LAUNCHERS]
-    chosen = block_choices.of_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
+    chosen = candidates.of_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
     possible = {name: known.get(name) or chosen.get(name, ()) for name in wanted}
     possible[STAGES] = _USERS_STAGES if heuristic.name == _USERS else _INDUCTORS_STAGES
     if not all(possible.values()):

@@ -20,10 +20,10 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.frontend import sources
-from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.manifest import Kind
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 
 HOST = CPP / "host.cpp"
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
@@ -108,16 +108,16 @@ def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[
     assert manifest.torch_version == torch.__version__
     assert "-O3" in manifest.compiler.kernel_flags
     assert "-ltorch_cpu" in manifest.compiler.link_flags
-    assert artifact.inspect(summary.package).manifest() == manifest
+    assert archive.inspect(summary.package).manifest() == manifest
 
 
 @pytest.mark.slow
 def test_inputs_are_embedded(summary: BuildSummary) -> None:
-    package = artifact.inspect(summary.package)
-    found = inputs.embedded(package)
+    package = archive.inspect(summary.package)
+    found = files.embedded(package)
     assert found is not None
     assert torch.equal(found.args[0], INPUT)
-    inputs.check(found, inputs.signature_of(package), "the embedded inputs")
+    files.check(found, files.signature_of(package), "the embedded inputs")
 
 
 @pytest.mark.slow
@@ -176,11 +176,11 @@ def test_sources_are_kept(folder: Path, summary: BuildSummary) -> None:
 
 @pytest.mark.slow
 def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs.write(Inputs((INPUT * 2,), {}), tmp_path / "in.pt")
+    files.write(Inputs((INPUT * 2,), {}), tmp_path / "in.pt")
     monkeypatch.chdir(tmp_path)
     built = aoti_debug.build(torch.export.export(Model().eval(), (INPUT,)), inputs=tmp_path / "in.pt")
     assert built == Path("model.instrumented.pt2")
-    found = inputs.embedded(artifact.inspect(built))
+    found = files.embedded(archive.inspect(built))
     assert found is not None
     assert torch.equal(found.args[0], INPUT * 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pt", "model.instrumented.pt2"]

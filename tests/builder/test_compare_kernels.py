@@ -9,14 +9,14 @@ import archives
 import factories
 import pytest
 
-from aoti_debug.builder import compare_kernels as against
+from aoti_debug.builder import compare_kernels
 from aoti_debug.builder.compare_kernels import Comparison, Difference, Kernels
 from aoti_debug.builder.kernel_text import normalised
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.manifest import Kernel
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 
 PACKAGE = Path("theirs/c.pt2")
 FLAGS = frozenset({"-O3", "-march=native"})
@@ -32,7 +32,7 @@ def triton(name: str, cubin: str) -> Kernel:
 
 
 def compare(ours: list[Kernel], theirs: list[Kernel], flags: frozenset[str] = FLAGS) -> Comparison:
-    return against.compare(PACKAGE, Kernels(tuple(ours), FLAGS), Kernels(tuple(theirs), flags))
+    return compare_kernels.compare(PACKAGE, Kernels(tuple(ours), FLAGS), Kernels(tuple(theirs), flags))
 
 
 def test_equal_kernels_under_other_names() -> None:
@@ -85,7 +85,7 @@ def test_flags_without_those_that_change_no_kernel() -> None:
         libraries=(),
         passthrough=("-mavx2",),
     )
-    assert against.flags_of(flags) == {"-DC10_X", "-O3", "-std=c++20", "-march=native", "-mavx2"}
+    assert compare_kernels.flags_of(flags) == {"-DC10_X", "-O3", "-std=c++20", "-march=native", "-mavx2"}
 
 
 def test_text_is_that_of_the_code() -> None:
@@ -108,7 +108,7 @@ def test_text_is_that_of_the_code() -> None:
 
 @pytest.mark.parametrize("sources", [{}, {f"{archives.MODEL}c1.wrapper.cpp": b""}])
 def test_a_package_without_source_cannot_be_compared_with(tmp_path: Path, sources: dict[str, bytes]) -> None:
-    package = artifact.inspect(archives.write(tmp_path / "theirs.pt2", archives.PACKAGE | sources))
+    package = archive.inspect(archives.write(tmp_path / "theirs.pt2", archives.PACKAGE | sources))
     (tmp_path / "work").mkdir()
     with pytest.raises(ArtifactError, match=r"theirs\.pt2 holds no source of its wrapper"):
-        against.read(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))
+        compare_kernels.read(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))

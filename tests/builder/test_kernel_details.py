@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder.kernel_details import HELPERS, triton_helpers, with_configs
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, TritonConfig
 from aoti_debug.manifest import Kernel, Origin
 
@@ -64,5 +64,5 @@ def test_helpers_come_from_the_torch_that_compiled_the_kernels(tmp_path: Path) -
 
 def test_configurations_cross_the_process_border(tmp_path: Path) -> None:
     answer = Answer("2.13.0", ("aten.addmm.default",), {}, "O1", "", {"lower": 1.5}, {"triton_a": CONFIG})
-    lowering.write_answer(tmp_path, answer)
-    assert lowering.read_answer(tmp_path) == answer
+    protocol.write_answer(tmp_path, answer)
+    assert protocol.read_answer(tmp_path) == answer

@@ -12,7 +12,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.exported_program import Lowered
 from aoti_debug.frontend.worker.protocol import Answer
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind
 
 MODEL = f"package/{archives.MODEL}"
@@ -69,7 +69,7 @@ def test_an_instrumented_package(tmp_path: Path, lowered: Lowered, library: Path
     package.write_instrumented(output, lowered, library, '{"format": 1}')
     assert content(output) == PLAIN | OURS
     assert list(output.parent.iterdir()) == [output]
-    assert artifact.inspect(output).kind is ArtifactKind.INSTRUMENTED
+    assert pt2_archive.inspect(output).kind is ArtifactKind.INSTRUMENTED
 
 
 def test_equal_packages_are_equal_files(tmp_path: Path, lowered: Lowered, library: Path) -> None:
@@ -81,7 +81,7 @@ def test_equal_packages_are_equal_files(tmp_path: Path, lowered: Lowered, librar
 def test_the_plain_twin_has_nothing_of_ours(tmp_path: Path, lowered: Lowered, library: Path) -> None:
     package.write_plain(tmp_path / "m.pt2", lowered, library)
     assert content(tmp_path / "m.pt2") == PLAIN
-    assert artifact.inspect(tmp_path / "m.pt2").kind is ArtifactKind.PACKAGE
+    assert pt2_archive.inspect(tmp_path / "m.pt2").kind is ArtifactKind.PACKAGE
 
 
 def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:

@@ -19,10 +19,10 @@ from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
 from aoti_debug.report import Part, Subject
 from aoti_debug.rundir import journal
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
-from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage import triage_directory
 
 SOURCES = ("secret_", "made_by_inductor")
 
@@ -74,7 +74,7 @@ def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
     for parts in ((), (Part.TENSORS,), (Part.SOURCE,), tuple(Part)):
         name = "-".join(parts) or "all"
         root = unpacked(write_bundle(subject, tmp_path / f"{name}.zip", parts).path, tmp_path / name)
-        opened = triagedir.open_triage(root)
+        opened = triage_directory.open_triage(root)
         assert opened.finding.kind is subject.finding.kind
         assert (opened.repro is None) == bool(parts)
         again = report.of_triage(opened)

@@ -8,7 +8,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 
 from aoti_debug.cli import main
 from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 
 MANIFEST = make_manifest(
     site("aoti_torch_cpu_relu_out", arg("buf0", Role.OUT), arg("x"), op="aten.relu.out"),

@@ -9,7 +9,7 @@ from factories import make_manifest, site
 
 from aoti_debug.cli import main
 from aoti_debug.cli.run import SavedSoFar, launches_of_a_call, warnings
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.run_directory import open_run
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 

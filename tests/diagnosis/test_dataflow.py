@@ -8,7 +8,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 
 from aoti_debug.diagnosis.dataflow import Dataflow, Span, outside_name, span_of
 from aoti_debug.manifest import Constant, Manifest, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import Argument
 from aoti_debug.values import Absent, Tensor
 

@@ -21,14 +21,11 @@ from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Role
 from aoti_debug.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.run import shared_memory as leftovers
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import flight_recorder as flight
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir import rescued_tensors as rescued
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.run import runner, shared_memory
+from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
+from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.values import Tensor
 
@@ -59,9 +56,9 @@ def crashed(base: Path, file: FlightFile | None, exit_: Exit = SEGV, **fields: o
 
 
 def link(run: Path, base: Path, data: bytes) -> Path:
-    shared = base / f"aoti_debug-{NOBODY}-1-{flight.NAME}"
+    shared = base / f"aoti_debug-{NOBODY}-1-{flight_recorder.NAME}"
     shared.write_bytes(data.ljust(-(-len(data) // 4096) * 4096, b"\0") + str(run).encode().ljust(4096, b"\0"))
-    (run / flight.NAME).symlink_to(shared)
+    (run / flight_recorder.NAME).symlink_to(shared)
     return shared
 
 
@@ -73,7 +70,7 @@ def both_launches() -> FlightFile:
 
 
 def values(run: RunDir, launch: str) -> dict[str, list[object]]:
-    loaded = tensors.load_launch(run, run.launch(launch), Phase.BEFORE)
+    loaded = load_tensors.load_launch(run, run.launch(launch), Phase.BEFORE)
     return {name: value.tolist() for name, value in loaded.items()}
 
 
@@ -84,10 +81,10 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     run = rundir.open_run(path)
     assert values(run, "0.0") == {"x": [[1, 2], [3, 4]]}
     assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
-    assert tensors.load_launch(run, run.launch("0.1"), Phase.BEFORE)["w"].stride() == (1, 2)
+    assert load_tensors.load_launch(run, run.launch("0.1"), Phase.BEFORE)["w"].stride() == (1, 2)
     saved = run.launch("0.1").args[1].files[Phase.BEFORE]
     assert saved.path == "tensors/0/0001_second/before_launch_second_w_cpu.safetensors"
-    assert not (path / flight.NAME).is_symlink()
+    assert not (path / flight_recorder.NAME).is_symlink()
     assert not list(tmp_path.glob("aoti_debug-*"))
     assert rescue.rescue(path).launches == ()
     assert values(rescue.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
@@ -112,13 +109,13 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=os.getpid(), started=started)
     assert rescue.open_run(path).launch("0.1").args[0].files == {}
-    assert (path / flight.NAME).exists()
+    assert (path / flight_recorder.NAME).exists()
 
 
 def test_a_clean_run_gives_the_memory_back(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.CLEAN))
     assert rescue.rescue(path) == rescue.Rescue()
-    assert not (path / flight.NAME).is_symlink()
+    assert not (path / flight_recorder.NAME).is_symlink()
     assert not (path / "tensors").exists()
     assert not list(tmp_path.glob("aoti_debug-*"))
 
@@ -176,7 +173,7 @@ def test_a_recording_of_another_version(tmp_path: Path) -> None:
 
 def test_a_damaged_index(tmp_path: Path) -> None:
     path = crashed(tmp_path, None)
-    (path / rescued.NAME).write_text('{"format": 1, "tensors": [{}]}')
+    (path / rescued_tensors.NAME).write_text('{"format": 1, "tensors": [{}]}')
     with pytest.raises(RunDirError, match=r"rescued\.json is damaged"):
         _ = rundir.open_run(path).launches
 
@@ -195,7 +192,7 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     old.write_bytes(b"x")
     other = tmp_path / "somebody-elses"
     other.write_bytes(b"x")
-    leftovers.clear(tmp_path)
+    shared_memory.clear(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "somebody-elses"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
@@ -205,15 +202,15 @@ def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
     path = crashed(
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
-    leftovers.clear(tmp_path)
-    assert (path / flight.NAME).exists()
+    shared_memory.clear(tmp_path)
+    assert (path / flight_recorder.NAME).exists()
 
 
 def test_memory_that_is_not_here_is_no_matter(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     (tmp_path / f"aoti_debug-{NOBODY}-1-flight.bin").unlink()
     assert rescue.rescue(path) == rescue.Rescue()
-    assert (path / flight.NAME).is_symlink()
+    assert (path / flight_recorder.NAME).is_symlink()
 
 
 def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
@@ -225,10 +222,10 @@ def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     locked.write_bytes(b"x")
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        leftovers.clear(tmp_path)
+        shared_memory.clear(tmp_path)
     assert alive.exists()
     assert locked.exists()
-    leftovers.clear(tmp_path)
+    shared_memory.clear(tmp_path)
     assert not locked.exists()
 
 
@@ -245,14 +242,14 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
     assert result.verdict.launch is not None
     suspect = result.verdict.launch
     found = {
-        launch.id: list(tensors.load_launch(result.run, launch, Phase.BEFORE).values())
+        launch.id: list(load_tensors.load_launch(result.run, launch, Phase.BEFORE).values())
         for launch in result.run.launches
     }
     previous, guilty = (launch.id for launch in result.run.launches[-2:])
     assert guilty == suspect.id
     assert [id_ for id_, loaded in found.items() if loaded] == [previous, guilty]
     assert torch.equal(found[guilty][0], torch.relu(found[previous][0]))
-    assert not (result.run.path / flight.NAME).is_symlink()
+    assert not (result.run.path / flight_recorder.NAME).is_symlink()
     repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
     monkeypatch.setenv("FAULTY_OPS", "segv")
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
@@ -264,8 +261,8 @@ def test_a_clean_run_leaves_nothing(faulty_package: Path, tmp_path: Path) -> Non
     before = set(os.listdir("/dev/shm"))
     result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
     assert (result.verdict, result.lost) == (None, "")
-    assert not (result.run.path / flight.NAME).is_symlink()
-    assert not (result.run.path / rescued.NAME).exists()
+    assert not (result.run.path / flight_recorder.NAME).is_symlink()
+    assert not (result.run.path / rescued_tensors.NAME).exists()
     assert {name for name in set(os.listdir("/dev/shm")) - before if str(result.run.info.pid) in name} == set()
 
 
@@ -280,7 +277,7 @@ def test_the_tool_itself_may_be_killed(faulty_package: Path, tmp_path: Path, mon
     os.kill(tool.pid, signal.SIGKILL)
     tool.wait()
     (path,) = (p for p in base.iterdir() if not p.is_symlink())
-    shared = Path(os.readlink(path / flight.NAME))
+    shared = Path(os.readlink(path / flight_recorder.NAME))
     run = _once_ended(path)
     assert diagnose(run) is not None
     assert [launch.id for launch in run.launches if any(a.files for a in launch.args)][-1] == run.launches[-1].id

@@ -13,11 +13,11 @@ from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode
 from aoti_debug.diagnosis import verdict as diagnosis
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.manifest import Kind, Manifest, Role
-from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack
 from aoti_debug.native.frames import Frame
 from aoti_debug.repro.kinds import KINDS
-from aoti_debug.rundir.directory import find, open_run
+from aoti_debug.rundir.run_directory import find, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 X = tensor(8, 32)
@@ -221,7 +221,7 @@ def test_a_host_that_vanished(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.rundir.directory._is_alive", lambda info: True)
+    monkeypatch.setattr("aoti_debug.rundir.run_directory._is_alive", lambda info: True)
     assert judge(tmp_path, started(CPP, ended=0), Exit(ExitKind.RUNNING)) is None
 
 
@@ -236,7 +236,7 @@ def caught(base: Path, thread: int, signal: str = "SIGSEGV") -> None:
     other = Stack(99, "", None, (Frame("ops::other(int)", "/t/libops.so", 1),))
     found = Backtrace((Stack(thread, signal, None, (FRAME,)), other))
     run = find(base=base)
-    (run / backtrace.NAME).write_text(json.dumps({"format": 1, **asdict(found)}))
+    (run / crash_stacks.NAME).write_text(json.dumps({"format": 1, **asdict(found)}))
 
 
 def two_threads() -> JournalWriter:

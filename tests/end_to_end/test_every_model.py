@@ -17,8 +17,8 @@ from paths import ROOT
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import load_tensors
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus
 from aoti_debug.values import Tensor
 
@@ -71,7 +71,7 @@ def test_every_launch_and_every_tensor_is_saved(saved: Callable[[str], RunDir], 
             missing += [(launch.id, launch.kernel, argument.name, p.name) for p in phases - argument.files.keys()]
             for saved_tensor in argument.files.values():
                 if saved_tensor.path:
-                    tensors.load_file(run.tensor_path(saved_tensor))
+                    load_tensors.load_file(run.tensor_path(saved_tensor))
     assert missing == []
 
 
@@ -98,10 +98,10 @@ def test_inputs_of_one_launch_are_outputs_of_an_earlier_one(saved: Callable[[str
     for launch in run.launches:
         for argument in launch.args:
             if argument.role is Role.IN and argument.name in written and Phase.BEFORE in argument.files:
-                value = tensors.load_file(run.tensor_path(argument.files[Phase.BEFORE]))
+                value = load_tensors.load_file(run.tensor_path(argument.files[Phase.BEFORE]))
                 assert torch.equal(value, written[argument.name]), (launch.id, argument.name)
                 checked += 1
         for argument in launch.args:
             if argument.role in (Role.OUT, Role.INOUT) and argument.tensor is not None:
-                written[argument.name] = tensors.load_file(run.tensor_path(argument.files[Phase.AFTER]))
+                written[argument.name] = load_tensors.load_file(run.tensor_path(argument.files[Phase.AFTER]))
     assert checked >= 8

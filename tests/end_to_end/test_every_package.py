@@ -13,7 +13,7 @@ from launched import launched
 from model_outputs import outputs
 
 from aoti_debug.manifest import Source
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from built_model import Built
 
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_directory
 
 torch = pytest.importorskip("torch")
 
@@ -46,7 +46,7 @@ def test_outputs_equal_the_plain_twins(
         monkeypatch.setenv(f"AOTI_DEBUG_{variable}", value)
     guarded = [facts(tensor) for tensor in outputs(built(name).package, name)]
     assert guarded == plain
-    run = rundir.open_run(tmp_path / "latest")
+    run = run_directory.open_run(tmp_path / "latest")
     assert run.timeline.damages == ()
     assert run.timeline.notes == ()
     assert any(allocation.guarded for allocation in run.manifest.allocations)

@@ -19,9 +19,8 @@ from aoti_debug.cli import main
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.manifest import Kind, Source
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.run import runner
-from aoti_debug.run import target as subjects
+from aoti_debug.pt2 import archive
+from aoti_debug.run import runner, target
 from aoti_debug.rundir.timeline import LaunchStatus
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
@@ -149,7 +148,7 @@ def test_a_package_with_source_is_to_be_built_first(lookup: Path) -> None:
 
 def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
     members = {
-        f"{artifact.AOTINDUCTOR}{name}": data
+        f"{archive.AOTINDUCTOR}{name}": data
         for name, data in {
             "one/c1.wrapper.so": b"\x7fELF",
             "one/c1.wrapper.cpp": b"class AOTInductorModel",
@@ -158,18 +157,18 @@ def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
             "three/c3.wrapper.cpp": b"",
         }.items()
     }
-    package = artifact.inspect(archives.write(tmp_path / "m.pt2", members))
-    found = {name: subjects.is_stripped(package, name) for name in ("one", "two", "three", "")}
+    package = archive.inspect(archives.write(tmp_path / "m.pt2", members))
+    found = {name: target.is_stripped(package, name) for name in ("one", "two", "three", "")}
     assert found == {"one": False, "two": True, "three": True, "": False}
 
 
 def test_several_models_need_a_name(tmp_path: Path) -> None:
-    members = {f"{artifact.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
+    members = {f"{archive.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
     path = archives.write(tmp_path / "m.pt2", members)
     with pytest.raises(UsageError, match="holds 2 models"):
-        subjects.subject(path, "")
+        target.subject(path, "")
     with pytest.raises(UsageError, match="holds no model 'three'"):
-        subjects.subject(path, "three")
+        target.subject(path, "three")
 
 
 def test_build_says_that_there_is_nothing_to_instrument(tmp_path: Path) -> None:

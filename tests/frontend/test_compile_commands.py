@@ -11,7 +11,7 @@ from pathlib import Path
 import paths
 import pytest
 
-from aoti_debug.frontend import compile_commands as recorded_commands
+from aoti_debug.frontend import compile_commands
 from aoti_debug.frontend.sources import Flags
 
 GOLDEN = paths.GOLDEN / "recorded_commands"
@@ -23,29 +23,29 @@ def test_commands_of_real_packages(
     golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
-    found = recorded_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
+    found = compile_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
     assert found is not None
     text = json.dumps(asdict(found), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")
     golden(GOLDEN / f"{name}.json", text + "\n")
 
 
 def test_a_wrapper_without_commands() -> None:
-    assert recorded_commands.parse("int x;\n", TORCH) is None
-    assert recorded_commands.parse("\n// Compile cmd\n// g++ x.cpp -c -o x.o\n", TORCH) is None
+    assert compile_commands.parse("int x;\n", TORCH) is None
+    assert compile_commands.parse("\n// Compile cmd\n// g++ x.cpp -c -o x.o\n", TORCH) is None
 
 
 @pytest.mark.parametrize("command", ["", "g++ 'x.cpp"])
 def test_commands_that_cannot_be_read(command: str) -> None:
-    assert recorded_commands.parse(f"\n// Compile cmd\n// {command}\n// Link cmd\n// g++ x.o\n", TORCH) is None
+    assert compile_commands.parse(f"\n// Compile cmd\n// {command}\n// Link cmd\n// g++ x.o\n", TORCH) is None
 
 
 def test_what_one_compiler_alone_knows_is_left_out() -> None:
     words = "-O1 -Wall -Werror=ignored-optimization-argument -flto=thin -Xclang -fno-validate-pch -fopenmp"
-    found = recorded_commands.parse(f"\n// Compile cmd\n// clang++ x.cpp {words}\n// Link cmd\n// clang++ x.o\n", TORCH)
+    found = compile_commands.parse(f"\n// Compile cmd\n// clang++ x.cpp {words}\n// Link cmd\n// clang++ x.o\n", TORCH)
     assert found is not None
     assert found.compile.cflags == ("O3", "Wall", "fopenmp")
     flags = replace(found.compile, cflags=("O3", "Werror=ignored-optimization-argument"))
-    assert recorded_commands.mapped(flags, TORCH).cflags == ("O3",)
+    assert compile_commands.mapped(flags, TORCH).cflags == ("O3",)
 
 
 def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> No
         libraries=("torch",),
         passthrough=("-mfma",),
     )
-    found = recorded_commands.mapped(flags, TORCH)
+    found = compile_commands.mapped(flags, TORCH)
     assert found.include_dirs == (
         sysconfig.get_path("include"),
         "/here/torch/include",
@@ -74,7 +74,7 @@ def test_cuda_is_looked_for_where_it_is_here(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "include").mkdir()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     text = (GOLDEN / "torch_2.11_cuda.cpp.txt").read_text().replace("/home/u/cuda", "/theirs/cuda")
-    found = recorded_commands.parse(text, TORCH)
+    found = compile_commands.parse(text, TORCH)
     assert found is not None
     assert str(tmp_path / "include") in found.compile.include_dirs
     assert "/theirs/cuda/include" not in found.left_out

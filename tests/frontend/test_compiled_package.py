@@ -28,7 +28,7 @@ from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files as inputs
 from aoti_debug.manifest import Certainty, Source
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.run import runner
 
 pytestmark = pytest.mark.slow
@@ -179,9 +179,9 @@ def test_equal_code_and_other_weights_in_one_process(packages: Path, instrumente
     assert {name: equal(found[name], plain[name]) for name in names} == dict.fromkeys(names, True)
     assert not equal(found["first"], found["second"])
     wrappers = {
-        name: artifact.inspect(packages / "two.pt2").read(member)
+        name: pt2_archive.inspect(packages / "two.pt2").read(member)
         for name in names
-        for member in artifact.inspect(packages / "two.pt2").members
+        for member in pt2_archive.inspect(packages / "two.pt2").members
         if f"/{name}/" in member and member.endswith(".wrapper.cpp")
     }
     texts = {text.partition(b"// Compile cmd")[0] for text in wrappers.values()}
@@ -296,7 +296,7 @@ def test_inputs_are_wanted_and_can_be_made(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )
     assert embedded.without_inputs == ""
-    made = inputs.embedded(artifact.inspect(embedded.package))
+    made = inputs.embedded(pt2_archive.inspect(embedded.package))
     run = runner.run(summary.package, random_inputs=5, out=tmp_path / "runs").run
     assert made is not None
     assert run.inputs is not None

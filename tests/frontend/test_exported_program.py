@@ -14,10 +14,9 @@ import pytest
 import torch
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
-from aoti_debug.frontend import exported_program as lower
+from aoti_debug.frontend import exported_program
 from aoti_debug.frontend.worker.protocol import Request
-from aoti_debug.inputs import files as inputs
-from aoti_debug.inputs import signature
+from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.machine import cache, compiler
 
@@ -78,13 +77,13 @@ def request(program: Path | str, folder: Path, **fields: Any) -> Request:
 
 def fails(asked: Request, timeout: float = 120.0) -> AotiDebugError:
     with pytest.raises(AotiDebugError) as caught:
-        lower.lower(asked, compiler.find_torch(), timeout=timeout)
+        exported_program.lower(asked, compiler.find_torch(), timeout=timeout)
     return caught.value
 
 
 @pytest.mark.slow
 def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
-    lowered = lower.lower(
+    lowered = exported_program.lower(
         request(program, folder, configs={"aot_inductor.compile_wrapper_opt_level": "O2"}),
         compiler.find_torch(),
         timeout=600,
@@ -107,7 +106,7 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_other_inputs_are_embedded(program: Path, folder: Path, tmp_path: Path) -> None:
-    inputs.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
+    files.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
     asked = request(program, folder, inputs=str(tmp_path / "in.pt"), configs={"aot_inductor.metadata": {"a": 1}})
     failure = fails(asked)  # after the inputs, so that nothing has to be lowered
     assert isinstance(failure, ToolchainError)
@@ -237,7 +236,7 @@ def test_a_program_that_only_this_process_can_load(folder: Path) -> None:
     scope: dict[str, Any] = {}
     exec(compile(OPERATOR, "operator_module", "exec"), scope)
     exported = torch.export.export(CallsOperator(scope["twice"]), (torch.ones(2),))
-    lowered = lower.lower_program(exported, request("", folder), compiler.find_torch(), timeout=120)
+    lowered = exported_program.lower_program(exported, request("", folder), compiler.find_torch(), timeout=120)
     assert [node["node"]["target"] for node in json.loads(lowered.sources.extern_nodes)["nodes"]] == [
         "aoti_debug_test::twice"
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend import torch_mismatch as other_torch
+from aoti_debug.frontend import torch_mismatch
 from aoti_debug.frontend.sources import Flags, Sources
 from aoti_debug.machine import compiler
 from aoti_debug.machine.compiler import Compiler
@@ -38,43 +38,43 @@ def torch() -> compiler.Torch:
 
 
 def test_a_library_that_this_torch_serves(tmp_path: Path, torch: compiler.Torch) -> None:
-    other_torch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_addmm_out"), torch)
+    torch_mismatch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_addmm_out"), torch)
 
 
 def test_functions_that_this_torch_lacks(tmp_path: Path, torch: compiler.Torch) -> None:
     with pytest.raises(ToolchainError) as caught:
-        other_torch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_of_the_future"), torch)
+        torch_mismatch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_of_the_future"), torch)
     assert str(caught.value) == (
         f"c.pt2 was compiled by another torch than the installed {torch.version}, which lacks functions of the C shim "
         "that it needs: aoti_torch_cpu_of_the_future"
     )
-    assert caught.value.hint == other_torch.HINT
+    assert caught.value.hint == torch_mismatch.HINT
 
 
 def test_what_the_wrapper_declares_is_the_user_s(tmp_path: Path, torch: compiler.Torch) -> None:
     declared = 'extern "C" AOTITorchError aoti_torch_cpu_mine(AtenTensorHandle x);\n'
-    found = other_torch.missing_functions(WRAPPER + declared, library(tmp_path / "c.so", "cpu_mine"), torch)
+    found = torch_mismatch.missing_functions(WRAPPER + declared, library(tmp_path / "c.so", "cpu_mine"), torch)
     assert found == []
 
 
 def test_headers_that_this_torch_lacks(torch: compiler.Torch) -> None:
     with pytest.raises(ToolchainError, match=r"which lacks headers that it needs: torch/csrc/of/the/future\.h"):
-        other_torch.check(Path("c.pt2"), "#include <torch/csrc/of/the/future.h>\n", None, torch)
+        torch_mismatch.check(Path("c.pt2"), "#include <torch/csrc/of/the/future.h>\n", None, torch)
 
 
 def test_the_standard_is_that_of_the_installed_torch(tmp_path: Path, torch: compiler.Torch) -> None:
     (tmp_path / "_inductor").mkdir()
     (tmp_path / "_inductor" / "cpp_builder.py").write_text('def f(std_num: str = "c++20") -> list[str]:\n')
     here = replace(torch, version="9.9", directory=tmp_path)
-    assert other_torch.with_standard(FLAGS, here) == (FLAGS, "")
+    assert torch_mismatch.with_standard(FLAGS, here) == (FLAGS, "")
     older = replace(FLAGS, cflags=("O1", "std=c++17"))
-    flags, note = other_torch.with_standard(older, here)
+    flags, note = torch_mismatch.with_standard(older, here)
     assert flags == FLAGS
     assert note == "another torch than the installed 9.9 compiled it: as C++17, this one compiles C++20"
 
 
 def test_the_standard_of_the_installed_torch_is_known(torch: compiler.Torch) -> None:
-    _, note = other_torch.with_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
+    _, note = torch_mismatch.with_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
     assert f"the installed {torch.version} compiled it: as C++11" in note
 
 
@@ -95,7 +95,7 @@ def test_what_may_be_why_a_wrapper_does_not_compile(torch: compiler.Torch, their
         shipped=(),
         wrapper_opt="O1",
     )
-    found = other_torch.explained(ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch)
+    found = torch_mismatch.explained(ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch)
     assert f"another one than the installed {torch.version}" in str(found)
     assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(found)) is told
-    assert found.hint == other_torch.HINT
+    assert found.hint == torch_mismatch.HINT

@@ -53,7 +53,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def kept(run: Path, prefixes: Collection[str]) -> list[str]:
     """The first launch of each kernel that is kept."""
-    from aoti_debug.rundir.directory import open_run
+    from aoti_debug.rundir.run_directory import open_run
 
     launches = open_run(run).launches
     found = {prefix: next((x.id for x in launches if x.kernel.startswith(prefix)), "") for prefix in prefixes}

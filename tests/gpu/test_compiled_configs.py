@@ -21,7 +21,7 @@ from aoti_debug.builder.build import BuildOptions
 from aoti_debug.manifest import Kernel, Kind, Origin, Source
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus
 
 pytestmark = [

@@ -19,10 +19,8 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner
-from aoti_debug.rundir import flight_recorder as flight
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir import rescued_tensors as rescued
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
+from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,
@@ -56,7 +54,7 @@ def bad_index() -> torch.Tensor:
 
 
 def inputs_of(run: RunDir, launch: str) -> list[torch.Tensor]:
-    return [tensor.cpu() for tensor in tensors.load_launch(run, run.launch(launch), Phase.BEFORE).values()]
+    return [tensor.cpu() for tensor in load_tensors.load_launch(run, run.launch(launch), Phase.BEFORE).values()]
 
 
 def holds_the_bad_index(run: RunDir, launch: str) -> bool:
@@ -82,7 +80,7 @@ def test_the_faulting_launchs_inputs_are_rescued(gather: Callable[[], Built], tm
     assert holds_the_bad_index(result.run, suspect.id)
     assert any(tensor.shape == (1000, 64) for tensor in inputs_of(result.run, suspect.id))
     assert inputs_of(result.run, f"0.{suspect.key.launch - 1}")
-    assert not (result.run.path / flight.NAME).is_symlink()
+    assert not (result.run.path / flight_recorder.NAME).is_symlink()
     repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
     assert repro.run == result.run.path
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
@@ -133,11 +131,11 @@ def test_streams_do_not_tear_each_others_launches(gather: Callable[[], Built], t
     path = (tmp_path / "runs" / "latest").resolve()
     if ending == "exit":
         assert done.returncode == 0, done.stderr
-        assert not (path / flight.NAME).is_symlink()
+        assert not (path / flight_recorder.NAME).is_symlink()
         return
     assert done.returncode < 0, done.stderr
     run = rescue.open_run(path)
-    found = {record.key for record in rescued.read(path) if record.path}
+    found = {record.key for record in rescued_tensors.read(path) if record.path}
     gathers = [launch for launch in run.launches if launch.key in found and launch.kernel.startswith(KERNEL)]
     assert gathers
     for launch in gathers:

@@ -22,9 +22,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
 from aoti_debug.manifest import Certainty, Kind
 from aoti_debug.run import runner
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import load_tensors, run_directory
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 pytestmark = [
@@ -128,7 +127,7 @@ def test_a_package_on_another_device_than_the_current_one(
     assert [torch.equal(as_bytes(a), as_bytes(b)) for a, b in zip(plain, instrumented, strict=True)] == [True] * len(
         plain
     )
-    run = rundir.open_run(base=tmp_path / "runs")
+    run = run_directory.open_run(base=tmp_path / "runs")
     assert [call.ended for call in run.timeline.calls] == [True, True]
     arguments = [argument for launch in run.launches for argument in launch.args if argument.layout is not None]
     assert {argument.layout.device for argument in arguments if argument.layout} == {"cuda:1"}
@@ -172,7 +171,7 @@ def test_saved_values_are_what_the_kernel_computed(saved: Callable[[str], RunDir
     run = saved("mixed")
     launch = triton_launch(run, "scaled_add_kernel")
     x, y, out = (a for a in launch.args if a.tensor is not None)
-    load = lambda a, phase: tensors.load_file(run.tensor_path(a.files[phase]))  # noqa: E731
+    load = lambda a, phase: load_tensors.load_file(run.tensor_path(a.files[phase]))  # noqa: E731
     expected = (load(x, Phase.BEFORE) + load(y, Phase.BEFORE) * 0.25) * 2
     torch.testing.assert_close(load(out, Phase.AFTER).cpu(), expected.cpu())
 
@@ -248,7 +247,7 @@ def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches
         done = subprocess.run(command, env=env, stdout=stream, stderr=stream, check=False)
     assert done.returncode < 0, log.read_text()
     assert "1.2 before gather_kernel" in log.read_text()
-    run = rundir.open_run(base=tmp_path)
+    run = run_directory.open_run(base=tmp_path)
     verdict = diagnose(run)
     assert verdict is not None
     assert verdict.proof in (Proof.CERTAIN, Proof.LIKELY)  # nobody was left to record the driver's error
@@ -296,7 +295,7 @@ def test_two_streams_are_kept_apart(build: Callable[[str], Built], tmp_path: Pat
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    run = rundir.open_run(base=tmp_path)
+    run = run_directory.open_run(base=tmp_path)
     calls = run.timeline.calls
     assert len(calls) == 41
     assert all(call.ended for call in calls)
@@ -334,7 +333,7 @@ def test_graph_capture_is_left_alone_and_noted(build: Callable[[str], Built], tm
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "True"
-    run = rundir.open_run(base=tmp_path)
+    run = run_directory.open_run(base=tmp_path)
     assert [call.capturing for call in run.timeline.calls] == [False, True]
     if level != "3":
         assert any("captur" in note.text.lower() for note in run.timeline.notes)

@@ -13,7 +13,7 @@ from test_main_job import Built, build  # noqa: F401 - fixture
 from test_packages import from_package  # noqa: F401 - fixture
 
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

@@ -13,11 +13,10 @@ from torch.utils import _pytree as pytree
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, InputMismatch
-from aoti_debug.inputs import files as inputs
-from aoti_debug.inputs import signature
+from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.inputs.signature import Dim, Leaf, Signature
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive
 
 X = torch.arange(6.0).reshape(2, 3)
 Y = torch.tensor([1, 2])
@@ -66,7 +65,7 @@ def test_reads_every_form_of_pt(
 ) -> None:
     path = tmp_path / "in.pt"
     torch.save(data, path)
-    assert_same(inputs.read(path, described), args, kwargs)
+    assert_same(files.read(path, described), args, kwargs)
 
 
 def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path
     torch.save(((X, X), {"a": Y}), path)
     leaves = tuple(tensor_leaf(name, tensor) for name, tensor in (("p_0", X), ("p_1", X), ("q_a", Y)))
     nested = Signature(leaves, spec_of((X, X), {"a": Y}))
-    assert_same(inputs.read(path, nested), ((X, X), {"a": Y}), {})
+    assert_same(files.read(path, nested), ((X, X), {"a": Y}), {})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_reads_safetensors_by_name_or_position(
 ) -> None:
     path = tmp_path / "in.safetensors"
     save_file(tensors, path)
-    assert_same(inputs.read(path, described), args, kwargs)
+    assert_same(files.read(path, described), args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +137,13 @@ def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, 
     path = tmp_path / "in.pt"
     torch.save(data, path)
     with pytest.raises(ArtifactError) as caught:
-        inputs.read(path, BOTH)
+        files.read(path, BOTH)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
 def found(values: tuple[Any, ...], described: Signature) -> list[tuple[str, str, str, str, str]]:
     with pytest.raises(InputMismatch) as caught:
-        inputs.check(Inputs(values, {}), described, "the inputs")
+        files.check(Inputs(values, {}), described, "the inputs")
     return [(m.name, m.kind, m.promised, m.found, m.advice) for m in caught.value.mismatches]
 
 
@@ -160,7 +159,7 @@ def test_tells_everything_that_is_wrong() -> None:
 
 def test_one_message_for_all() -> None:
     with pytest.raises(InputMismatch) as caught:
-        inputs.check(Inputs((X, X), {}), BOTH, "in.pt")
+        files.check(Inputs((X, X), {}), BOTH, "in.pt")
     assert str(caught.value).splitlines() == [
         "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
         "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
@@ -171,7 +170,7 @@ def test_one_message_for_all() -> None:
 def test_another_index_of_the_same_device() -> None:
     described = Signature((Leaf("x", "torch.float32", "cuda:0", (Dim(2, 2),), (1,)),))
     with FakeTensorMode():  # whose tensors need no such device
-        inputs.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
+        files.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
         elsewhere = torch.empty(2, device="cuda:1"), torch.empty(2)
     assert [found((x,), described) for x in elsewhere] == [
         [("x", "device", "cuda:0", "cuda:1", "move it: x.to('cuda:0')")],
@@ -184,7 +183,7 @@ def test_any_device_of_a_kind_but_one_for_all() -> None:
     with FakeTensorMode():
         first, second, host = (torch.empty(2, device=device) for device in ("cuda:0", "cuda:1", "cpu"))
     for device in (first, second):
-        inputs.check(Inputs((device, device), {}), described, "inputs")
+        files.check(Inputs((device, device), {}), described, "inputs")
     assert found((second, first), described) == [("y", "device", "cuda:1", "cuda:0", "move it: y.to('cuda:1')")]
     assert found((host, second), described) == [("x", "device", "cuda:1", "cpu", "move it: x.to('cuda:1')")]
     assert found((host, host), described)[0] == ("x", "device", "cuda", "cpu", "move it: x.to('cuda')")
@@ -193,8 +192,8 @@ def test_any_device_of_a_kind_but_one_for_all() -> None:
 def test_the_gpu_that_inputs_are_on() -> None:
     with FakeTensorMode():
         nested = {"args": (torch.empty(2), [torch.empty(2, device="cuda:1")]), "kwargs": {"n": 3}}
-    assert inputs.device_index(nested) == 1
-    assert inputs.device_index((torch.empty(2), "text", None)) == -1
+    assert files.device_index(nested) == 1
+    assert files.device_index((torch.empty(2), "text", None)) == -1
 
 
 ROWS = Dim(2, 9, "s77")
@@ -207,7 +206,7 @@ DYNAMIC = Signature(
 
 
 def test_sizes_that_belong_together() -> None:
-    inputs.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
+    files.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
     assert found((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
         ("y", "shape", "float32[3, 2*s77:0..] on cpu", "float32[3, 9] on cpu", "its size 9 has to be 2*s77 = 8"),
     ]
@@ -240,40 +239,40 @@ def test_advice_for_strides_leads_to_them(wanted: torch.Tensor, advice: str) -> 
     ((*_, told),) = found((x,), Signature((tensor_leaf("x", wanted),)))
     assert told == f"lay it out anew: {advice}"
     made = eval(advice, {"torch": torch, "x": x})
-    inputs.check(Inputs((made,), {}), Signature((tensor_leaf("x", wanted),)), "inputs")
+    files.check(Inputs((made,), {}), Signature((tensor_leaf("x", wanted),)), "inputs")
 
 
 def test_a_value_fixed_at_export_must_not_change() -> None:
     with pytest.raises(ArtifactError) as caught:
-        inputs.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
+        files.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
     assert caught.value.hint == "export has fixed n to 2"
 
 
 def test_which_arguments_are_no_tensors_may_be_unknown(tmp_path: Path) -> None:
     save_file({"x": X, "y": Y}, tmp_path / "in.safetensors")
-    found = inputs.read(tmp_path / "in.safetensors", WITH_OTHERS)
+    found = files.read(tmp_path / "in.safetensors", WITH_OTHERS)
     given = [value for value in pytree.tree_leaves((found.args, dict(found.kwargs))) if isinstance(value, torch.Tensor)]
     torch.testing.assert_close(given, [X, Y], rtol=0, atol=0)
     with pytest.raises(InputMismatch, match="the model takes 4 inputs, here has 2") as caught:
-        inputs.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
+        files.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
     assert caught.value.hint.endswith("and 2 arguments that are no tensors: the package does not say which")
     with pytest.raises(InputMismatch, match="the model takes 2 tensors, here has 1"):
-        inputs.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
+        files.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
     with pytest.raises(InputMismatch, match=r"input 1 \(y\) of here is float32"):
-        inputs.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
+        files.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
 
 
 def test_a_value_that_nobody_knows() -> None:
     with pytest.raises(ArtifactError, match="input x is something that nobody has written down"):
-        inputs.constant(Leaf("x"))
+        files.constant(Leaf("x"))
 
 
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:
     one = torch.zeros(1, 3)
     leaf = Leaf("x", "torch.float32", "cpu", (Dim(1, 1), Dim(3, 3)), (3, 1))
-    inputs.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), Signature((leaf,)), "inputs")
+    files.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), Signature((leaf,)), "inputs")
     empty = Leaf("x", "torch.float32", "cpu", (Dim(0, 0), Dim(3, 3)), (3, 1))
-    inputs.check(Inputs((torch.zeros(3, 0).t(),), {}), Signature((empty,)), "inputs")
+    files.check(Inputs((torch.zeros(3, 0).t(),), {}), Signature((empty,)), "inputs")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,7 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes, message: st
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
-        inputs.read(path, BOTH)
+        files.read(path, BOTH)
     assert str(caught.value).startswith(message.format(path=path))
 
 
@@ -299,7 +298,7 @@ def test_code_in_a_pt_file_does_not_run(tmp_path: Path) -> None:
     path = tmp_path / "in.pt"
     torch.save((X, Evil()), path)
     with pytest.raises(ArtifactError, match="neither tensors nor plain Python values"):
-        inputs.read(path, BOTH)
+        files.read(path, BOTH)
     assert not (tmp_path / "touched").exists()
 
 
@@ -307,28 +306,28 @@ def test_names_that_fit_nothing_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "in.safetensors"
     save_file({"x": X, "z": Y}, path)
     with pytest.raises(ArtifactError) as caught:
-        inputs.read(path, BOTH)
+        files.read(path, BOTH)
     assert str(caught.value) == f"{path} has the tensors x, z; the model takes x, y"
 
 
 def test_a_package_gives_back_what_was_written(tmp_path: Path) -> None:
-    inputs.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
+    files.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
     members = {
         **archives.PACKAGE,
         manifest.MEMBER: b"{}",
-        artifact.INPUTS_MEMBER: (tmp_path / "in.pt").read_bytes(),
-        artifact.SIGNATURE_MEMBER: signature.to_json(BOTH).encode(),
+        archive.INPUTS_MEMBER: (tmp_path / "in.pt").read_bytes(),
+        archive.SIGNATURE_MEMBER: signature.to_json(BOTH).encode(),
     }
-    package = artifact.inspect(archives.write(tmp_path / "p.pt2", members))
-    found = inputs.embedded(package)
+    package = archive.inspect(archives.write(tmp_path / "p.pt2", members))
+    found = files.embedded(package)
     assert found is not None
     assert_same(found, (X, 2), {"y": Y})
-    assert inputs.signature_of(package) == BOTH
+    assert files.signature_of(package) == BOTH
 
 
 def test_a_package_may_be_without_inputs(tmp_path: Path) -> None:
-    package = artifact.inspect(archives.write(tmp_path / "p.pt2", {**archives.PACKAGE, manifest.MEMBER: b"{}"}))
-    assert inputs.embedded(package) is None
+    package = archive.inspect(archives.write(tmp_path / "p.pt2", {**archives.PACKAGE, manifest.MEMBER: b"{}"}))
+    assert files.embedded(package) is None
 
 
 class Custom:
@@ -337,5 +336,5 @@ class Custom:
 
 def test_inputs_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be kept"):
-        inputs.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
+        files.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
     assert list(tmp_path.iterdir()) == []

@@ -13,11 +13,11 @@ from native_library import SOURCE, line_of
 
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.errors import RunDirError
-from aoti_debug.native import crash_stacks as backtrace
+from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack
 from aoti_debug.native.frames import Frame
 from aoti_debug.run import runner
-from aoti_debug.rundir import directory as rundir
+from aoti_debug.rundir import run_directory
 
 GENERATED = Frame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
 INTERPRETER = Frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", 5)
@@ -81,16 +81,16 @@ def test_nothing_but_python() -> None:
 
 
 def test_a_run_without_stacks(tmp_path: Path) -> None:
-    (tmp_path / backtrace.PYTHON).touch()
-    backtrace.preserve(tmp_path)
-    assert backtrace.read(tmp_path) is None
+    (tmp_path / crash_stacks.PYTHON).touch()
+    crash_stacks.preserve(tmp_path)
+    assert crash_stacks.read(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def crashed(folder: Path, *lines: str) -> Path:
     head = "thread 7 signal 11 code 1 address 0x10 pc 0x5010 caller 0x9000"
-    (folder / backtrace.STACKS).write_text("".join(f"{line}\n" for line in (head, *lines)))
-    (folder / backtrace.MAPS).write_text(
+    (folder / crash_stacks.STACKS).write_text("".join(f"{line}\n" for line in (head, *lines)))
+    (folder / crash_stacks.MAPS).write_text(
         "5000-6000 r-xp 00001000 fe:00 42   /gone/lib ops.so (deleted)\n"
         "7000-8000 rw-p 00000000 00:00 0\n"
         "9000-a000 r-xp 00000000 00:00 0   [vdso]\n"
@@ -99,7 +99,7 @@ def crashed(folder: Path, *lines: str) -> Path:
 
 
 def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
-    found = backtrace.read(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
+    found = crash_stacks.read(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
     assert found is not None
     (stack,) = found.stacks
     assert (stack.thread, stack.signal, stack.address) == (7, "SIGSEGV", 16)
@@ -110,16 +110,16 @@ def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [(), ("frames 7",)])
 def test_a_stack_that_could_not_be_unwound(tmp_path: Path, frames: tuple[str, ...]) -> None:
-    found = backtrace.read(crashed(tmp_path, *frames))
+    found = crash_stacks.read(crashed(tmp_path, *frames))
     assert found is not None
     assert [frame.offset for frame in found.stacks[0].frames] == [0x1010, 0x8FFF]
 
 
 def test_files_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
     whole = crashed(tmp_path, "frames 7 0x5010 0x5021 0x")
-    (whole / backtrace.STACKS).write_text((whole / backtrace.STACKS).read_text().removesuffix("\n"))
-    (whole / backtrace.MAPS).write_text((whole / backtrace.MAPS).read_text()[:90])
-    found = backtrace.read(whole)
+    (whole / crash_stacks.STACKS).write_text((whole / crash_stacks.STACKS).read_text().removesuffix("\n"))
+    (whole / crash_stacks.MAPS).write_text((whole / crash_stacks.MAPS).read_text()[:90])
+    found = crash_stacks.read(whole)
     assert found is not None
     assert [frame.offset for frame in found.stacks[0].frames] == [0x1010, 0x8FFF]
 
@@ -131,35 +131,35 @@ def test_a_disk_that_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     run = crashed(tmp_path, "frames 7 0x5010")
     monkeypatch.setattr(Path, "write_text", full)
-    backtrace.preserve(run)
-    assert sorted(path.name for path in run.iterdir()) == [backtrace.MAPS, backtrace.STACKS]
-    assert backtrace.read(run) is not None
+    crash_stacks.preserve(run)
+    assert sorted(path.name for path in run.iterdir()) == [crash_stacks.MAPS, crash_stacks.STACKS]
+    assert crash_stacks.read(run) is not None
 
 
 def test_what_is_kept_is_what_was_there(tmp_path: Path) -> None:
-    before = backtrace.decode(crashed(tmp_path, "frames 7 0x5010 0x5021"))
-    backtrace.preserve(tmp_path)
-    (tmp_path / backtrace.STACKS).unlink()
-    assert backtrace.read(tmp_path) == before
+    before = crash_stacks.decode(crashed(tmp_path, "frames 7 0x5010 0x5021"))
+    crash_stacks.preserve(tmp_path)
+    (tmp_path / crash_stacks.STACKS).unlink()
+    assert crash_stacks.read(tmp_path) == before
 
 
 @pytest.mark.parametrize("text", ['{"format": 2}', "{", '{"format": 1, "stacks": [{}], "python": []}', "[]"])
 def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
-    (tmp_path / backtrace.NAME).write_text(text)
+    (tmp_path / crash_stacks.NAME).write_text(text)
     with pytest.raises(RunDirError, match=r"backtrace\.json") as caught:
-        backtrace.read(tmp_path)
+        crash_stacks.read(tmp_path)
     assert caught.value.hint
 
 
 def test_the_stack_of_python(tmp_path: Path) -> None:
-    (tmp_path / backtrace.PYTHON).write_text(
+    (tmp_path / crash_stacks.PYTHON).write_text(
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
         '  File "/u/ops.py", line 19 in <lambda>\n'
         '  File "/p/torch/_ops.py", line 8 in __call__\n'
         '  File "/p/torch/_inductor/package/package.py", line 9 in __call__\n'
         '  File "/u/main.py", line 1 in <module>\n'
     )
-    found = backtrace.read(tmp_path)
+    found = crash_stacks.read(tmp_path)
     assert found is not None
     assert found.useful() == ("<lambda> at /u/ops.py:19",)
 
@@ -178,7 +178,7 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
 )
 def test_last_words(tmp_path: Path, said: str, words: str) -> None:
     (tmp_path / "stderr.log").write_text(said)
-    assert backtrace.last_words(tmp_path) == words
+    assert crash_stacks.last_words(tmp_path) == words
 
 
 # Real crashes
@@ -259,7 +259,7 @@ def test_where_an_operator_hangs(native_package: Path, tmp_path: Path, monkeypat
     assert verdict.what == "no end: no progress for 2 s"
     assert verdict.frames[0].startswith(f"native_ops::spin at {SOURCE}:")
     assert verdict.frames[1] == at("act", "spin();")
-    kept = json.loads((rundir.find(base=tmp_path) / backtrace.NAME).read_text())
+    kept = json.loads((run_directory.find(base=tmp_path) / crash_stacks.NAME).read_text())
     assert {stack["signal"] for stack in kept["stacks"]} == {""}
 
 
@@ -276,7 +276,7 @@ def test_a_host_without_our_parent(native_package: Path, tmp_path: Path) -> None
     variables = {"AOTI_DEBUG_DIR": str(tmp_path), "AOTI_DEBUG_BACKTRACE": "1", "NATIVE_OPS": "read"}
     done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGSEGV, done.stderr
-    verdict = diagnose(rundir.open_run(base=tmp_path))
+    verdict = diagnose(run_directory.open_run(base=tmp_path))
     assert verdict is not None
     assert verdict.what == "SIGSEGV (Segmentation fault)"
     assert verdict.proof is Proof.CERTAIN

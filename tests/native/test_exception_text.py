@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.native import exception_text as raised
+from aoti_debug.native import exception_text
 
 NATIVE = """the operator refuses
 and says why
@@ -25,21 +25,21 @@ At:
 
 
 def test_an_exception_of_torch() -> None:
-    assert raised.message(NATIVE) == "the operator refuses\nand says why"
-    assert raised.frames(NATIVE) == ("native_ops::act at /src/ops.cpp:66", "run_impl")
+    assert exception_text.message(NATIVE) == "the operator refuses\nand says why"
+    assert exception_text.frames(NATIVE) == ("native_ops::act at /src/ops.cpp:66", "run_impl")
 
 
 def test_an_exception_of_torch_itself() -> None:
     text = NATIVE.replace("from act at", "from check at").replace("native_ops::act", "at::native::add")
-    assert raised.frames(text) == ("check at /src/ops.cpp:66", "at::native::add in libops.so", "run_impl")
+    assert exception_text.frames(text) == ("check at /src/ops.cpp:66", "at::native::add in libops.so", "run_impl")
 
 
 def test_an_exception_of_python() -> None:
-    assert raised.message(PYTHON) == "ValueError: the answer is not 42\nand there is more to say"
-    assert raised.frames(PYTHON) == ("_raise at /u/ops.py:14", "act at /u/ops.py:31")
+    assert exception_text.message(PYTHON) == "ValueError: the answer is not 42\nand there is more to say"
+    assert exception_text.frames(PYTHON) == ("_raise at /u/ops.py:14", "act at /u/ops.py:31")
 
 
 def test_a_text_without_a_stack() -> None:
     text = "index out of range\nAt: the third row"
-    assert (raised.message(text), raised.frames(text)) == (text, ())
-    assert (raised.message(""), raised.frames("")) == ("", ())
+    assert (exception_text.message(text), exception_text.frames(text)) == (text, ())
+    assert (exception_text.message(""), exception_text.frames("")) == ("", ())

@@ -10,7 +10,7 @@ import pytest
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError
-from aoti_debug.pt2 import archive as artifact
+from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind
 
 INSTRUMENTED = {**archives.PACKAGE, manifest.MEMBER: b"{}"}
@@ -30,7 +30,7 @@ INSTRUMENTED = {**archives.PACKAGE, manifest.MEMBER: b"{}"}
 def test_tells_kinds_apart(
     tmp_path: Path, members: dict[str, bytes], kind: ArtifactKind, models: tuple[str, ...]
 ) -> None:
-    found = artifact.inspect(archives.write(tmp_path / "x.pt2", members, root="weird name"))
+    found = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", members, root="weird name"))
     assert (found.kind, found.root, found.models) == (kind, "weird name", models)
     assert found.members == tuple(members)
 
@@ -52,7 +52,7 @@ def test_says_what_a_file_is_that_is_no_archive(tmp_path: Path, content: bytes, 
     path = tmp_path / "x.pt2"
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
     assert str(caught.value) == f"{path} is {looks_like}, not a .pt2"
     assert caught.value.hint == "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
@@ -74,7 +74,7 @@ def test_says_what_a_file_is_that_is_no_archive(tmp_path: Path, content: bytes, 
 def test_refuses_other_archives(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
     path = archives.write(tmp_path / "x.pt2", members)
     with pytest.raises(ArtifactError) as caught:
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
     assert str(caught.value) == message.format(path=path)
 
 
@@ -82,7 +82,7 @@ def test_refuses_other_archives(tmp_path: Path, members: dict[str, bytes], messa
 def test_refuses_names_outside_the_archive(tmp_path: Path, name: str) -> None:
     path = archives.write(tmp_path / "x.pt2", {**archives.PROGRAM, f"!{name}": b"x"})
     with pytest.raises(ArtifactError, match="outside the archive; nothing was unpacked"):
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -91,7 +91,7 @@ def test_refuses_truncated_archives(tmp_path: Path, kept: int) -> None:
     path = archives.write(tmp_path / "x.pt2", archives.PROGRAM)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ArtifactError, match=r"x\.pt2 is a truncated or damaged zip archive"):
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
 
 
 def test_refuses_members_that_reach_past_the_data(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_refuses_members_that_reach_past_the_data(tmp_path: Path) -> None:
     data[start + 20 : start + 24] = (1 << 20).to_bytes(4, "little")  # the first member's compressed size
     path.write_bytes(data)
     with pytest.raises(ArtifactError, match=r"models/model\.json reaches past the end of its data"):
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="does not exist"):
-        artifact.inspect(tmp_path / "none.pt2")
+        pt2_archive.inspect(tmp_path / "none.pt2")
     with pytest.raises(ArtifactError, match="is a directory"):
-        artifact.inspect(tmp_path)
+        pt2_archive.inspect(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_expect_names_both_kinds(
 ) -> None:
     path = archives.write(tmp_path / "x.pt2", members)
     with pytest.raises(ArtifactError) as caught:
-        artifact.expect(path, wanted)
+        pt2_archive.expect(path, wanted)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
 def test_reading_a_member(tmp_path: Path) -> None:
-    found = artifact.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
+    found = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
     assert found.read("byteorder") == b"little"
     with pytest.raises(ArtifactError, match="has no nothing"):
         found.read("nothing")
@@ -155,7 +155,7 @@ def test_a_member_with_flipped_bytes_is_damaged(tmp_path: Path) -> None:
     path = archives.write(tmp_path / "x.pt2", {**INSTRUMENTED, manifest.MEMBER: b"manifest-text"})
     path.write_bytes(path.read_bytes().replace(b"manifest-text", b"manifest-tuxt"))
     with pytest.raises(ArtifactError, match=r"aoti_debug_manifest\.json in .* is damaged"):
-        artifact.inspect(path).manifest()
+        pt2_archive.inspect(path).manifest()
 
 
 def test_works_without_torch() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.pt2 import compatibility as compiled_for
+from aoti_debug.pt2 import compatibility
 
 HASWELL = frozenset({"fpu", "sse2", "avx2", "fma"})
 SKYLAKE = HASWELL | {"avx512f", "avx512dq", "avx512vl", "avx512bw"}
@@ -35,13 +35,13 @@ PACKAGE = Path("m.pt2")
     ],
 )
 def test_instruction_sets(instruction_sets: str, flags: frozenset[str], lacked: tuple[str, ...]) -> None:
-    assert compiled_for.lacked(instruction_sets, flags) == lacked
+    assert compatibility.lacked(instruction_sets, flags) == lacked
 
 
 def test_this_machine_has_what_inductor_picks_here() -> None:
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    compiled_for.check(PACKAGE, HERE | {"AOTI_CPU_ISA": str(pick_vec_isa()).upper()})
+    compatibility.check(PACKAGE, HERE | {"AOTI_CPU_ISA": str(pick_vec_isa()).upper()})
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_this_machine_has_what_inductor_picks_here() -> None:
     ],
 )
 def test_another_machine(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, str], message: str) -> None:
-    monkeypatch.setattr(compiled_for, "processor_flags", lambda: SKYLAKE)
+    monkeypatch.setattr(compatibility, "processor_flags", lambda: SKYLAKE)
     with pytest.raises(ArtifactError) as caught:
-        compiled_for.check(PACKAGE, HERE | metadata)
+        compatibility.check(PACKAGE, HERE | metadata)
     assert str(caught.value) == message
     assert caught.value.hint.startswith("take it to a machine")
 
@@ -67,22 +67,22 @@ def test_another_machine(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, st
 def test_compute_capability(compiled: str, here: tuple[int, int], runs: bool) -> None:
     metadata = {"AOTI_COMPUTE_CAPABILITY": compiled}
     if runs:
-        compiled_for.check_gpu(PACKAGE, metadata, here)
+        compatibility.check_gpu(PACKAGE, metadata, here)
         return
     with pytest.raises(ArtifactError, match=rf"m\.pt2 was compiled for a GPU of compute capability {compiled[0]}\.0"):
-        compiled_for.check_gpu(PACKAGE, metadata, here)
+        compatibility.check_gpu(PACKAGE, metadata, here)
 
 
 def test_the_library_of_another_machine(tmp_path: Path) -> None:
-    here = next(number for number, name in compiled_for._MACHINES.items() if name == os.uname().machine)
+    here = next(number for number, name in compatibility._MACHINES.items() if name == os.uname().machine)
     library = tmp_path / "c.so"
     for number in (here, 183 if here != 183 else 62):
         header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, number, 1, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0)
         library.write_bytes(header)
         if number == here:
-            compiled_for.check_library(Path("c.pt2"), library)
+            compatibility.check_library(Path("c.pt2"), library)
     with pytest.raises(ArtifactError, match=rf"c\.pt2 holds a library for \w+; this machine is {os.uname().machine}"):
-        compiled_for.check_library(Path("c.pt2"), library)
+        compatibility.check_library(Path("c.pt2"), library)
     library.write_bytes(b"no library")
     with pytest.raises(ArtifactError, match=r"c\.so is no library"):
-        compiled_for.check_library(Path("c.pt2"), library)
+        compatibility.check_library(Path("c.pt2"), library)

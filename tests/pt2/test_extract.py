@@ -13,8 +13,8 @@ import archives
 import pytest
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2 import archive as pt2_archive
+from aoti_debug.pt2 import extract
 
 MODEL = f"model/{archives.MODEL}"
 
@@ -37,7 +37,7 @@ def info(name: str, mode: int = stat.S_IFREG | 0o644) -> zipfile.ZipInfo:
 
 def unpacked(path: Path, folder: Path, model: str = "model") -> list[str]:
     folder.mkdir()
-    unpack.unpack(artifact.inspect(path), model, folder)
+    extract.unpack(pt2_archive.inspect(path), model, folder)
     return sorted(p.name for p in folder.iterdir())
 
 
@@ -93,13 +93,13 @@ def test_refuses_a_bomb_wherever_it_lies(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"model/{name}", bytes(1 << 25))
     with pytest.raises(ArtifactError, match=r"would grow from \d+ to 33554432 bytes"):
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
 
 
 def test_refuses_what_is_packed_in_another_way(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), b"x")], zipfile.ZIP_BZIP2)
     with pytest.raises(ArtifactError, match=r"in a way that torch does not \(12\)"):
-        artifact.inspect(path)
+        pt2_archive.inspect(path)
 
 
 def test_says_that_what_is_packed_is_damaged(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_says_that_what_is_packed_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"is damaged: Error -3"):
         unpacked(path, tmp_path / "out")
     with pytest.raises(ArtifactError, match=r"is damaged: Error -3"):
-        artifact.inspect(path).read(f"{archives.MODEL}w.so")
+        pt2_archive.inspect(path).read(f"{archives.MODEL}w.so")
 
 
 def test_refuses_more_than_the_disk_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Sameness
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.pt2 import kernel_hashes as sameness
+from aoti_debug.pt2 import archive, kernel_hashes
 
 KERNELS = """
 extern "C" void cpp_fused_relu_0(float* x) { *x = %s; }
@@ -36,43 +35,45 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def package(folder: Path, tmp_path: Path, code: str, cubin: bytes, suffix: str = ".so") -> artifact.Artifact:
+def package(folder: Path, tmp_path: Path, code: str, cubin: bytes, suffix: str = ".so") -> archive.Artifact:
     members = {
         **archives.FRAME,
         f"{archives.MODEL}c1.wrapper{suffix}": (folder / code).read_bytes(),
         f"{archives.MODEL}c2.cubin": cubin,
         "data/aotinductor/other/c3.cubin": b"of another model",
     }
-    return artifact.inspect(archives.write(tmp_path / f"{code}.pt2", members))
+    return archive.inspect(archives.write(tmp_path / f"{code}.pt2", members))
 
 
 def test_kernels_are_compared_and_nothing_else(folder: Path, tmp_path: Path) -> None:
-    before = sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    before = kernel_hashes.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
     assert sorted(before) == ["c2.cubin", "cpp_fused_add_1", "cpp_fused_relu_0", "cuda_fused_mm_0"]
-    same = sameness.of_package(package(folder, tmp_path, "other_runtime.so", b"code", ".original"), "model")
-    assert sameness.compare(before, same) == Sameness(4, ())
-    assert str(sameness.compare(before, same)) == "4 of 4 kernels identical to the original"
+    same = kernel_hashes.of_package(package(folder, tmp_path, "other_runtime.so", b"code", ".original"), "model")
+    assert kernel_hashes.compare(before, same) == Sameness(4, ())
+    assert str(kernel_hashes.compare(before, same)) == "4 of 4 kernels identical to the original"
 
 
 def test_another_kernel_is_named(folder: Path, tmp_path: Path) -> None:
-    before = sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
-    other = sameness.of_package(package(folder, tmp_path, "other_kernel.so", b"another"), "model")
-    assert sameness.compare(before, other) == Sameness(4, ("c2.cubin", "cpp_fused_relu_0"))
-    assert str(sameness.compare(before, other)) == "2 of 4 kernels identical to the original"
-    assert sameness.compare(before, {}).different == tuple(sorted(before))
+    before = kernel_hashes.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    other = kernel_hashes.of_package(package(folder, tmp_path, "other_kernel.so", b"another"), "model")
+    assert kernel_hashes.compare(before, other) == Sameness(4, ("c2.cubin", "cpp_fused_relu_0"))
+    assert str(kernel_hashes.compare(before, other)) == "2 of 4 kernels identical to the original"
+    assert kernel_hashes.compare(before, {}).different == tuple(sorted(before))
 
 
 def test_files_have_the_hashes_of_their_members(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "c2.cubin").write_bytes(b"code")
     (tmp_path / "c1.json").write_bytes(b"{}")
     files = (folder / "first.so", tmp_path / "c2.cubin", tmp_path / "c1.json")
-    assert sameness.of_files(files) == sameness.of_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    assert kernel_hashes.of_files(files) == kernel_hashes.of_package(
+        package(folder, tmp_path, "first.so", b"code"), "model"
+    )
 
 
 def test_what_is_no_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "c1.so").write_bytes(b"no library")
     with pytest.raises(ArtifactError, match=r"c1\.so is no library: no ELF file of 64 bits"):
-        sameness.of_files([tmp_path / "c1.so"])
+        kernel_hashes.of_files([tmp_path / "c1.so"])
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
@@ -85,14 +86,14 @@ def test_a_binary_is_the_same_wherever_its_source_lay(tmp_path: Path) -> None:
         source.write_text("\n" * len(name) + f'__attribute__((section(".text.debug_scale"))) {code}\n')
         binary = source.with_suffix(".cubin")
         subprocess.run(["gcc", "-O1", "-g", "-c", str(source), "-o", str(binary)], check=True)
-        found[name] = (binary.read_bytes(), sameness.of_binary(binary))
+        found[name] = (binary.read_bytes(), kernel_hashes.of_binary(binary))
     assert found["here"][0] != found["there"][0]
     assert found["here"][1] == found["there"][1] != found["changed"][1]
 
 
 def test_a_binary_that_is_no_elf_file_is_taken_whole(tmp_path: Path) -> None:
     (tmp_path / "k.fatbin").write_bytes(b"code")
-    assert sameness.of_binary(tmp_path / "k.fatbin") == hashlib.sha256(b"code").hexdigest()
+    assert kernel_hashes.of_binary(tmp_path / "k.fatbin") == hashlib.sha256(b"code").hexdigest()
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
@@ -103,4 +104,4 @@ def test_a_binary_without_sections_is_taken_whole(tmp_path: Path) -> None:
     data = bytearray(binary.read_bytes())
     data[40:48], data[60:64] = bytes(8), bytes(4)  # where the table of sections is, how long, and which has the names
     binary.write_bytes(data)
-    assert sameness.of_binary(binary) == hashlib.sha256(data).hexdigest()
+    assert kernel_hashes.of_binary(binary) == hashlib.sha256(data).hexdigest()

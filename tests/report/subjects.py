@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Manifest, Provenance, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage.directory import Record, Step, TriageDir
+from aoti_debug.triage import triage_directory
+from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 from aoti_debug.values import Number
 
 SOURCE = "void made_by_inductor(float* out) {\n  out[0] = secret_weight_17 * 2;\n}\n"
@@ -124,7 +124,7 @@ FINDING = Finding(
 
 def triage(base: Path) -> TriageDir:
     """A triage with a repro and two runs: the fault, and the statistics of an earlier attempt that ended well."""
-    path = triagedir.create(base)
+    path = triage_directory.create(base)
     (path / "repro/tensors").mkdir(parents=True)
     (path / "repro/repro.py").write_text(f"{SOURCE}\nlaunch(u0=314159)\n")
     (path / "repro/tensors/before_buf0.safetensors").write_bytes(b"271828.25")
@@ -139,8 +139,8 @@ def triage(base: Path) -> TriageDir:
         str(path / "package.pt2"),
         str(fault.path),
     )
-    triagedir.write(path, record)
-    return triagedir.open_triage(path)
+    triage_directory.write(path, record)
+    return triage_directory.open_triage(path)
 
 
 def data_of(page: str) -> dict[str, Any]:

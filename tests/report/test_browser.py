@@ -14,7 +14,7 @@ from test_page import EVIL, hostile
 from aoti_debug import report
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Kind, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 
 pytestmark = needs_chromium
 

@@ -8,7 +8,7 @@ from subjects import SECRETS, device_fault, run
 
 from aoti_debug.report.compact import STATISTICS, Compactor, better, merged
 from aoti_debug.report.redaction import NOTHING, Part, Withheld
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 

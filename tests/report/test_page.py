@@ -14,7 +14,7 @@ from aoti_debug import report
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Frame, Kernel, Kind, Provenance, Role
 from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embedded
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 EVIL = (

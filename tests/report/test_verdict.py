@@ -8,7 +8,7 @@ from subjects import manifest, run
 from aoti_debug.abi import FaultDomain
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.report.verdict import finding_of
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 

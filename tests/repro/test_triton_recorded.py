@@ -23,7 +23,7 @@ from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.collect import recorded_launch
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import LaunchStatus
 from aoti_debug.triton_config.infer import recovered
 

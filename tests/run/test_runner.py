@@ -22,8 +22,8 @@ from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.run import runner
 from aoti_debug.run.process import Observer
 from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir import load_tensors
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import ExitKind, Stage
 
 ACT = "faulty::act.default"
@@ -97,13 +97,13 @@ def test_saved_tensors_are_the_models(faulty_package: Path, tmp_path: Path) -> N
     torch.save((torch.full((2, 4), 0.5),), tmp_path / "half.pt")
     found = run(faulty_package, tmp_path, inputs=tmp_path / "half.pt", level=1).run
     (launch,) = found.launches_of(ACT)
-    before = tensors.load_launch(found, launch, Phase.BEFORE)
-    after = tensors.load_launch(found, launch, Phase.AFTER)
+    before = load_tensors.load_launch(found, launch, Phase.BEFORE)
+    after = load_tensors.load_launch(found, launch, Phase.AFTER)
     (name,) = before
     (output,) = (argument.name for argument in launch.args if argument.written)
     assert torch.equal(after[output], before[name] + 1)
     first = next(launch for launch in found.launches if "addmm" in launch.kernel)
-    values = tensors.load_launch(found, first, Phase.BEFORE).values()
+    values = load_tensors.load_launch(found, first, Phase.BEFORE).values()
     assert any(torch.equal(value, torch.full((2, 4), 0.5)) for value in values)
 
 
@@ -157,7 +157,7 @@ def test_a_crash_at_level_1_leaves_the_inputs_of_the_guilty_launch(
     assert guilty(result)[1] == ACT
     assert result.verdict is not None
     assert result.verdict.launch is not None
-    (saved,) = tensors.load_launch(result.run, result.verdict.launch, Phase.BEFORE).values()
+    (saved,) = load_tensors.load_launch(result.run, result.verdict.launch, Phase.BEFORE).values()
     assert saved.shape == (2, 16)
 
 

@@ -14,10 +14,10 @@ from factories import JournalWriter
 
 from aoti_debug import abi
 from aoti_debug.abi import NoteCode
-from aoti_debug.native import crash_stacks as backtrace
-from aoti_debug.run import watchdog as stall
+from aoti_debug.native import crash_stacks
+from aoti_debug.run import watchdog
 from aoti_debug.run.watchdog import Limits, Patience, progress
-from aoti_debug.rundir import breadcrumbs as crumbs
+from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage
 
 X = factories.tensor(4)
@@ -28,7 +28,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(stall.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watchdog.time, "monotonic", lambda: self.now)
 
     def __iadd__(self, seconds: float) -> Clock:
         self.now += seconds
@@ -87,7 +87,7 @@ def test_a_block_that_is_used_again_is_progress(tmp_path: Path) -> None:
 
 def test_a_breadcrumb_and_a_second_package_are_progress(tmp_path: Path) -> None:
     seen = [progress(tmp_path)]
-    (tmp_path / crumbs.NAME).write_bytes(b"1")
+    (tmp_path / breadcrumbs.NAME).write_bytes(b"1")
     seen.append(progress(tmp_path))
     (tmp_path / "process-8").mkdir()
     writer = JournalWriter()
@@ -150,7 +150,7 @@ def test_another_stage_is_progress(tmp_path: Path, clock: Clock) -> None:
 
 def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
-    monkeypatch.setattr(stall, "progress", looks.append)
+    monkeypatch.setattr(watchdog, "progress", looks.append)
     patience = Patience(Limits(stall=60), tmp_path)
     for _ in range(100):
         patience.exhausted(Stage.CALL)
@@ -171,20 +171,20 @@ ANSWERING = f"""
 import os, signal, sys, threading, time
 def answer(number, frame):
     with open(sys.argv[1], "a") as file: file.write("answered\\n")
-signal.signal(signal.SIGRTMIN + {stall.REQUEST - signal.SIGRTMIN}, answer)
+signal.signal(signal.SIGRTMIN + {watchdog.REQUEST - signal.SIGRTMIN}, answer)
 print("ready", flush=True)
 while True: time.sleep(0.1)
 """
 
 
 def test_a_process_that_answers(tmp_path: Path) -> None:
-    script = [sys.executable, "-c", ANSWERING, str(tmp_path / backtrace.STACKS)]
+    script = [sys.executable, "-c", ANSWERING, str(tmp_path / crash_stacks.STACKS)]
     with subprocess.Popen(script, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         began = time.monotonic()
-        stall.ask_for_stacks(process.pid, tmp_path)
-        assert (tmp_path / backtrace.STACKS).read_text() == "answered\n"
+        watchdog.ask_for_stacks(process.pid, tmp_path)
+        assert (tmp_path / crash_stacks.STACKS).read_text() == "answered\n"
         assert time.monotonic() - began < 2
         assert process.poll() is None
         process.kill()
@@ -193,7 +193,7 @@ def test_a_process_that_answers(tmp_path: Path) -> None:
 def test_a_process_that_knows_no_request_lives_on(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         began = time.monotonic()
-        stall.ask_for_stacks(process.pid, tmp_path)
+        watchdog.ask_for_stacks(process.pid, tmp_path)
         assert time.monotonic() - began < 5
         assert process.poll() is None
         process.kill()
@@ -202,5 +202,5 @@ def test_a_process_that_knows_no_request_lives_on(tmp_path: Path) -> None:
 def test_a_process_that_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-        stall.ask_for_stacks(process.pid, tmp_path)
-    assert not (tmp_path / backtrace.STACKS).exists()
+        watchdog.ask_for_stacks(process.pid, tmp_path)
+    assert not (tmp_path / crash_stacks.STACKS).exists()

@@ -8,15 +8,15 @@ import pytest
 from flight_file import FlightFile, Given
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.flight_format import FlightStatus
 from aoti_debug.rundir.flight_recorder import Recording
 
 
 def read(folder: Path, file: FlightFile) -> Recording:
-    path = folder / flight.NAME
+    path = folder / flight_recorder.NAME
     path.write_bytes(file.bytes())
-    found = flight.read(path)
+    found = flight_recorder.read(path)
     assert found is not None
     return found
 
@@ -91,16 +91,16 @@ def test_the_last_launches_up_to_one(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    path = tmp_path / flight.NAME
-    assert flight.read(path) is None
+    path = tmp_path / flight_recorder.NAME
+    assert flight_recorder.read(path) is None
     path.write_bytes(FlightFile().bytes(magic=bytes(8)))  # the process died while it set the memory up
-    assert flight.read(path) is None
+    assert flight_recorder.read(path) is None
     path.write_bytes(FlightFile().bytes(version=2))
     with pytest.raises(RunDirError, match="version 2"):
-        flight.read(path)
+        flight_recorder.read(path)
     path.write_bytes(FlightFile().bytes()[:-1])
     with pytest.raises(RunDirError, match="cut off"):
-        flight.read(path)
+        flight_recorder.read(path)
     path.write_bytes(b"")
     with pytest.raises(RunDirError, match="cannot read"):
-        flight.read(path)
+        flight_recorder.read(path)

@@ -10,8 +10,8 @@ from saved_tensors import described, save
 
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import load_tensors as tensors
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir import load_tensors
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.values import Layout, Tensor
 
 torch = pytest.importorskip("torch")
@@ -58,7 +58,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_file_brings_its_layout_back(tmp_path: Path, name: str) -> None:
     save(tmp_path / "t.safetensors", "buf0", LAYOUTS[name])
-    loaded = tensors.load_file(tmp_path / "t.safetensors")
+    loaded = load_tensors.load_file(tmp_path / "t.safetensors")
     assert same(loaded, LAYOUTS[name])
     assert loaded.untyped_storage().nbytes() == LAYOUTS[name].untyped_storage().nbytes()
 
@@ -70,28 +70,28 @@ DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "int32", "int64", "uint64"
 def test_dtypes_that_safetensors_has(tmp_path: Path, dtype: str) -> None:
     value = torch.randn(4, 3).mul(3).to(getattr(torch, dtype)).t()
     save(tmp_path / "t.safetensors", "x", value)
-    assert same(tensors.load_file(tmp_path / "t.safetensors"), value)
+    assert same(load_tensors.load_file(tmp_path / "t.safetensors"), value)
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_complex_as_pairs_of_reals(tmp_path: Path, dtype: Any) -> None:
     value = torch.randn(4, 3, dtype=dtype).t()
     save(tmp_path / "t.safetensors", "x", value, stored=torch.view_as_real(value.contiguous()))
-    assert same(tensors.load_file(tmp_path / "t.safetensors"), value)
+    assert same(load_tensors.load_file(tmp_path / "t.safetensors"), value)
 
 
 def test_dtypes_as_bytes(tmp_path: Path) -> None:
     value = torch.randn(4, 3).to(torch.float8_e4m3fnuz)
     save(tmp_path / "t.safetensors", "x", value, stored=value.view(torch.uint8))
-    assert same(tensors.load_file(tmp_path / "t.safetensors"), value)
+    assert same(load_tensors.load_file(tmp_path / "t.safetensors"), value)
 
 
 def test_values_alone_are_contiguous(tmp_path: Path) -> None:
     save(tmp_path / "t.safetensors", "x", LAYOUTS["transposed"])
-    values, layout = tensors.load_values(tmp_path / "t.safetensors")
+    values, layout = load_tensors.load_values(tmp_path / "t.safetensors")
     assert values.is_contiguous()
     assert torch.equal(values, LAYOUTS["transposed"])
-    assert layout == tensors.FileLayout("float32", (10, 6), (1, 10), 0, 240)
+    assert layout == load_tensors.FileLayout("float32", (10, 6), (1, 10), 0, 240)
 
 
 def test_arguments_of_one_storage_share_it_again(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_arguments_of_one_storage_share_it_again(tmp_path: Path) -> None:
         "alone": alone,
     }
     run = saved_run(tmp_path, **views)
-    loaded = tensors.load_launch(run, run.launch("0"), Phase.BEFORE)
+    loaded = load_tensors.load_launch(run, run.launch("0"), Phase.BEFORE)
     assert list(loaded) == list(views)
     assert all(same(loaded[name], views[name]) for name in views)
     storages = {name: value.untyped_storage().data_ptr() for name, value in loaded.items()}
@@ -124,7 +124,7 @@ def test_storages_that_overlap_in_memory_are_one(tmp_path: Path) -> None:
     blob = Layout("float32", "cpu", (10,), (1,), 0, 40, 4)
     object.__setattr__(inner, "before", Tensor(inner.before.data_ptr, blob))
     save(run.path / inner.files[Phase.BEFORE].path, "inner", pool[10:20].clone())
-    loaded = tensors.load_launch(run, run.launch("0"), Phase.BEFORE)
+    loaded = load_tensors.load_launch(run, run.launch("0"), Phase.BEFORE)
     assert loaded["inner"].data_ptr() == loaded["whole"].data_ptr() + 40
     assert torch.equal(loaded["inner"], pool[10:20])
     assert torch.equal(loaded[outer.name], pool)
@@ -132,9 +132,9 @@ def test_storages_that_overlap_in_memory_are_one(tmp_path: Path) -> None:
 
 def test_a_choice_of_arguments(tmp_path: Path) -> None:
     run = saved_run(tmp_path, a=torch.ones(2), b=torch.zeros(2))
-    assert list(tensors.load_launch(run, run.launch("0"), Phase.BEFORE, names=["b"])) == ["b"]
+    assert list(load_tensors.load_launch(run, run.launch("0"), Phase.BEFORE, names=["b"])) == ["b"]
     with pytest.raises(RunDirError, match=r"b of launch 0\.0 was not saved"):
-        tensors.load_launch(run, run.launch("0"), Phase.AFTER, names=["b"])
+        load_tensors.load_launch(run, run.launch("0"), Phase.AFTER, names=["b"])
 
 
 def test_a_skipped_tensor_says_why(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_a_skipped_tensor_says_why(tmp_path: Path) -> None:
     writer.launch_begin(0, 0, described(torch.ones(2)))
     writer.tensor_file(0, 0, Phase.BEFORE, "", status=SaveStatus.SKIPPED, reason="the disk is full")
     run = open_run(run_directory(tmp_path, make_manifest(site("k", arg("x"))), writer))
-    assert tensors.load_launch(run, run.launch("0"), Phase.BEFORE) == {}
+    assert load_tensors.load_launch(run, run.launch("0"), Phase.BEFORE) == {}
     with pytest.raises(RunDirError, match="was not saved: the disk is full"):
-        tensors.load_launch(run, run.launch("0"), Phase.BEFORE, names=["x"])
+        load_tensors.load_launch(run, run.launch("0"), Phase.BEFORE, names=["x"])
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
@@ -154,24 +154,24 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     for data in (b"", whole[:4], whole[:-1], b"\xff" * 40, whole.replace(b'"[60]"', b'"[61]"'), whole[8:]):
         file.write_bytes(data)
         with pytest.raises(RunDirError) as caught:
-            tensors.load_file(file)
+            load_tensors.load_file(file)
         assert str(caught.value).startswith(f"{file} is damaged")
         assert "level 1" in caught.value.hint
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(RunDirError) as caught:
-        tensors.load_file(tmp_path / "gone.safetensors")
+        load_tensors.load_file(tmp_path / "gone.safetensors")
     assert str(caught.value) == f"{tmp_path / 'gone.safetensors'} is missing"
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
     save_file({"x": BASE}, tmp_path / "t.safetensors")
     with pytest.raises(RunDirError, match="was not written by aoti-debug"):
-        tensors.load_file(tmp_path / "t.safetensors")
+        load_tensors.load_file(tmp_path / "t.safetensors")
 
 
 def test_a_dtype_that_this_torch_has_not(tmp_path: Path) -> None:
     save(tmp_path / "t.safetensors", "x", BASE, dtype="torch.float1024")
     with pytest.raises(RunDirError, match="holds float1024"):
-        tensors.load_file(tmp_path / "t.safetensors")
+        load_tensors.load_file(tmp_path / "t.safetensors")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir import run_json
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_the_poison_in_force(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert runinfo.poison_in_force(guards, poison) == expected
+    assert run_json.poison_in_force(guards, poison) == expected

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.rundir import tensor_file_format as tensor_files
+from aoti_debug.rundir import tensor_file_format
 from aoti_debug.rundir.records import LaunchKey
 
 
 def test_names() -> None:
     key = LaunchKey(CallKind.CONSTANT, 2, 12345)
-    path = tensor_files.tensor_path(key, Phase.AFTER, "mylib::op.default", "buf4", "cuda:0")
+    path = tensor_file_format.tensor_path(key, Phase.AFTER, "mylib::op.default", "buf4", "cuda:0")
     assert path == "tensors/c2/12345_mylib::op.default/after_launch_mylib::op.default_buf4_cuda:0.safetensors"
-    assert tensor_files.escaped("a b/é%") == "a%20b%2F%C3%A9%25"
+    assert tensor_file_format.escaped("a b/é%") == "a%20b%2F%C3%A9%25"
 
 
 def test_every_dtype_that_the_runtime_saves_is_known() -> None:
@@ -23,5 +23,5 @@ def test_every_dtype_that_the_runtime_saves_is_known() -> None:
     rows = [line.strip(" {},").split(", ") for line in text.splitlines() if line.startswith('    {"')]
     saved = {row[0].strip('"'): (row[1].strip('"'), int(row[3])) for row in rows if row[1] != "nullptr"}
     assert len(rows) == len(abi.DTYPES)
-    assert {name: tensor_files._STORED.get(name) for name in saved} == saved
-    assert not tensor_files.is_storable("qint8")
+    assert {name: tensor_file_format._STORED.get(name) for name in saved} == saved
+    assert not tensor_file_format.is_storable("qint8")

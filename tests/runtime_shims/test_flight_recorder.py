@@ -27,7 +27,7 @@ from runtime_shims.runtime_library import (
     handles,
 )
 
-from aoti_debug.rundir import flight_recorder as flight
+from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.flight_format import FlightStatus
 from aoti_debug.rundir.flight_recorder import KeptLaunch, Recording
 
@@ -56,7 +56,7 @@ def set_(runtime: Runtime, what: str, value: int) -> None:
 
 
 def recording(run: Path) -> Recording:
-    found = flight.read(run / "flight.bin")
+    found = flight_recorder.read(run / "flight.bin")
     assert found is not None
     return found
 

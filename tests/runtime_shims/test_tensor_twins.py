@@ -12,7 +12,7 @@ from runtime_shims.runtime_library import Handle, Runtime, Slot
 from saved_tensors import described
 
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.rundir import tensor_file_format as tensor_files
+from aoti_debug.rundir import tensor_file_format
 from aoti_debug.rundir.records import LaunchKey
 
 TENSORS = {
@@ -43,9 +43,9 @@ def test_names_headers_and_hashes(
     for record, (name, tensor) in zip(found, TENSORS.items(), strict=True):
         layout = described(tensor).layout
         key = LaunchKey(CallKind.MODEL, 0, 0)
-        assert record.path == tensor_files.tensor_path(key, Phase.BEFORE, kernel, name, "cpu")
+        assert record.path == tensor_file_format.tensor_path(key, Phase.BEFORE, kernel, name, "cpu")
         file = (run / record.path).read_bytes()
-        start = tensor_files.header(name, layout)
+        start = tensor_file_format.header(name, layout)
         assert file[: len(start)] == start
         assert len(file) == len(start) + layout.bytes
-        assert tensor_files.content_hashes(memoryview(file)[len(start) :]) == (record.hash0, record.hash1)
+        assert tensor_file_format.content_hashes(memoryview(file)[len(start) :]) == (record.hash0, record.hash1)

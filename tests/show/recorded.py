@@ -10,7 +10,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, st
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase, StatsFlag
 from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Provenance, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.values import Absent, Number
 

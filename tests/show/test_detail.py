@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.manifest import Certainty, Form, Frame, Provenance, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.detail import detail
 from aoti_debug.values import Absent
 

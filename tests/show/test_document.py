@@ -13,7 +13,7 @@ from recorded import crashed, device_fault, level_2
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
 from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import LaunchStatus
 from aoti_debug.show.document import document

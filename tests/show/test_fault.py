@@ -9,8 +9,8 @@ from recorded import INFERRED, SEGV, device_fault
 
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.native import crash_stacks as backtrace
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.native import crash_stacks
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.values import Number
@@ -87,10 +87,10 @@ def test_a_crash_with_an_inferred_line_and_a_number(tmp_path: Path) -> None:
 
 def test_the_stack_of_the_host(tmp_path: Path) -> None:
     run = crash(tmp_path, provenance=INFERRED)
-    (run.path / backtrace.STACKS).write_text(
+    (run.path / crash_stacks.STACKS).write_text(
         "thread 1 signal 11 code 1 address 0x8 pc 0x5010 caller 0x0\nframes 1 0x5010 0x5021\n"
     )
-    (run.path / backtrace.MAPS).write_text(f"5000-6000 r-xp 00000000 00:00 1 /gone/{'l' * 200}.so\n")
+    (run.path / crash_stacks.MAPS).write_text(f"5000-6000 r-xp 00000000 00:00 1 /gone/{'l' * 200}.so\n")
     found = lines(run)
     first, second = found[6:8]
     assert first.startswith("  stack    lll")

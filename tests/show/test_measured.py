@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.measured import Measurer, phases, worst_value
 
 torch = pytest.importorskip("torch")

@@ -9,7 +9,7 @@ from recorded import CPU, crashed, device_fault, level_2
 from aoti_debug.abi import LaunchFlag
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.show.overview import arguments, excerpt, overview
 
@@ -99,7 +99,7 @@ def test_excerpts(tmp_path: Path, around: int | None, start: int) -> None:
 
 
 def test_what_is_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.rundir.directory._is_alive", lambda info: True)
+    monkeypatch.setattr("aoti_debug.rundir.run_directory._is_alive", lambda info: True)
     found = lines(many(tmp_path, 2, 1, Exit(ExitKind.RUNNING)))
     assert found[0] == "run 20261120-231501-4711: running"
     assert [line.split()[-1] for line in found[-2:]] == ["-", "running"]

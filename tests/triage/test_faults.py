@@ -13,7 +13,7 @@ from aoti_debug.abi import FaultDomain, Phase
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import TargetError
 from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage import faults

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torture_inspection import unreadable
 
 from aoti_debug.builder import build as builder
-from aoti_debug.triage import directory as triagedir
+from aoti_debug.triage import triage_directory
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,7 @@ def test_killed_at_any_moment(faulty_package: Path, tmp_path: Path) -> None:
         time.sleep(0.2)
     assert mentioning(base) == []
     assert finish(triage(faulty_package, base, act="segv")).finding == SEGFAULT
-    assert triagedir.open_triage(base=base).path.name == triagedir.triages(base)[-1]
+    assert triage_directory.open_triage(base=base).path.name == triage_directory.triages(base)[-1]
 
 
 def in_tmpfs(options: str, package: Path, base: Path) -> Ran:
@@ -152,7 +152,7 @@ def test_two_at_once_in_one_directory(faulty_package: Path, tmp_path: Path) -> N
     assert crashed.finding == raised.finding == SEGFAULT
     assert "SIGSEGV" in crashed.verdict["what"]
     assert "the answer is not 42" in raised.verdict["what"]
-    found = [triagedir.open_triage(name, tmp_path) for name in triagedir.triages(tmp_path)]
+    found = [triage_directory.open_triage(name, tmp_path) for name in triage_directory.triages(tmp_path)]
     assert sorted(one.finding.what for one in found) == sorted([crashed.verdict["what"], raised.verdict["what"]])
     assert unreadable(tmp_path) == []
 

@@ -9,26 +9,26 @@ import sys
 from pathlib import Path
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.triage import directory as triagedir
+from aoti_debug.rundir import run_directory
+from aoti_debug.triage import triage_directory
 
 
 def unreadable(base: Path) -> list[str]:
     found = []
-    for record in sorted(base.glob(f"*/{triagedir.NAME}")):
+    for record in sorted(base.glob(f"*/{triage_directory.NAME}")):
         try:
-            triagedir.open_triage(record.parent)
+            triage_directory.open_triage(record.parent)
         except AotiDebugError as error:
             found.append(str(error))
-    for runs in sorted(base.glob(f"*/{triagedir.RUNS}")):
-        for name in rundir.runs(runs):
+    for runs in sorted(base.glob(f"*/{triage_directory.RUNS}")):
+        for name in run_directory.runs(runs):
             try:
-                run = rundir.open_run(runs / name)
+                run = run_directory.open_run(runs / name)
                 _ = [launch.args for launch in run.launches]
             except AotiDebugError as error:
                 found.append(str(error))
-    latest = base / rundir.LATEST
-    if latest.is_symlink() and not (latest / triagedir.NAME).is_file():
+    latest = base / run_directory.LATEST
+    if latest.is_symlink() and not (latest / triage_directory.NAME).is_file():
         found.append(f"{latest} leads to no finished triage")
     return found
 

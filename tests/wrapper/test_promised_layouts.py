@@ -9,10 +9,10 @@ import paths
 import pytest
 import torch._inductor.config as config
 
-from aoti_debug.frontend.worker import buffer_layouts as _layouts
+from aoti_debug.frontend.worker import buffer_layouts
 from aoti_debug.inputs.signature import Dim, Leaf
 from aoti_debug.manifest import Promise
-from aoti_debug.wrapper import promised_layouts as promises
+from aoti_debug.wrapper import promised_layouts
 
 GOLDEN = paths.GOLDEN / "promises"
 
@@ -61,13 +61,13 @@ def texts(found: tuple[Promise, ...]) -> list[str]:
 @pytest.mark.parametrize("name", ["fold", "control", "sizes"])
 def test_reads_real_logs(golden: Callable[[Path, str], None], name: str) -> None:
     graphs = (GOLDEN / f"{name}.torch-2.13.log").read_text().split("\n=====\n")
-    found, strange = promises.parse(graphs)
+    found, strange = promised_layouts.parse(graphs)
     assert strange == ()
     golden(GOLDEN / f"{name}.promises.txt", "\n".join(texts(found)) + "\n")
 
 
 def test_reads_the_form_of_torch_2_11() -> None:
-    found, strange = promises.parse([TORCH_2_11])
+    found, strange = promised_layouts.parse([TORCH_2_11])
     assert strange == ()
     assert texts(found) == [
         "run_impl buf1 cuda:0 bfloat16 [s77 | 3 | Max(1, 2*u0)] [3*Max(1, 2*u0) | 1 | 3]",
@@ -86,18 +86,18 @@ def test_reads_the_form_of_torch_2_11() -> None:
     ],
 )
 def test_another_form_is_told_and_not_guessed(line: str) -> None:
-    assert promises.parse([f"    {line}\n    {line}\n"]) == ((), (line,))
+    assert promised_layouts.parse([f"    {line}\n    {line}\n"]) == ((), (line,))
 
 
 def test_promises_that_contradict_each_other_are_none() -> None:
     one = "buf0.layout = FixedLayout('cpu', torch.float32, size=[4], stride=[1])\n"
-    assert texts(promises.parse([one + one])[0]) == ["run_impl buf0 cpu float32 [4] [1]"]
-    assert promises.parse([one + one.replace("float32", "float64")]) == ((), ())
+    assert texts(promised_layouts.parse([one + one])[0]) == ["run_impl buf0 cpu float32 [4] [1]"]
+    assert promised_layouts.parse([one + one.replace("float32", "float64")]) == ((), ())
 
 
 def test_nothing_promised() -> None:
-    assert promises.parse([]) == ((), ())
-    assert promises.parse(["AFTER FUSION\n"]) == ((), ())
+    assert promised_layouts.parse([]) == ((), ())
+    assert promised_layouts.parse(["AFTER FUSION\n"]) == ((), ())
 
 
 def test_promises_of_inputs() -> None:
@@ -105,12 +105,12 @@ def test_promises_of_inputs() -> None:
     y = Leaf("y", "torch.int64", "cpu", (Dim(0, -1, "2*s77"),), ("1",))
     old = Leaf("z", "torch.int64", "cpu", (Dim(3, 3),))  # of a package that did not keep symbolic strides
     number = Leaf("n", constant="2")
-    assert texts(promises.of_inputs(("arg0_1", "arg2_1", "arg3_1"), (x, number, y, old))) == [
+    assert texts(promised_layouts.of_inputs(("arg0_1", "arg2_1", "arg3_1"), (x, number, y, old))) == [
         "run_impl arg0_1 cuda:0 float32 [s77 | 4] [4 | 1]",
         "run_impl arg2_1 cpu int64 [2*s77] [1]",
         "run_impl arg3_1 cpu int64 [3] []",
     ]
-    assert promises.of_inputs(("arg0_1",), (x, y)) == ()
+    assert promised_layouts.of_inputs(("arg0_1",), (x, y)) == ()
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Node:
 def test_the_pass_notes_layouts_and_changes_nothing() -> None:
     operations = [Operation([Buffer("buf0", Node("A")), Buffer("buf1", Node("B"))]), Operation([])]
     before = config._post_fusion_custom_pass
-    with _layouts.observed() as layouts:
+    with buffer_layouts.observed() as layouts:
         assert config._post_fusion_custom_pass(operations) is operations
         assert config._post_fusion_custom_pass([]) == []
     assert config._post_fusion_custom_pass is before
@@ -148,12 +148,12 @@ def test_the_pass_notes_layouts_and_changes_nothing() -> None:
 
 
 def test_the_pass_runs_the_users_own_one_first() -> None:
-    with config.patch({"_post_fusion_custom_pass": lambda nodes: nodes[1:]}), _layouts.observed() as layouts:
+    with config.patch({"_post_fusion_custom_pass": lambda nodes: nodes[1:]}), buffer_layouts.observed() as layouts:
         assert config._post_fusion_custom_pass([Operation([Buffer("buf0", Node("A"))])]) == []
     assert layouts.graphs == [""]
 
 
 def test_the_pass_does_not_stop_the_lowering() -> None:
-    with _layouts.observed() as layouts:
+    with buffer_layouts.observed() as layouts:
         assert config._post_fusion_custom_pass([3]) == [3]
     assert layouts.failure == "AttributeError: 'int' object has no attribute 'get_outputs'"

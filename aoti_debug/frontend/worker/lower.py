@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.buffer_layouts import Layouts, observed
 from aoti_debug.frontend.worker.main import StepError, answered, main, register, step
 from aoti_debug.frontend.worker.operators import operators, overload, stacks
@@ -22,7 +22,7 @@ from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.files import Inputs, check, read, write
-from aoti_debug.wrapper import promised_layouts as promises
+from aoti_debug.wrapper import promised_layouts
 
 FORCED = {
     "trace.provenance_tracking_level": 1,
@@ -59,16 +59,16 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     if program.example_inputs is None:
         raise StepError("load", request.program, _EXAMPLES) from ValueError("it was saved without example inputs")
     configs = dict(request.configs)
-    if lowering.OPERATOR_KEYS in configs:
-        with step("config", times, lowering.OPERATOR_KEYS, lambda: _REGISTER):
-            configs[lowering.OPERATOR_KEYS] = _by_operator(configs[lowering.OPERATOR_KEYS])
+    if protocol.OPERATOR_KEYS in configs:
+        with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER):
+            configs[protocol.OPERATOR_KEYS] = _by_operator(configs[protocol.OPERATOR_KEYS])
     found_stacks = stacks(program)
     with step("lower", times), observed() as layouts:
         wrapper_opt = _lower(program, request, configs)
-    promised, strange = promises.parse(layouts.graphs)
+    promised, strange = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
-        own = request.configs.get(lowering.OPERATOR_KEYS, {})
-        archive = folder / (lowering.HASHED_ARCHIVE if request.hashed_kernels else lowering.ARCHIVE)
+        own = request.configs.get(protocol.OPERATOR_KEYS, {})
+        archive = folder / (protocol.HASHED_ARCHIVE if request.hashed_kernels else protocol.ARCHIVE)
         shims, schemas = operators(archive, own)
     return Answer(
         torch_version=torch.__version__,
@@ -139,7 +139,7 @@ def _targets(value: Any) -> Iterator[str]:
 def _keep_inputs(program: Any, path: str, folder: Path) -> str:
     """Writes the signature and the inputs to embed; returns why there are none, or ""."""
     described = signature.describe(program)
-    (folder / lowering.SIGNATURE).write_text(signature.to_json(described))
+    (folder / protocol.SIGNATURE).write_text(signature.to_json(described))
     if path:
         inputs = read(path, described)
         if program.example_inputs is None:
@@ -151,7 +151,7 @@ def _keep_inputs(program: Any, path: str, folder: Path) -> str:
         inputs = Inputs(tuple(args), kwargs)
     try:
         check(inputs, described, path or "the program's example inputs")
-        write(inputs, folder / lowering.INPUTS)
+        write(inputs, folder / protocol.INPUTS)
     except AotiDebugError as error:
         if path:
             raise
@@ -184,10 +184,10 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
 
     configs = {**settings, **FORCED}
     if request.hashed_kernels:
-        name = lowering.HASHED_ARCHIVE
+        name = protocol.HASHED_ARCHIVE
         configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is thrown away
     else:
-        name = lowering.ARCHIVE
+        name = protocol.ARCHIVE
         configs["aot_inductor.package_cpp_only"] = True
     torch._inductor.aoti_compile_and_package(
         program, package_path=str(Path(request.folder) / name), inductor_configs=configs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 
 
@@ -67,8 +67,8 @@ def answered(work: Callable[[dict[str, float]], Answer]) -> Answer | Failure:
 
 def main(run: Callable[[Request], Answer | Failure]) -> None:
     """Answers the request of the command line and ends at once: tearing torch down would only cost time."""
-    request = lowering.read_request(Path(sys.argv[1]))
-    lowering.write_answer(Path(request.folder), run(request))
+    request = protocol.read_request(Path(sys.argv[1]))
+    protocol.write_answer(Path(request.folder), run(request))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

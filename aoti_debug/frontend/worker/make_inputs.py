@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug import manifest
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.main import answered, main, step
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.inputs import files as inputs
-from aoti_debug.inputs import random_inputs, signature
+from aoti_debug.inputs import files, random_inputs, signature
 
 
 def run(request: Request) -> Answer | Failure:
@@ -22,10 +21,10 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     with step("torch", times):
         import torch
     with step("inputs", times):
-        described = signature.from_json((folder / lowering.SIGNATURE).read_text(encoding="utf-8"))
-        package = manifest.from_json((folder / lowering.MANIFEST).read_text(encoding="utf-8"))
+        described = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
+        package = manifest.from_json((folder / protocol.MANIFEST).read_text(encoding="utf-8"))
         made = random_inputs.make(described, package, request.random_inputs or 0)
-        inputs.write(made, folder / lowering.INPUTS)
+        files.write(made, folder / protocol.INPUTS)
     return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)
 
 

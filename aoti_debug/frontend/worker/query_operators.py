@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.frontend.worker import protocol as lowering
+from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.main import answered, main, register, step
 from aoti_debug.frontend.worker.operators import operators
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
@@ -28,8 +28,8 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     register(request, times)
     if request.inputs:
         with step("inputs", times, request.inputs):
-            described = signature.from_json((folder / lowering.SIGNATURE).read_text(encoding="utf-8"))
-            write(read(request.inputs, described), folder / lowering.INPUTS)
+            described = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
+            write(read(request.inputs, described), folder / protocol.INPUTS)
     with step("operators", times):
         shims, schemas = operators(Path(request.program), ())
     return Answer(

@@ -6,8 +6,8 @@ import ctypes
 from typing import Any
 
 from aoti_debug.inputs.signature import Leaf, Signature
-from aoti_debug.pt2 import archive as artifact
-from aoti_debug.run import load_model as loading
+from aoti_debug.pt2 import archive
+from aoti_debug.run import load_model
 
 _DRIVER = "libcuda.so.1"
 
@@ -28,7 +28,7 @@ class Interposed:
         self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
         self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
         self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
-        self._model = loading.load(artifact.inspect(package), model, device)
+        self._model = load_model.load(archive.inspect(package), model, device)
 
     @property
     def signature(self) -> Signature:

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import __version__, manifest, wrapper
-from aoti_debug.builder import compile as toolchain
-from aoti_debug.builder import instrument
-from aoti_debug.builder.compile import Toolchain
+from aoti_debug.builder import instrument, toolchain
+from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend import torch_mismatch as other_torch
+from aoti_debug.frontend import torch_mismatch
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Kernel, Manifest, Source
 from aoti_debug.native.elf import Library
-from aoti_debug.pt2 import compatibility as compiled_for
-from aoti_debug.pt2 import extract as unpack
+from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
@@ -64,11 +62,11 @@ def prepare(package: Artifact, model: str) -> Interposition:
     if os.uname().machine != "x86_64":
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper, and calls can be followed on x86-64 only",
-            hint=unpack.AS_COMPILED,
+            hint=extract.AS_COMPILED,
         )
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
-        unpack.unpack(package, model, work)
+        extract.unpack(package, model, work)
         described, symbols = _described(package, model, work, tools.torch)
     text = manifest.to_json(described)
     front, recorder = _libraries(tools, described, symbols, text)
@@ -77,12 +75,12 @@ def prepare(package: Artifact, model: str) -> Interposition:
 
 def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
     metadata = _metadata(package, files)
-    compiled_for.check(package.path, metadata)
-    library = unpack.only(package, files, ".so")
-    compiled_for.check_library(package.path, library)
-    other_torch.check(package.path, "", library, torch)
+    compatibility.check(package.path, metadata)
+    library = extract.only(package, files, ".so")
+    compatibility.check_library(package.path, library)
+    torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
-    nodes = proxy.parse("".join(unpack.text(path) for path in _operator_lists(files)))
+    nodes = proxy.parse("".join(extract.text(path) for path in _operator_lists(files)))
     with Library(library) as opened:
         called = opened.called()
         own = set(opened.code("cpp_fused"))

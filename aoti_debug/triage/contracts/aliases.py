@@ -11,7 +11,7 @@ from itertools import combinations
 from aoti_debug.diagnosis.dataflow import Span, outside_name, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from aoti_debug.diagnosis.dataflow import Dataflow, outside_name
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.contracts import layouts
-from aoti_debug.triage.contracts import reader_effects as readers
+from aoti_debug.triage.contracts import layouts, reader_effects
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
 
@@ -44,7 +43,7 @@ class Blame:
             evidence.append(f"{maker.site.op}: its real kernel does not return what its fake kernel foretold")
         reading = [(launch, argument)] if input_ or maker is not launch else []
         reading += [(r, a) for r, a in self._flow.readers(maker, made) if r is not launch]
-        evidence += [readers.consequence(reader, a, promised, tensor) for reader, a in reading[:_MOST_READERS]]
+        evidence += [reader_effects.consequence(reader, a, promised, tensor) for reader, a in reading[:_MOST_READERS]]
         if self._flow.is_output(argument):
             evidence.append("it leaves the model as an output")
         return Finding(FindingKind.CONTRACT, what, where=where, evidence=tuple(dict.fromkeys(evidence)))

@@ -13,10 +13,9 @@ from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.errors import InputMismatch
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
 from aoti_debug.manifest import Manifest, Promise
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.contracts import aliases, layouts
-from aoti_debug.triage.contracts import bounds as whereabouts
+from aoti_debug.triage.contracts import aliases, bounds, layouts
 from aoti_debug.triage.contracts.blame import Blame
 from aoti_debug.triage.contracts.layouts import Devices, Promised
 from aoti_debug.triage.contracts.specialisation import Specialisations
@@ -132,7 +131,7 @@ class _Check:
                 if not consequence and self._first(launch.site.function, argument.name):
                     yield self._blame.maker(launch, argument, tensor, promised)
                 return
-        problem = whereabouts.problem(launch, argument, tensor, self._devices.model)
+        problem = bounds.problem(launch, argument, tensor, self._devices.model)
         if problem:
             call.broken.add(tensor.storage_ptr)
             if not consequence and self._first(launch.site.function, argument.name):

@@ -9,8 +9,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, place_of
 from aoti_debug.repro.evidence import Evidence, SeenAccess
-from aoti_debug.rundir.directory import RunDir
 from aoti_debug.rundir.load_tensors import saved_values
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
 from aoti_debug.triage.kernel_source.lines import of_access, of_index

@@ -10,7 +10,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Span, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show import text
 from aoti_debug.triage.memory.poison import Comparison, Difference, compare

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir
 from aoti_debug.rundir.load_tensors import saved_values
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import lines, slices
 from aoti_debug.triage.kernel_source.placement import Arguments

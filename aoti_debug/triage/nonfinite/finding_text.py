@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
 from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left, seen

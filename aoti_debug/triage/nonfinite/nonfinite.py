@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite import explain as telling
-from aoti_debug.triage.nonfinite import finding_text as account
-from aoti_debug.triage.nonfinite import near_overflow, sinks
+from aoti_debug.triage.nonfinite import finding_text, near_overflow, sinks
 from aoti_debug.triage.nonfinite.finding_text import Case
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.observed import INFINITE, Special, Spot, count, left, seen
@@ -60,14 +59,14 @@ def find(run: RunDir, infinities: Infinities) -> NonFinite:
         if case is None and infinities is Infinities.FAIL:
             case = accident
         elif accident is not None and (case is None or accident.root.spot.key != case.root.spot.key):
-            lines.append(f"{account.made(accident.root.spot)} {accident.sink.how}")
+            lines.append(f"{finding_text.made(accident.root.spot)} {accident.sink.how}")
         lines += notes
     handled = _handled(run, roots, case) if Special.NAN in kinds else ()
     warnings = (*near, *handled, *lines[: _MOST_LINES + 1])
     if case is None:
         return NonFinite(None, warnings)
     needed = dict.fromkeys(spot.launch.id for spot in (case.root.spot, case.nan))
-    return NonFinite(account.finding(run, roots, case), warnings, tuple(needed))
+    return NonFinite(finding_text.finding(run, roots, case), warnings, tuple(needed))
 
 
 def explain(finding: Finding, run: RunDir) -> Finding:
@@ -141,7 +140,7 @@ def _accidents(run: RunDir, roots: Roots, case: Case | None) -> tuple[Case | Non
         worst = next((_overflow(spot) for spot in _born(run, roots, Special.PLUS) if _is_half(spot)), None)
         harmful |= {spot.key for spot in worst.path} if worst is not None else set()
     lines = [
-        f"{account.made(spot)}, and no output is infinite for it"
+        f"{finding_text.made(spot)}, and no output is infinite for it"
         for special in INFINITE
         for spot in _born(run, roots, special)
         if spot.key not in harmful
@@ -164,7 +163,7 @@ def _handled(run: RunDir, roots: Roots, case: Case | None) -> tuple[str, ...]:
     """Lines on NaN that does no harm."""
     harmful = {spot.launch.key for spot in (*case.path, *(root.spot for root in case.also))} if case else set()
     born = [spot for spot in _born(run, roots, Special.NAN) if spot.launch.key not in harmful]
-    return tuple(f"{account.made(spot)}, and the model deals with it" for spot in born[:_MOST_LINES])
+    return tuple(f"{finding_text.made(spot)}, and the model deals with it" for spot in born[:_MOST_LINES])
 
 
 def _born(run: RunDir, roots: Roots, special: Special) -> Iterable[Spot]:

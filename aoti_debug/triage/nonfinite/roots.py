@@ -9,7 +9,7 @@ from enum import Enum
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended
 from aoti_debug.triage.nonfinite.observed import Reads, Special, Spot, count, left, seen

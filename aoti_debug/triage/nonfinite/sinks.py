@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left
 from aoti_debug.triage.nonfinite.roots import Roots

@@ -21,7 +21,7 @@ from aoti_debug.machine import compiler
 from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner
-from aoti_debug.rundir import load_tensors as tensors
+from aoti_debug.rundir import load_tensors
 
 SHIM = CPP / "shimmed.cpp"
 
@@ -90,7 +90,7 @@ def test_a_shim_of_the_users_own_is_called_and_recorded(
     assert result.verdict is None
     launch = next(launch for launch in result.run.launches if launch.site.kind is Kind.CUSTOM_SHIM)
     before, after = (
-        tensors.load_file(result.run.tensor_path(argument.files[phase]))
+        load_tensors.load_file(result.run.tensor_path(argument.files[phase]))
         for argument, phase in zip((launch.args[0], launch.args[-1]), (Phase.BEFORE, Phase.AFTER), strict=True)
     )
     assert torch.equal(after, before * 3)

@@ -13,17 +13,16 @@ import factories
 import pytest
 
 from aoti_debug import manifest
-from aoti_debug.builder import compile as toolchain
-from aoti_debug.builder import instrument
-from aoti_debug.builder.compile import Toolchain
+from aoti_debug.builder import instrument, toolchain
+from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
 from aoti_debug.run.interposer.prepare import kernel_named
 from aoti_debug.run.interposer.symbols import OTHER_KERNEL, interposed
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus
 
 pytestmark = [
@@ -95,7 +94,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
         text=True,
         check=True,
     )
-    return json.loads(done.stdout), rundir.open_run(folder / "runs" / rundir.LATEST)
+    return json.loads(done.stdout), run_directory.open_run(folder / "runs" / run_directory.LATEST)
 
 
 def test_every_argument_arrives_and_every_result_comes_back(ran: tuple[list[float], RunDir]) -> None:

@@ -14,7 +14,7 @@ from paths import RECORDED
 from aoti_debug.diagnosis.findings import FindingKind, Place
 from aoti_debug.errors import InputMismatch, Mismatch
 from aoti_debug.manifest import Constant, CType, Form, Kernel, KernelParam, Kind, Manifest, Promise, Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.values import Absent, Number
 

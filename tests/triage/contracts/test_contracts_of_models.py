@@ -13,7 +13,7 @@ from aoti_debug.builder import build as builder
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import InputMismatch
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
 
 pytestmark = pytest.mark.slow

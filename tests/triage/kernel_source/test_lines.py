@@ -7,7 +7,7 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.manifest import Certainty, Frame, Provenance
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source.lines import indices, of_access, of_index, of_name, of_operation
 

@@ -12,7 +12,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.manifest import Certainty, Frame, Provenance, Role
 from aoti_debug.repro.evidence import Evidence, IndexValue, SeenAccess
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory.explain_access import explain, explain_overrun
 
 torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.manifest import Allocation, Role
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.memory import overruns
 from aoti_debug.values import Tensor
 

@@ -12,7 +12,7 @@ from recorder import Recorder
 
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.memory.uninitialised import find
 
 torch = pytest.importorskip("torch")

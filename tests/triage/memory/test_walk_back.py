@@ -11,7 +11,7 @@ from saved_tensors import described, save
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.manifest import Role
-from aoti_debug.rundir.directory import RunDir, open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory.walk_back import Index, Walk, makers, walk_back
 
 torch = pytest.importorskip("torch")

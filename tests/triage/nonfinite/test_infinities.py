@@ -7,7 +7,7 @@ import pytest
 from recorder import Recorder
 
 from aoti_debug.manifest import Kernel, Kind, Operand
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite.infinities import intended, written_in
 
 torch = pytest.importorskip("torch")

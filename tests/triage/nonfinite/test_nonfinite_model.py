@@ -12,7 +12,7 @@ from paths import TESTS
 
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.run import runner
-from aoti_debug.rundir.directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 

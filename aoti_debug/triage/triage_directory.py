@@ -18,8 +18,8 @@ from typing import Any
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import LATEST
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import LATEST
 
 BASE = "aoti_debug_triages"
 NAME = "triage.json"
@@ -89,7 +89,7 @@ class TriageDir:
     @property
     def runs(self) -> tuple[Path, ...]:
         """Run directories of the triage's trials, oldest first."""
-        return tuple(self.path / RUNS / name for name in rundir.runs(self.path / RUNS))
+        return tuple(self.path / RUNS / name for name in run_directory.runs(self.path / RUNS))
 
 
 def create(base: Path) -> Path:
@@ -123,7 +123,7 @@ def write(path: Path, record: Record) -> None:
     try:
         temporary.write_text(to_json(path, record), encoding="utf-8")
         temporary.replace(path / NAME)
-        rundir.link_latest(path)
+        run_directory.link_latest(path)
     except OSError as error:
         raise UsageError(f"cannot write {path / NAME}: {error.strerror}", hint="free some room on the disk") from error
 
@@ -184,7 +184,7 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     names = triages(base)
     if not names:
         raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
-    raise RunDirError(f"no triage {str(wanted)!r} in {base}", hint=rundir.near(str(wanted), names))
+    raise RunDirError(f"no triage {str(wanted)!r} in {base}", hint=run_directory.near(str(wanted), names))
 
 
 def triages(base: Path) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder import compile as toolchain
-from aoti_debug.builder.compile import Compilation, Toolchain
+from aoti_debug.builder import toolchain
+from aoti_debug.builder.toolchain import Compilation, Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources
 from aoti_debug.machine import compiler

@@ -11,8 +11,8 @@ from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Frame
-from aoti_debug.triage import directory as triagedir
-from aoti_debug.triage.directory import Record, Step
+from aoti_debug.triage import triage_directory
+from aoti_debug.triage.triage_directory import Record, Step
 
 FRAME = Frame("/home/u/model.py", 28, "forward", "rows = table[index]")
 ORIGIN = Place("0.1", "cpp_fused_mul_0", "", "", "buf1", 100, FRAME)
@@ -74,24 +74,24 @@ def test_the_json_of_a_finding_names_its_place_beside_its_kind() -> None:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    path = triagedir.create(tmp_path / "base")
-    triagedir.write(path, record(path))
-    opened = triagedir.open_triage(path)
+    path = triage_directory.create(tmp_path / "base")
+    triage_directory.write(path, record(path))
+    opened = triage_directory.open_triage(path)
     assert opened.path == path
     assert opened.record == record(path)
-    assert triagedir.open_triage(base=tmp_path / "base") == opened
-    assert triagedir.open_triage(path.name, tmp_path / "base") == opened
-    assert triagedir.open_triage(tmp_path / "base") == opened
+    assert triage_directory.open_triage(base=tmp_path / "base") == opened
+    assert triage_directory.open_triage(path.name, tmp_path / "base") == opened
+    assert triage_directory.open_triage(tmp_path / "base") == opened
     data = json.loads((path / "triage.json").read_text())
     assert schema.problems(data, schema.TRIAGE["$defs"]["record"], root=schema.TRIAGE) == []
 
 
 def test_a_moved_triage_finds_its_own(tmp_path: Path) -> None:
-    path = triagedir.create(tmp_path)
+    path = triage_directory.create(tmp_path)
     (path / "repro").mkdir()
-    triagedir.write(path, record(path, run="/elsewhere/run"))
+    triage_directory.write(path, record(path, run="/elsewhere/run"))
     moved = path.rename(tmp_path / "moved")
-    opened = triagedir.open_triage(moved)
+    opened = triage_directory.open_triage(moved)
     assert opened.repro == moved / "repro"
     assert opened.record.package == str(moved / "package.pt2")
     assert opened.record.run == "/elsewhere/run"
@@ -99,17 +99,17 @@ def test_a_moved_triage_finds_its_own(tmp_path: Path) -> None:
 
 
 def test_two_triages_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
-    assert len({triagedir.create(tmp_path) for _ in range(3)}) == 3
-    assert triagedir.triages(tmp_path) == ()
+    assert len({triage_directory.create(tmp_path) for _ in range(3)}) == 3
+    assert triage_directory.triages(tmp_path) == ()
 
 
 def test_what_is_no_triage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="no triages in"):
-        triagedir.open_triage(base=tmp_path)
-    path = triagedir.create(tmp_path)
-    triagedir.write(path, record(path))
+        triage_directory.open_triage(base=tmp_path)
+    path = triage_directory.create(tmp_path)
+    triage_directory.write(path, record(path))
     with pytest.raises(RunDirError, match="no triage 'other'") as error:
-        triagedir.open_triage("other", tmp_path)
+        triage_directory.open_triage("other", tmp_path)
     assert path.name in error.value.hint
     whole = json.loads((path / "triage.json").read_text())
     damaged: list[tuple[str, str]] = [
@@ -124,12 +124,12 @@ def test_what_is_no_triage_is_refused(tmp_path: Path) -> None:
     for text, message in damaged:
         (path / "triage.json").write_text(text)
         with pytest.raises(RunDirError, match=message):
-            triagedir.open_triage(path)
+            triage_directory.open_triage(path)
 
 
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot make a directory"):
-        triagedir.create(tmp_path / "file")
+        triage_directory.create(tmp_path / "file")
     with pytest.raises(UsageError, match=r"cannot write .*triage\.json"):
-        triagedir.write(tmp_path / "gone", record(tmp_path))
+        triage_directory.write(tmp_path / "gone", record(tmp_path))

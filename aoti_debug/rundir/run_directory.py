@@ -23,10 +23,7 @@ from aoti_debug import manifest
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.manifest import Manifest
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import journal
-from aoti_debug.rundir import rescued_tensors as rescued
-from aoti_debug.rundir import run_json as runinfo
+from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json
 from aoti_debug.rundir import timeline as launches
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
@@ -65,15 +62,15 @@ class RunDir:
     def timeline(self) -> Timeline:
         with _garbage_collection_paused():
             found = self.journal.records if self.journal else ()
-            return launches.assemble((*found, *rescued.read(self.path)), self.manifest)
+            return launches.assemble((*found, *rescued_tensors.read(self.path)), self.manifest)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
         return self.timeline.launches
 
     @cached_property
-    def crumbs(self) -> crumbs.Crumbs | None:
-        return crumbs.read(self.path / crumbs.NAME)
+    def crumbs(self) -> breadcrumbs.Crumbs | None:
+        return breadcrumbs.read(self.path / breadcrumbs.NAME)
 
     @property
     def level(self) -> int:
@@ -187,9 +184,9 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     base = base or base_directory()
     wanted = Path(name or LATEST)
     for path in (wanted, base / wanted):
-        if (path / runinfo.NAME).is_file():
+        if (path / run_json.NAME).is_file():
             return path.resolve()
-    if (wanted / LATEST / runinfo.NAME).is_file():
+    if (wanted / LATEST / run_json.NAME).is_file():
         return (wanted / LATEST).resolve()
     names = runs(base)
     if not names:
@@ -211,7 +208,7 @@ def runs(base: Path) -> tuple[str, ...]:
     """Names of the runs in `base`, oldest first."""
     if not base.is_dir():
         return ()
-    return tuple(sorted(p.name for p in base.iterdir() if p.name != LATEST and (p / runinfo.NAME).is_file()))
+    return tuple(sorted(p.name for p in base.iterdir() if p.name != LATEST and (p / run_json.NAME).is_file()))
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -231,7 +228,7 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
         RunDirError: there is none, or it is damaged or of another version.
     """
     path = find(name, base)
-    info = runinfo.read(path)
+    info = run_json.read(path)
     try:
         text = (path / MANIFEST).read_text(encoding="utf-8")
         return RunDir(path, info, manifest.from_json(text))
@@ -253,5 +250,5 @@ def _is_alive(info: RunInfo) -> bool:
     if fields[0] in ("Z", "X"):
         return False
     age = uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    since_start = datetime.now().astimezone() - runinfo.started_at(info)
+    since_start = datetime.now().astimezone() - run_json.started_at(info)
     return age >= since_start.total_seconds() - 5

@@ -14,9 +14,9 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import CType, Form, Role
-from aoti_debug.rundir import breadcrumbs as crumbs
-from aoti_debug.rundir import directory as rundir
-from aoti_debug.rundir.directory import open_run
+from aoti_debug.rundir import breadcrumbs
+from aoti_debug.rundir import run_directory as rundir
+from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.timeline import LaunchStatus
@@ -322,7 +322,7 @@ def test_notes(tmp_path: Path) -> None:
 def test_crumbs(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches(), crumbs=factories.crumbs(7, 3, every=16))
     found = open_run(path).crumbs
-    assert found == crumbs.Crumbs(16, (crumbs.Crumb(0, 0, 7), crumbs.Crumb(1, 16, 3)))
+    assert found == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
 
 
 def test_a_run_without_crumbs(tmp_path: Path) -> None:
@@ -344,10 +344,10 @@ def test_crumbs_outlive_their_shared_memory(tmp_path: Path) -> None:
     shared.write_bytes(factories.crumbs(5))
     path = run_directory(tmp_path, PACKAGE, two_launches())
     (path / "crumbs.bin").symlink_to(shared)
-    crumbs.preserve(path)
+    breadcrumbs.preserve(path)
     assert not shared.exists()
     assert not (path / "crumbs.bin").is_symlink()
-    crumbs.preserve(path)
+    breadcrumbs.preserve(path)
     found = open_run(path).crumbs
     assert found
     assert found.crumbs[0].completed == 5

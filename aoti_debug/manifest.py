@@ -6,15 +6,11 @@ dataclasses are its only description; `to_json` and `from_json` are each other's
 
 from __future__ import annotations
 
-import json
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, Union
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
 
 FORMAT = 1
 MEMBER = "aoti_debug_manifest.json"
@@ -325,7 +321,7 @@ class Manifest:
 
 def to_json(manifest: Manifest) -> str:
     """The manifest as JSON text (UTF-8, one object)."""
-    return json.dumps(asdict(manifest), indent=1)
+    return json_data.to_text(manifest)
 
 
 def from_json(text: str) -> Manifest:
@@ -335,41 +331,12 @@ def from_json(text: str) -> Manifest:
         ArtifactError: the text is no manifest, or one of another format version.
     """
     try:
-        data = json.loads(text)
-        found = data["format"]
-    except (ValueError, KeyError, TypeError) as error:
+        data = json_data.parse_object(text)
+        if data.get("format") != FORMAT:
+            raise ArtifactError(
+                f"the manifest has format {data.get('format')}; this version reads format {FORMAT}",
+                hint="build the package again with this version of aoti-debug",
+            )
+        return json_data.from_data(Manifest, data)
+    except json_data.DamagedJsonError as error:
         raise ArtifactError(f"the manifest is damaged: {error}", hint="build the package again") from error
-    if found != FORMAT:
-        raise ArtifactError(
-            f"the manifest has format {found}; this version reads format {FORMAT}",
-            hint="build the package again with this version of aoti-debug",
-        )
-    try:
-        return _build(Manifest, data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"the manifest is damaged: {error!r}", hint="build the package again") from error
-
-
-T = TypeVar("T")
-
-
-def _build(cls: type[T], data: Mapping[str, Any]) -> T:
-    hints = typing.get_type_hints(cls)
-    assert is_dataclass(cls)
-    values = {f.name: _convert(hints[f.name], data[f.name]) for f in fields(cls) if f.name in data}
-    return cls(**values)
-
-
-def _convert(hint: Any, value: Any) -> Any:
-    origin = typing.get_origin(hint)
-    if origin is tuple:
-        (item, *_) = typing.get_args(hint)
-        return tuple(_convert(item, v) for v in value)
-    if origin in (Union, types.UnionType):
-        inner = next((arm for arm in typing.get_args(hint) if isinstance(arm, type) and is_dataclass(arm)), None)
-        return _build(inner, value) if inner is not None and value is not None else value
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _build(hint, value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
-    return value

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent / "aoti_debug"
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "abi", "manifest", "values"),
-    *("machine", "native", "pt2", "triton_config", "inputs", "wrapper"),
+    *("errors", "abi", "machine", "manifest", "values"),
+    *("native", "pt2", "triton_config", "inputs", "wrapper"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
     *("show", "repro", "triage", "report", "bundle"),

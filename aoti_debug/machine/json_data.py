@@ -1,0 +1,209 @@
+"""Frozen dataclasses as JSON, and back: one strict reader for every file and message that this tool keeps.
+
+A field's annotation says what is accepted: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, `Any`,
+`tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | None`. Scalars are not converted: neither `true` nor `"3"` is an
+int; an int is accepted as a float. A missing field takes its default, an unknown one is ignored, so that a later version
+may add fields.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, Union
+
+T = TypeVar("T")
+_Reader = Callable[[Any, str], Any]
+
+
+class DamagedJsonError(ValueError):
+    """Text that is not JSON, or JSON that is not what a dataclass describes; the message names the place."""
+
+
+def to_text(value: Any, *, indent: int | None = 1) -> str:
+    """The JSON text (UTF-8, one object) of a dataclass instance."""
+    return json.dumps(asdict(value), indent=indent)
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """Parses text that holds one JSON object.
+
+    Raises:
+        DamagedJsonError: it is not JSON, is nested too deeply, or holds something else.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise DamagedJsonError("it is nested too deeply") from None
+    except ValueError as error:
+        raise DamagedJsonError(str(error)) from error
+    if not isinstance(found, dict):
+        raise DamagedJsonError(f"it holds {_short(found)}, not an object")
+    return found
+
+
+def parse(cls: type[T], text: str | bytes) -> T:
+    """Reads a dataclass from JSON text.
+
+    Raises:
+        DamagedJsonError: the text is not JSON, or not an object of this class.
+    """
+    return from_data(cls, parse_object(text))
+
+
+def from_data(cls: type[T], data: Any, where: str = "") -> T:
+    """Reads a dataclass from what `json.loads` returned.
+
+    Args:
+        where: the place of `data` in its file, for messages: "sites[3]"; "" for the whole of it.
+
+    Raises:
+        DamagedJsonError: it is not an object of this class.
+    """
+    hint: Any = cls
+    found: T = _reader_of(hint)(data, where)
+    return found
+
+
+@functools.cache
+def _reader_of(hint: Any) -> _Reader:
+    if hint is Any:
+        return lambda value, where: value
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _union(args)
+    if origin is tuple:
+        return _sequence(args)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping(_reader_of(args[1]))
+    if hint is type(None):
+        return _scalar(type(None), "null")
+    if is_dataclass(hint):
+        return _dataclass(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _enum(hint)
+    if hint is float:
+        return _float
+    if hint in (str, int, bool):
+        return _scalar(hint, {str: "text", int: "an integer", bool: "true or false"}[hint])
+    raise TypeError(f"{hint} has no form in JSON")
+
+
+def _scalar(cls: type, name: str) -> _Reader:
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not cls:
+            raise _wrong(value, where, name)
+        return value
+
+    return read
+
+
+def _float(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise _wrong(value, where, "a finite number")
+    return float(value)
+
+
+def _enum(cls: type[Enum]) -> _Reader:
+    known = {member.value: member for member in cls}
+
+    def read(value: Any, where: str) -> Any:
+        found = known.get(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+        if found is None:
+            raise _wrong(value, where, f"one of {cls.__name__}")
+        return found
+
+    return read
+
+
+def _sequence(args: tuple[Any, ...]) -> _Reader:
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = _reader_of(args[0])
+
+        def read(value: Any, where: str) -> Any:
+            if not isinstance(value, (list, tuple)):
+                raise _wrong(value, where, "a list")
+            return tuple(item(found, f"{where}[{i}]") for i, found in enumerate(value))
+
+        return read
+    items = [_reader_of(arg) for arg in args]
+
+    def read_fixed(value: Any, where: str) -> Any:
+        if not isinstance(value, (list, tuple)) or len(value) != len(items):
+            raise _wrong(value, where, f"a list of {len(items)}")
+        return tuple(item(found, f"{where}[{i}]") for i, (item, found) in enumerate(zip(items, value, strict=True)))
+
+    return read_fixed
+
+
+def _mapping(item: _Reader) -> _Reader:
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise _wrong(value, where, "an object")
+        return {str(key): item(found, _member(where, str(key))) for key, found in value.items()}
+
+    return read
+
+
+def _union(args: tuple[Any, ...]) -> _Reader:
+    readers = [_reader_of(arg) for arg in args if arg is not type(None)]
+    optional = type(None) in args
+
+    def read(value: Any, where: str) -> Any:
+        if value is None and optional:
+            return None
+        for i, reader in enumerate(readers):
+            try:
+                return reader(value, where)
+            except DamagedJsonError:
+                if i + 1 == len(readers):
+                    raise
+        raise _wrong(value, where, "null")
+
+    return read
+
+
+def _dataclass(cls: Any) -> _Reader:
+    hints: dict[str, _Reader] | None = None
+
+    def read(value: Any, where: str) -> Any:
+        nonlocal hints
+        if not isinstance(value, Mapping):
+            raise _wrong(value, where, "an object")
+        if hints is None:  # at the first use: a class may hold itself
+            annotations = typing.get_type_hints(cls)
+            hints = {field.name: _reader_of(annotations[field.name]) for field in fields(cls) if field.init}
+        values = {name: reader(value[name], _member(where, name)) for name, reader in hints.items() if name in value}
+        missing = [f.name for f in fields(cls) if f.init and f.name not in values and _required(f)]
+        if missing:
+            raise DamagedJsonError(f"{_member(where, missing[0])} is missing")
+        return cls(**values)
+
+    return read
+
+
+def _required(field: Any) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _member(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _wrong(value: Any, where: str, wanted: str) -> DamagedJsonError:
+    return DamagedJsonError(f"{where or 'it'} is {_short(value)}, not {wanted}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, Mapping):
+        return "an object"
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -2,8 +2,8 @@
 
 A field's annotation says what is accepted: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, `Any`,
 `tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | None`. Scalars are not converted: neither `true` nor `"3"` is an
-int; an int is accepted as a float. A missing field takes its default, an unknown one is ignored, so that a later version
-may add fields.
+int; an int is accepted as a float. A missing field takes its default, an unknown one is ignored, so that a later
+version may add fields.
 """
 
 from __future__ import annotations

@@ -9,3 +9,10 @@ ROOT = TESTS.parent
 CPP = TESTS / "cpp"
 GOLDEN = TESTS / "golden"
 RECORDED = TESTS / "recorded"
+PACKAGE = ROOT / "aoti_debug"
+
+
+def package_sources() -> list[Path]:
+    """Returns the Python files of the package, without the templates of repros."""
+    linked = (PACKAGE / "repro").rglob("*.py")  # rglob follows no link
+    return sorted(path for path in {*PACKAGE.rglob("*.py"), *linked} if "templates" not in path.parts)

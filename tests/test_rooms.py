@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent / "aoti_debug"
+from paths import PACKAGE, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
     *("errors", "abi", "machine", "manifest", "values"),
@@ -41,14 +40,9 @@ def first_parties(path: Path) -> set[str]:
     return found
 
 
-def sources() -> list[Path]:
-    linked = (ROOT / "repro").rglob("*.py")  # rglob follows no link
-    return sorted(p for p in {*ROOT.rglob("*.py"), *linked} if "templates" not in p.parts)
-
-
-@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", package_sources(), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_downwards(path: Path) -> None:
-    module = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    module = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     if module == FACADE:
         assert "cli" not in first_parties(path)
         return
@@ -56,15 +50,15 @@ def test_imports_point_downwards(path: Path) -> None:
 
 
 def test_every_room_has_its_place_and_no_module_lies_outside_of_one() -> None:
-    folders = {path.parent.relative_to(ROOT).parts[0] for path in sources() if path.parent != ROOT}
-    assert {path.stem for path in ROOT.glob("*.py")} == MODULES | {FACADE}
+    folders = {path.parent.relative_to(PACKAGE).parts[0] for path in package_sources() if path.parent != PACKAGE}
+    assert {path.stem for path in PACKAGE.glob("*.py")} == MODULES | {FACADE}
     assert folders | MODULES == set(ROOMS)
 
 
 def test_only_the_command_line_imports_click_and_rich_console() -> None:
     users = {
-        path.relative_to(ROOT).parts[0].removesuffix(".py")
-        for path in sources()
+        path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for path in package_sources()
         for node in ast.walk(ast.parse(path.read_text()))
         if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "click" for a in node.names))
         or (isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "click")

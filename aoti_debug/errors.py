@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -95,3 +95,15 @@ class RunDirError(AotiDebugError):
 
 class InternalError(AotiDebugError):
     exit_code = 70
+
+
+BY_NAME: Mapping[str, type[AotiDebugError]] = {
+    "AotiDebugError": AotiDebugError,
+    "UsageError": UsageError,
+    "ArtifactError": ArtifactError,
+    "InputMismatch": InputMismatch,
+    "ToolchainError": ToolchainError,
+    "TargetError": TargetError,
+    "RunDirError": RunDirError,
+    "InternalError": InternalError,
+}  # all of them, for an error that crosses the border of a process

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.machine import process
+from aoti_debug.machine.process import Ended
 from aoti_debug.manifest import Compiler, Kind
 
 FAILED = "failed"
@@ -200,7 +200,7 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
         path = Path(folder) / "evidence.json"
         command = [sys.executable, str(script), *mode, "--evidence", str(path)]
         try:
-            code, said = _run(command, timeout)
+            ended = process.run(command, timeout=timeout, stderr=subprocess.STDOUT)
         except subprocess.TimeoutExpired:
             return _failed(script, mode, -signal.SIGKILL, f"no end within {timeout:g} s", "")
         except OSError as error:
@@ -208,38 +208,14 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
         try:
             return Evidence.of_json(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            return _failed(script, mode, code, _ending(code, said), said)
+            return _failed(script, mode, ended.code, _ending(ended), ended.stdout)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            return _failed(script, mode, code, f"its evidence cannot be read: {error}", said)
+            return _failed(script, mode, ended.code, f"its evidence cannot be read: {error}", ended.stdout)
 
 
-def _run(command: Sequence[str], timeout: float) -> tuple[int, str]:
-    """The exit code, and what it wrote. It has a process group of its own, which is killed when time is up."""
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    with child:
-        try:
-            said, _ = child.communicate(timeout=timeout)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            raise
-    return child.returncode, said
-
-
-def _ending(code: int, said: str) -> str:
-    if code < 0:
-        with suppress(ValueError):
-            return signal.Signals(-code).name
-    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
-    return last.strip() or f"exit code {code}"
+def _ending(ended: Ended) -> str:
+    last = next((line for line in reversed(ended.stdout.splitlines()) if line.strip()), "")
+    return process.killed_by(ended.code) or last.strip() or process.ending(ended.code)
 
 
 def _failed(script: Path, mode: Sequence[str], code: int, what: str, said: str) -> Evidence:

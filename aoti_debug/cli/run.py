@@ -23,8 +23,8 @@ from aoti_debug.inputs.random_inputs import MADE_UP
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import AS_COMPILED
 from aoti_debug.run.options import LONGEST_FLIGHT, PHASES, RunOptions
-from aoti_debug.run.process import Observer
 from aoti_debug.run.runner import RunResult, run_with
+from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage

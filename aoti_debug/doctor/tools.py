@@ -14,6 +14,7 @@ from pathlib import Path
 from aoti_debug.doctor.check import Check, missing, ok, warning
 from aoti_debug.doctor.cuda import packaged, toolkits
 from aoti_debug.doctor.host import torch_cuda
+from aoti_debug.machine import process
 
 SANITIZER_PACKAGE = "nvidia-cuda-sanitizer-api"
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -119,7 +120,7 @@ def _of_package(package: str, program: str) -> Path | None:
 def _version(program: Path) -> str:
     """ "13.0.88"; "" where it does not run or does not tell."""
     try:
-        ran = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=30, check=False)
+        ran = process.run([str(program), "--version"], timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     found = re.search(r"\bV(\d[\d.]*)|[Vv]ersion (\d[\d.]*)", ran.stdout)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import zipfile
@@ -24,8 +23,9 @@ from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.sources import Sources
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.machine import cache
+from aoti_debug.machine import cache, process
 from aoti_debug.machine.compiler import Torch
+from aoti_debug.machine.process import Child
 from aoti_debug.manifest import Source
 from aoti_debug.pt2 import archive as pt2_archive
 
@@ -146,37 +146,22 @@ def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
     with contextlib.suppress(FileNotFoundError):
         (folder / protocol.ANSWER).unlink()
     with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-        try:
-            status = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise ToolchainError(
-                f"lowering gave no answer for {timeout:g} s and was stopped{_log(log)}",
-                hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
-            ) from None
-        finally:
-            _end(child)
+        variables = {**os.environ, **environment}
+        with Child(command, stdout=output, stderr=subprocess.STDOUT, environment=variables) as child:
+            try:
+                status = child.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise ToolchainError(
+                    f"lowering gave no answer for {timeout:g} s and was stopped{_log(log)}",
+                    hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
+                ) from None
     answer = protocol.read_answer(folder)
     if answer is None:
         raise ToolchainError(
-            f"the process that lowered the model ended without an answer ({_how(status)}){_log(log)}",
+            f"the process that lowered the model ended without an answer ({process.ending(status)}){_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
         )
     return _checked(answer, lambda lines: _log(log, lines))
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and whatever it has started, and nothing else: it leads a session of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
@@ -234,15 +219,6 @@ def _with_hashed_kernels(lowered: Lowered, request: Request, answer: Answer) -> 
         sources=hashed_kernels.adopt(lowered.sources, archive),
         answer=replace(lowered.answer, triton_configs=answer.triton_configs),
     )
-
-
-def _how(status: int) -> str:
-    if status < 0:
-        try:
-            return signal.Signals(-status).name
-        except ValueError:
-            return f"signal {-status}"
-    return f"exit code {status}"
 
 
 def _log(log: Path, lines: int = protocol.LOG_LINES) -> str:

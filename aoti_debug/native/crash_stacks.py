@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import process
 from aoti_debug.native.frames import MOST_FRAMES, Frame, is_noise, is_python, own_python, without_dying
 from aoti_debug.native.symbolize import complete_lines, mappings, resolve
 
@@ -192,7 +193,7 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     found = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])
-        name = signal.Signals(number).name if number < signal.SIGRTMIN else ""
+        name = process.signal_name(number) if number < signal.SIGRTMIN else ""
         pc, caller = int(match[5], 16), int(match[6], 16)
         unwound = frames.get(thread) or [pc, caller]
         address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None

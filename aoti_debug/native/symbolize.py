@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug.machine import process
 from aoti_debug.native.elf import Library
 from aoti_debug.native.frames import Frame, demangle
 
@@ -79,9 +80,7 @@ def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Frame
     """What addr2line says, where it is installed and knows the line."""
     command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
     try:
-        ran = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=_ADDR2LINE_SECONDS
-        )
+        ran = process.run(command, timeout=_ADDR2LINE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return {}
     found: dict[int, list[Frame]] = {}

@@ -11,27 +11,38 @@ from aoti_debug.machine import cache
 from aoti_debug.pt2 import compatibility
 from aoti_debug.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
 
-_NO_STEM = "File not found: _metadata.json"
+FINDS_BY_METADATA = (
+    2,
+    13,
+)  # the first torch that looks for a model's metadata itself, not for what lies beside its C++
 
 
 def load(package: Artifact, model: str, device: str) -> Any:
     """The model as torch loads it, on the current device.
 
-    A torch that finds the model's files by the name of its C++ source (2.11) loads no package from which that source
-    was taken out; such a package gets an empty one.
+    A torch before 2.13 finds the metadata of a model by the name of its C++ source, and loads no package from which
+    all of the source was taken out; such a package gets an empty one.
 
     Raises:
         ArtifactError: it was compiled for another GPU.
     """
     if device == "cuda":
         compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
-    try:
+    if not _needs_source() or _has_any_source(package, model):
         return _load(package, package.path, model)
-    except RuntimeError as error:
-        if _NO_STEM not in str(error) or package.wrapper_sources(model):
-            raise
     with cache.scratch() as work:
         return _load(package, with_empty_source(package, model, work), model)
+
+
+def _needs_source() -> bool:
+    import torch
+
+    return bool(torch.__version__ < FINDS_BY_METADATA)
+
+
+def _has_any_source(package: Artifact, model: str) -> bool:
+    folder = f"{AOTINDUCTOR}{model}/"
+    return any(name.startswith(folder) and name.endswith(".cpp") for name in package.members)
 
 
 def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:

@@ -12,18 +12,18 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import errors
 from aoti_debug.abi import Variable
 from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
-from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
+from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2.extract import AS_COMPILED
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory, target
 from aoti_debug.run.options import RunOptions
-from aoti_debug.run.process import Child, Observer, Report
+from aoti_debug.run.protocol import Request
+from aoti_debug.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.run.target import Subject
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
@@ -179,11 +179,11 @@ def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observe
     _begin(path, info, subject, options)
     observer.started(path)
     began = time.monotonic()
-    child = Child(_request(info, subject, options), _environment(path, options), path)
-    info = replace(info, pid=child.process.pid)
-    run_json.write(info, path)
     try:
-        report = child.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
+        with ModelProcess(_request(path, info, subject, options), _environment(path, options)) as process:
+            info = replace(info, pid=process.pid)
+            run_json.write(info, path)
+            report = process.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
     except KeyboardInterrupt:
         _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
         raise
@@ -232,8 +232,8 @@ def _exit(report: Report) -> Exit:
     """How the process ended. An exception comes first: what a broken device makes of the end that follows says less."""
     error = report.error
     if error is not None:
-        detail = f"{error['type']}: {error['message']}"
-        return Exit(ExitKind.FAULT, detail, report.stage, exception=error["type"], code=error["code"])
+        detail = f"{error.type}: {error.message}"
+        return Exit(ExitKind.FAULT, detail, report.stage, exception=error.type, code=error.code)
     if report.given_up:
         return Exit(ExitKind.TIMEOUT, report.given_up, report.stage, seconds=report.seconds)
     if report.signal:
@@ -248,15 +248,13 @@ def _exit(report: Report) -> Exit:
 def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
     """The error of a run in which no launch began."""
     error = report.error
-    if error is not None and error["mismatches"]:
-        return InputMismatch(Mismatch(**found) for found in error["mismatches"])
-    if error is not None and error["ours"]:
-        kind: type[AotiDebugError] = getattr(errors, error["type"])
-        return kind(error["message"], hint=error["hint"])
+    ours = None if error is None else error.error()
+    if ours is not None:
+        return ours
     doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}
     where = doing.get(report.stage, "while the package was loaded")
     said = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
-    what = f"{error['type']}: {error['message']}" if error is not None else _exit(report).detail
+    what = _exit(report).detail
     lines = [f"the model never started: {what}, {where}", *(said if error is None else [])]
     hint = "operators of your own need --import MODULE or --load-library PATH"
     if report.torch_version is not None and report.torch_version != manifest.torch_version:
@@ -303,18 +301,19 @@ def _level(manifest: Manifest, options: RunOptions) -> int:
     return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
 
 
-def _request(info: RunInfo, subject: Subject, options: RunOptions) -> dict[str, object]:
-    """What `_run_child` is asked to do."""
-    return {
-        "package": str(options.package.resolve()),
-        "inputs": None if options.inputs is None else str(options.inputs.resolve()),
-        "random_inputs": options.random_inputs,
-        "device": info.device,
-        "calls": options.calls,
-        "interposed": subject.interposed,
-        "imports": info.imports,
-        "libraries": info.libraries,
-    }
+def _request(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> Request:
+    return Request(
+        package=str(options.package.resolve()),
+        run=str(path),
+        parent=os.getpid(),
+        device=info.device,
+        calls=options.calls,
+        inputs=None if options.inputs is None else str(options.inputs.resolve()),
+        random_inputs=options.random_inputs,
+        interposed=subject.interposed,
+        imports=info.imports,
+        libraries=info.libraries,
+    )
 
 
 def _environment(path: Path, options: RunOptions) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from aoti_debug.manifest import MEMBER, Manifest
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.run.interposer.prepare import prepare
+from aoti_debug.run.protocol import InterposedLibraries
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Subject:
     """
     Attributes:
         text: the manifest as it goes to a run.
-        interposed: what `Interposed` is made with, besides the package and the device; None for an instrumented one.
+        interposed: None for an instrumented package.
     """
 
     manifest: Manifest
     text: bytes
-    interposed: Mapping[str, str] | None
+    interposed: InterposedLibraries | None
 
 
 def is_stripped(package: Artifact, model: str = "") -> bool:
@@ -47,5 +47,5 @@ def subject(path: Path, model: str) -> Subject:
         package = archive.expect(path, ArtifactKind.INSTRUMENTED)
         return Subject(package.manifest(), package.read(MEMBER), None)
     made = prepare(package, archive.model_of(package, model))
-    interposed = {"front": str(made.front), "recorder": str(made.recorder), "model": made.manifest.model}
+    interposed = InterposedLibraries(str(made.front), str(made.recorder), made.manifest.model)
     return Subject(made.manifest, made.text.encode(), interposed)

@@ -1,7 +1,6 @@
-"""The process that a package runs in: `python -m aoti_debug.run.worker REQUEST`, a JSON object (runner.Request).
+"""The process that a package runs in: `python -m aoti_debug.run.worker PIPE REQUEST`.
 
-It tells how far it came on the pipe whose descriptor the request names, one JSON object a line: {"stage": …},
-{"torch": version}, {"seconds": of the calls}, {"error": …}. A line is written before the thing that it announces.
+PIPE is the descriptor that it sends its messages to, REQUEST a JSON object; protocol.py describes both.
 """
 
 from __future__ import annotations
@@ -10,21 +9,32 @@ import ctypes
 import faulthandler
 import gc
 import importlib
-import json
 import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch
+from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
+from aoti_debug.machine import json_data
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
+from aoti_debug.run.protocol import (
+    CallsDone,
+    Failed,
+    InterposedLibraries,
+    Message,
+    Request,
+    StageReached,
+    TorchImported,
+    message_line,
+)
 from aoti_debug.run.watchdog import REQUEST
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_json import Stage
@@ -33,54 +43,65 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    request = json.loads(sys.argv[1])
-    _die_with(request["parent"])
-    _keep_python_stacks(request["python_stacks"])
-    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+    descriptor, text = sys.argv[1:]
+    request = json_data.parse(Request, text)
+    _die_with(request.parent)
+    _keep_python_stacks(Path(request.run) / crash_stacks.PYTHON)
+    with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
             _run(request, pipe)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is what the parent wants to know
-            _tell(pipe, error=_describe(error))
+            _tell(pipe, Failed(ErrorData.of(error)))
             return 1
     return 0
 
 
-def _run(request: dict[str, Any], pipe: TextIO) -> None:
-    _tell(pipe, stage=Stage.IMPORT.value)
+def _run(request: Request, pipe: TextIO) -> None:
+    _tell(pipe, StageReached(Stage.IMPORT))
     import torch
     import torch._inductor.package
 
-    _tell(pipe, torch=str(torch.__version__))
-    for module in request["imports"]:
+    _tell(pipe, TorchImported(str(torch.__version__)))
+    for module in request.imports:
         importlib.import_module(module)
-    for library in request["libraries"]:
+    for library in request.libraries:
         torch.ops.load_library(library)
     model: Any
-    if request["interposed"] is not None:
-        _tell(pipe, stage=Stage.LOAD.value)
+    if request.interposed is not None:
+        _tell(pipe, StageReached(Stage.LOAD))
         path, data = _given_inputs(request)
         _use_gpu_of(data)
-        model = Interposed(**request["interposed"], package=request["package"], device=request["device"])
-        _tell(pipe, stage=Stage.INPUTS.value)
+        model = _interposed(request.interposed, request)
+        _tell(pipe, StageReached(Stage.INPUTS))
         given = files.fit(path, data, model.signature)
     else:
-        _tell(pipe, stage=Stage.INPUTS.value)
+        _tell(pipe, StageReached(Stage.INPUTS))
         given = _inputs(request)
-        _tell(pipe, stage=Stage.LOAD.value)
+        _tell(pipe, StageReached(Stage.LOAD))
         _use_gpu_of((given.args, dict(given.kwargs)))
-        model = _load(request["package"])
-    _tell(pipe, stage=Stage.CALL.value)
+        model = _load(request.package)
+    _tell(pipe, StageReached(Stage.CALL))
     began = time.monotonic()
     with torch.no_grad():
-        for _ in range(request["calls"]):
+        for _ in range(request.calls):
             model(*given.args, **given.kwargs)
-    if request["device"] == "cuda":
-        _tell(pipe, stage=Stage.SYNCHRONISE.value)
+    if request.device == "cuda":
+        _tell(pipe, StageReached(Stage.SYNCHRONISE))
         torch.cuda.synchronize()
-    _tell(pipe, seconds=time.monotonic() - began)
-    _tell(pipe, stage=Stage.UNLOAD.value)
+    _tell(pipe, CallsDone(time.monotonic() - began))
+    _tell(pipe, StageReached(Stage.UNLOAD))
     del model
     gc.collect()
+
+
+def _interposed(libraries: InterposedLibraries, request: Request) -> Interposed:
+    return Interposed(
+        front=libraries.front,
+        recorder=libraries.recorder,
+        package=request.package,
+        model=libraries.model,
+        device=request.device,
+    )
 
 
 def _use_gpu_of(data: Any) -> None:
@@ -104,51 +125,38 @@ def _load(path: str) -> Any:
     return load(package, manifest.model, manifest.device)
 
 
-def _inputs(request: dict[str, Any]) -> Inputs:
-    package = archive.inspect(request["package"])
+def _inputs(request: Request) -> Inputs:
+    package = archive.inspect(request.package)
     signature = files.signature_of(package)
-    if request["random_inputs"] is not None:
-        made = random_inputs.make(signature, package.manifest(), request["random_inputs"])
-        files.write(made, Path(request["run"]) / run_directory.RANDOM_INPUTS)
+    if request.random_inputs is not None:
+        made = random_inputs.make(signature, package.manifest(), request.random_inputs)
+        files.write(made, Path(request.run) / run_directory.RANDOM_INPUTS)
         return made
-    if request["inputs"] is not None:
-        return files.read(request["inputs"], signature)
+    if request.inputs is not None:
+        return files.read(request.inputs, signature)
     embedded = files.embedded(package)
     if embedded is None:
-        raise files.missing(request["package"], signature)
+        raise files.missing(request.package, signature)
     files.check(embedded, signature, "the package")
     return embedded
 
 
-def _given_inputs(request: dict[str, Any]) -> tuple[Path, Any]:
+def _given_inputs(request: Request) -> tuple[Path, Any]:
     """The inputs file of a package that has no inputs in it and does not tell what would fit, and what it holds."""
-    if request["inputs"] is None:
+    if request.inputs is None:
         raise ArtifactError(
-            f"{request['package']} has no inputs in it, and without its source it does not tell what the model takes",
+            f"{request.package} has no inputs in it, and without its source it does not tell what the model takes",
             hint="pass some with --inputs FILE.pt",
         )
-    path = Path(request["inputs"])
+    path = Path(request.inputs)
     return path, files.content(path)
 
 
-def _tell(pipe: TextIO, **what: Any) -> None:
-    pipe.write(json.dumps(what) + "\n")
+def _tell(pipe: TextIO, message: Message) -> None:
+    pipe.write(message_line(message) + "\n")
 
 
-def _describe(error: Exception) -> dict[str, Any]:
-    """What the parent makes an exit, or an error of its own, of."""
-    code = getattr(error, "error_code", None)
-    return {
-        "type": type(error).__name__,
-        "message": str(error),
-        "ours": isinstance(error, AotiDebugError),
-        "hint": error.hint if isinstance(error, AotiDebugError) else "",
-        "mismatches": [asdict(found) for found in error.mismatches] if isinstance(error, InputMismatch) else [],
-        "code": code if isinstance(code, int) else None,
-    }
-
-
-def _keep_python_stacks(path: str) -> None:
+def _keep_python_stacks(path: Path) -> None:
     """Where Python is when a signal ends the process, or asks; a faulthandler that the user wants stays as it is."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # open to the very end

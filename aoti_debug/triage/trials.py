@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug.run.options import RunOptions
-from aoti_debug.run.process import Observer
 from aoti_debug.run.runner import RunResult, run_with
+from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
 from aoti_debug.triage.options import TriageOptions

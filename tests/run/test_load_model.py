@@ -4,6 +4,9 @@ import zipfile
 from pathlib import Path
 
 import archives
+import pytest
+import torch
+from torch.torch_version import TorchVersion
 
 from aoti_debug.pt2 import archive
 from aoti_debug.run import load_model
@@ -23,3 +26,40 @@ def test_a_package_gets_an_empty_source_beside_its_library(tmp_path: Path) -> No
     assert found.read(library) == given.read(library)
     assert path.read_bytes() == before
     assert zipfile.ZipFile(copy).testzip() is None
+
+
+LIBRARY = f"{archive.AOTINDUCTOR}model/c1.wrapper.so"
+SOURCE = f"{archive.AOTINDUCTOR}model/c1.wrapper.cpp"
+KERNEL = f"{archive.AOTINDUCTOR}model/kernel.cpp"
+OTHER = f"{archive.AOTINDUCTOR}other/c1.cpp"
+
+
+@pytest.mark.parametrize(
+    ("version", "members", "loaded"),
+    [
+        ("2.11.0+cu130", (LIBRARY,), {LIBRARY, SOURCE}),
+        ("2.12.1", (LIBRARY,), {LIBRARY, SOURCE}),
+        ("2.13.0+cpu", (LIBRARY,), {LIBRARY}),
+        ("2.15.0", (LIBRARY,), {LIBRARY}),
+        ("2.11.0", (LIBRARY, SOURCE), {LIBRARY, SOURCE}),
+        ("2.11.0", (LIBRARY, KERNEL), {LIBRARY, KERNEL}),
+        ("2.11.0", (LIBRARY, OTHER), {LIBRARY, SOURCE, OTHER}),
+    ],
+)
+def test_a_package_without_any_source_gets_one_where_torch_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, members: tuple[str, ...], loaded: set[str]
+) -> None:
+    path = archives.write(tmp_path / "m.pt2", dict.fromkeys(members, b"\x7fELF"))
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    found: list[Path] = []
+
+    def load(path: str, model_name: str) -> str:
+        found.append(Path(path))
+        assert loaded <= set(archive.inspect(path).members)
+        assert (SOURCE in archive.inspect(path).members) == (SOURCE in loaded)
+        return model_name
+
+    monkeypatch.setattr("torch._inductor.package.load_package", load)
+    assert load_model.load(archive.inspect(path), "model", "cpu") == "model"
+    assert (found == [path]) == (loaded == set(members))
+    assert all(used == path or not used.exists() for used in found)

@@ -20,8 +20,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.run import runner
-from aoti_debug.run.process import Observer
 from aoti_debug.run.runner import RunResult
+from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import ExitKind, Stage

@@ -1,4 +1,4 @@
-"""The frame of a process that answers one request (lowering.py): its steps, and what becomes of one that fails."""
+"""The frame of a process that answers one request (protocol.py): its steps, and what becomes of one that fails."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.machine.error_data import ErrorData
 
 
 class StepError(Exception):
@@ -59,10 +59,10 @@ def answered(work: Callable[[dict[str, float]], Answer]) -> Answer | Failure:
     try:
         return work({})
     except StepError as error:
-        cause = error.__cause__
+        cause = error.__cause__ or error
         traceback.print_exception(cause)
-        hint = error.hint or (cause.hint if isinstance(cause, AotiDebugError) else "")
-        return Failure(error.step, error.subject, type(cause).__name__, str(cause), hint)
+        told = ErrorData.of(cause)
+        return Failure(error.step, error.subject, told.type, told.message, error.hint or told.hint)
 
 
 def main(run: Callable[[Request], Answer | Failure]) -> None:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
-from aoti_debug.native import crash_stacks
+from aoti_debug.machine import json_data, process
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.process import Child
+from aoti_debug.run.protocol import (
+    CallsDone,
+    Failed,
+    Message,
+    Request,
+    StageReached,
+    TorchImported,
+    read_message,
+)
 from aoti_debug.run.watchdog import Limits, Patience, ask_for_stacks
 from aoti_debug.rundir.run_json import Stage
 
+WORKER = "aoti_debug.run.worker"
+_MESSAGES = "messages"  # the pipe beside "stdout" and "stderr"
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16
 _FAREWELL = 30.0  # seconds that a process with a broken device may take to end
@@ -46,74 +57,66 @@ class Report:
     stage: Stage = Stage.IMPORT
     torch_version: str | None = None
     seconds: float | None = None
-    error: Mapping[str, Any] | None = None
+    error: ErrorData | None = None
     returncode: int = 0
     given_up: str = ""  # why the process was killed: "no progress for 30 s"; "" where it was not
     lost: str = ""  # why stdout.log or stderr.log is not complete
 
-    def hear(self, line: bytes, observer: Observer) -> None:
-        said = json.loads(line)
-        if "stage" in said:
-            self.stage = Stage(said["stage"])
-            observer.reached(self.stage)
-        self.torch_version = said.get("torch", self.torch_version)
-        self.seconds = said.get("seconds", self.seconds)
-        self.error = said.get("error", self.error)
+    def hear(self, message: Message, observer: Observer) -> None:
+        match message:
+            case StageReached(stage):
+                self.stage = stage
+                observer.reached(stage)
+            case TorchImported(version):
+                self.torch_version = version
+            case CallsDone(seconds):
+                self.seconds = seconds
+            case Failed(error):
+                self.error = error
 
     @property
     def signal(self) -> str:
         """ "SIGSEGV"; "" where no signal ended the process."""
-        if self.returncode >= 0:
-            return ""
-        names = {number.value: number.name for number in signal.Signals}
-        return names.get(-self.returncode, f"signal {-self.returncode}")
+        return process.killed_by(self.returncode)
 
 
-class Child:
-    """One process. Its output goes to `stdout.log` and `stderr.log` of the run, and to the observer."""
+class ModelProcess:
+    """The process that a package runs in, killed at the end of a `with`. Its output goes to `stdout.log` and
+    `stderr.log` of the run, and to the observer."""
 
-    def __init__(self, request: Mapping[str, Any], environment: Mapping[str, str], run: Path) -> None:
-        reading, writing = os.pipe()
+    def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
+        self._run = Path(request.run)
+        self._messages, writing = os.pipe()
         try:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "aoti_debug.run.worker",
-                    json.dumps(
-                        {
-                            **request,
-                            "pipe": writing,
-                            "parent": os.getpid(),
-                            "run": str(run),
-                            "python_stacks": str(run / crash_stacks.PYTHON),
-                        }
-                    ),
-                ],
-                stdin=subprocess.DEVNULL,
+            self._child = Child(
+                [sys.executable, "-m", WORKER, str(writing), json_data.to_text(request, indent=None)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=dict(environment),
+                environment=environment,
                 pass_fds=(writing,),
-                start_new_session=True,
             )
         except OSError:
-            os.close(reading)
+            os.close(self._messages)
             raise
         finally:
             os.close(writing)
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self._pipes: dict[str, int] = {
-            "stdout": self.process.stdout.fileno(),
-            "stderr": self.process.stderr.fileno(),
-            "report": reading,
-        }
-        self._run = run
-        self._reading = reading
+        self.pid = self._child.pid
+
+    def __enter__(self) -> ModelProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, error, traceback)
+        os.close(self._messages)
 
     def watch(self, observer: Observer, limits: Limits) -> Report:
-        """Waits for the end. A process that goes beyond the limits says where it is, and is killed."""
+        """Waits for the end. A process that goes beyond the limits says where it is, and is killed.
+
+        Raises:
+            DamagedJsonError: it sent what is no message.
+        """
         report = Report()
         patience = Patience(limits, self._run)
         farewell: float | None = None
@@ -121,19 +124,19 @@ class Child:
         logs = {name: _Log(self._run / f"{name}.log") for name in ("stdout", "stderr")}
         try:
             with selectors.DefaultSelector() as selector:
-                for name, descriptor in self._pipes.items():
-                    selector.register(descriptor, selectors.EVENT_READ, name)
+                for name, pipe in self._pipes().items():
+                    selector.register(pipe, selectors.EVENT_READ, name)
                 while selector.get_map():
-                    ended = self.process.poll() is not None
+                    ended = self._child.poll() is not None
                     ready = selector.select(_TICK)
                     for key, _ in ready:
                         data = os.read(key.fd, _CHUNK)
                         if not data:
                             selector.unregister(key.fd)
-                        elif key.data == "report":
+                        elif key.data == _MESSAGES:
                             *lines, unfinished = (unfinished + data).split(b"\n")
                             for line in lines:
-                                report.hear(line, observer)
+                                report.hear(read_message(line), observer)
                         else:
                             logs[key.data].write(data)
                             observer.output(key.data, data)
@@ -145,38 +148,30 @@ class Child:
                     if not report.given_up and report.error is None and not ended:
                         report.given_up = self._end_if(patience.exhausted(report.stage))
                     if farewell is not None and time.monotonic() > farewell:
-                        self.kill()
-            report.returncode = self.process.wait()
+                        self._child.kill()
+            report.returncode = self._child.wait()
             report.lost = next((log.failure for log in logs.values() if log.failure), "")
         finally:
-            self.kill()
             for log in logs.values():
                 log.close()
-            self._close()
         return report
+
+    def _pipes(self) -> dict[str, int]:
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        return {
+            "stdout": self._child.stdout.fileno(),
+            "stderr": self._child.stderr.fileno(),
+            _MESSAGES: self._messages,
+        }
 
     def _end_if(self, why: str) -> str:
         """Ends the process where there is a reason; "" where there is none, or it has ended already."""
-        if not why or self.process.poll() is not None:
+        if not why or self._child.poll() is not None:
             return ""
-        ask_for_stacks(self.process.pid, self._run)
-        self.kill()
+        ask_for_stacks(self.pid, self._run)
+        self._child.kill()
         return why
-
-    def kill(self) -> None:
-        """Ends the process and those that it started, if they still live. A process that hangs in the device's driver
-        hears nothing but SIGKILL."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-
-    def _close(self) -> None:
-        self.process.wait()
-        os.close(self._reading)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 class _Log:

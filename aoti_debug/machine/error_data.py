@@ -1,0 +1,55 @@
+"""Exceptions as data, to be carried from a child process to its parent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug import errors
+from aoti_debug.errors import AotiDebugError, InputMismatch, Mismatch
+
+
+@dataclass(frozen=True)
+class ErrorData:
+    """What is known of an exception in another process.
+
+    Attributes:
+        type: the name of its class, "RuntimeError".
+        message: its text.
+        ours: the name in `errors.BY_NAME` of the error of this library that it is; "" for any other exception.
+        hint: of an error of this library.
+        mismatches: of an InputMismatch.
+        code: its `error_code`, which torch sets for an error of a device; None where it has none.
+    """
+
+    type: str
+    message: str
+    ours: str = ""
+    hint: str = ""
+    mismatches: tuple[Mismatch, ...] = ()
+    code: int | None = None
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorData:
+        """Describes an exception."""
+        code = getattr(error, "error_code", None)
+        return cls(
+            type=type(error).__name__,
+            message=str(error),
+            ours=_name(error) if isinstance(error, AotiDebugError) else "",
+            hint=error.hint if isinstance(error, AotiDebugError) else "",
+            mismatches=error.mismatches if isinstance(error, InputMismatch) else (),
+            code=int(code) if isinstance(code, int) else None,
+        )
+
+    def error(self) -> AotiDebugError | None:
+        """The error of this library that it is, to be raised in this process; None for any other exception."""
+        if not self.ours:
+            return None
+        if self.ours == InputMismatch.__name__:
+            return InputMismatch(self.mismatches)
+        return errors.BY_NAME[self.ours](self.message, hint=self.hint)
+
+
+def _name(error: AotiDebugError) -> str:
+    """The name of the nearest class in the table."""
+    return next(cls.__name__ for cls in type(error).__mro__ if errors.BY_NAME.get(cls.__name__) is cls)

@@ -1,0 +1,111 @@
+"""The request to the process that a package runs in, and the messages that it sends; both are JSON, one object a line.
+
+A message comes before the thing that it announces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from aoti_debug.machine import json_data
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.rundir.run_json import Stage
+
+_TAG = "message"
+
+
+@dataclass(frozen=True)
+class InterposedLibraries:
+    """The libraries that record the calls of a package without the source of its wrapper.
+
+    Attributes:
+        front: stands in front of what the model's library calls.
+        recorder: records it.
+        model: which of the package's models.
+    """
+
+    front: str
+    recorder: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run.
+
+    Attributes:
+        package: its path.
+        run: the run directory.
+        parent: the process whose end is this one's end, too.
+        device: that the model runs on, "cpu" or "cuda".
+        calls: how often the model is called.
+        inputs: a file of inputs; None for those embedded in the package.
+        random_inputs: a seed: make fitting inputs and keep them in the run.
+        interposed: None for an instrumented package.
+        imports, libraries: modules and libraries that hold the model's operators.
+    """
+
+    package: str
+    run: str
+    parent: int
+    device: str
+    calls: int = 1
+    inputs: str | None = None
+    random_inputs: int | None = None
+    interposed: InterposedLibraries | None = None
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageReached:
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class TorchImported:
+    version: str
+
+
+@dataclass(frozen=True)
+class CallsDone:
+    seconds: float  # of all calls
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The process is about to end with an exception."""
+
+    error: ErrorData
+
+
+Message = StageReached | TorchImported | CallsDone | Failed
+
+_MESSAGES: Mapping[str, type[Message]] = {
+    "stage reached": StageReached,
+    "torch imported": TorchImported,
+    "calls done": CallsDone,
+    "failed": Failed,
+}
+_TAGS = {cls: tag for tag, cls in _MESSAGES.items()}
+
+
+def message_line(message: Message) -> str:
+    """A message as one line, without its end."""
+    return json.dumps({_TAG: _TAGS[type(message)], **asdict(message)})
+
+
+def read_message(line: bytes) -> Message:
+    """
+    Raises:
+        DamagedJsonError: it is none of the messages.
+    """
+    data = json_data.parse_object(line)
+    tag = data.get(_TAG)
+    cls = _MESSAGES.get(tag) if isinstance(tag, str) else None
+    if cls is None:
+        raise DamagedJsonError(f"{_TAG} is {tag!r}, not one of {', '.join(_MESSAGES)}")
+    return json_data.from_data(cls, data)

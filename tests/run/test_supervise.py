@@ -1,0 +1,110 @@
+"""The watch over the model's process."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.diagnosis.verdict import Proof
+from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.run import runner, supervise
+from aoti_debug.run.protocol import Request
+from aoti_debug.run.supervise import ModelProcess, Observer, Report
+from aoti_debug.run.watchdog import Limits
+from aoti_debug.rundir.run_json import ExitKind, Stage
+
+ACT = "faulty::act.default"
+
+
+def watch(run: Path, monkeypatch: pytest.MonkeyPatch, worker: str = "") -> Report:
+    """The report of a process that finds no package, or whose code is `worker`."""
+    if worker:
+        (run / "some_worker.py").write_text(f"import os, sys\npipe = int(sys.argv[1])\n{worker}\n")
+        monkeypatch.setattr(supervise, "WORKER", "some_worker")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(run)])}
+    request = Request(str(run / "none.pt2"), str(run), os.getpid(), "cpu")
+    with ModelProcess(request, environment) as process:
+        return process.watch(Observer(), Limits())
+
+
+def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = watch(tmp_path, monkeypatch)
+    assert (report.stage, report.returncode, report.signal) == (Stage.INPUTS, 1, "")
+    assert report.torch_version
+    assert report.error is not None
+    error = report.error.error()
+    assert isinstance(error, ArtifactError)
+    assert str(error) == f"{tmp_path / 'none.pt2'} does not exist"
+    assert error.hint
+    assert (tmp_path / "python.txt").exists()
+
+
+def test_output_and_signal_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = watch(tmp_path, monkeypatch, "os.write(1, b'out'); os.write(2, b'err'); os.abort()")
+    assert (report.signal, report.stage, report.error) == ("SIGABRT", Stage.IMPORT, None)
+    assert ((tmp_path / "stdout.log").read_text(), (tmp_path / "stderr.log").read_text()) == ("out", "err")
+
+
+def test_a_process_that_sends_no_message_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+    with pytest.raises(DamagedJsonError, match="message is None"):
+        watch(tmp_path, monkeypatch, "import time; os.write(pipe, b'{}\\n'); time.sleep(600)")
+    assert time.monotonic() - began < 60
+
+
+def test_a_process_that_leaves_another_with_its_pipes_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+    report = watch(tmp_path, monkeypatch, "if os.fork() == 0: import time; time.sleep(600)")
+    assert report.returncode == 0
+    assert time.monotonic() - began < 60
+
+
+def test_a_model_that_stalls(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "hang")
+    began = time.monotonic()
+    result = runner.run(faulty_package, out=tmp_path, stall=2)
+    assert time.monotonic() - began < 120
+    verdict = result.verdict
+    assert verdict is not None
+    assert (result.run.state, verdict.what, verdict.proof) == (
+        ExitKind.TIMEOUT,
+        "no end: no progress for 2 s",
+        Proof.CERTAIN,
+    )
+    assert verdict.launch is not None
+    assert verdict.launch.kernel == ACT
+    lines = [frame.rpartition("/")[2] for frame in verdict.frames]
+    assert lines[0].startswith("clock_nanosleep")
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        "faulty_ops.py",
+        "faulty_ops.py",
+        "run_impl at wrapper.cpp",
+    ]
+    assert result.run.info.command[-2:] == ("--stall", "2")
+
+
+def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path) -> None:
+    result = runner.run(faulty_package, out=tmp_path, stall=120)
+    assert result.verdict is None
+    assert not (result.run.path / "python.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stall": 0}, "--stall 0 leaves no time"),
+        ({"stall": 5, "level": 0}, "at level 0 nothing shows progress: --stall cannot be kept"),
+    ],
+)
+def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        runner.run(faulty_package, out=tmp_path / "runs", **options)
+    assert str(caught.value) == message
+    assert caught.value.hint
+    assert not (tmp_path / "runs").exists()

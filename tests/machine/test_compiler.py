@@ -91,7 +91,7 @@ import sys
 sys.path = [{str(site)!r}, *(p for p in sys.path if "site-packages" not in p), {str(ROOT)!r}]
 import types
 sys.modules["platformdirs"] = types.ModuleType("platformdirs")
-from aoti_debug import compiler
+from aoti_debug.machine import compiler
 from aoti_debug.errors import ToolchainError
 try:
     print(compiler.find_torch().version, "torch" in sys.modules)

@@ -1,0 +1,314 @@
+"""The documents say what is true: what they name exists, and what users can set is documented."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import document_text as text
+import pytest
+import test_rooms
+from document_text import OptionUse
+from paths import ROOT
+
+import aoti_debug
+from aoti_debug import errors
+from aoti_debug.abi import Variable
+from aoti_debug.cli import main
+
+PACKAGE = ROOT / "aoti_debug"
+DOCS = ROOT / "docs"
+DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
+WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
+MOST_LINES = 200  # of the README
+FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
+GENERATED = {"repro.py"}  # names of source files that are no part of the checkout
+REPRO_OPTIONS = ROOT / "repro/templates/options.py"
+SCRIPTS = ("benchmarks/*.py", "docs/demo/*.py", "runtime_shims/cuda/*.py", "tests/*/*.py")
+
+
+def each(documents: tuple[Path, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("document", documents, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@functools.cache
+def lines_of(document: Path) -> list[str]:
+    return text.code_lines(document.read_text())
+
+
+@functools.cache
+def checkout_names() -> set[str]:
+    """Names of the files at the top of the checkout and in its folders."""
+    below = [path for folder in (*FOLDERS, "repro") for path in (ROOT / folder).rglob("*")]
+    return {path.name for path in (*ROOT.iterdir(), *below)}
+
+
+@functools.cache
+def options_of_commands() -> dict[str, set[str]]:
+    """Options of each command of aoti-debug, long and short."""
+    context = main.group.make_context("aoti-debug", ["--json"], resilient_parsing=True)
+    found = {}
+    for verb in main.group.list_commands(context):
+        command = main.group.get_command(context, verb)
+        assert command is not None
+        options = (p for p in command.params if p.param_type_name == "option")
+        found[f"aoti-debug {verb}"] = {word for option in options for word in (*option.opts, *option.secondary_opts)}
+    return found
+
+
+@functools.cache
+def options_of_scripts() -> dict[str, set[str]]:
+    """Options of the scripts that documents may call, by file name; those of pytest are the suite's own."""
+    scripts = [path for pattern in SCRIPTS for path in ROOT.glob(pattern)]
+    found = {path.name: text.parser_options(path.read_text()) for path in scripts}
+    found["repro.py"] = text.parser_options(REPRO_OPTIONS.read_text()) | {"--help"}
+    return found | {"pytest": text.parser_options((ROOT / "tests/conftest.py").read_text())}
+
+
+def wrong_options(uses: list[OptionUse], known: dict[str, set[str]]) -> list[OptionUse]:
+    """Uses of options that the tool does not have; an option without a tool may be any tool's."""
+    every = {option for options in known.values() for option in options}
+    return [use for use in uses if use.option not in (known.get(use.tool, set()) if use.tool else every)]
+
+
+def known_options() -> dict[str, set[str]]:
+    found = {tool: options | {"--help"} for tool, options in options_of_commands().items()}
+    return found | options_of_scripts() | {"aoti-debug": {"--help", "--version"}}
+
+
+def broken_links(document: Path, markdown: str) -> list[str]:
+    """Relative links to a missing file, or to an anchor that its headings do not make."""
+    broken = []
+    for link in text.links(markdown):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        if not target.exists() or (anchor and anchor not in text.anchors(target.read_text())):
+            broken.append(link)
+    return broken
+
+
+@each(DOCUMENTS)
+def test_paths_exist(document: Path) -> None:
+    missing = [path for path in text.paths(lines_of(document), FOLDERS) if not any(ROOT.glob(path))]
+    assert missing == []
+
+
+@each(DOCUMENTS)
+def test_source_files_are_part_of_the_checkout(document: Path) -> None:
+    assert set(text.source_files(lines_of(document))) - checkout_names() - GENERATED == set()
+
+
+@each(DOCUMENTS)
+def test_modules_and_their_names_exist(document: Path) -> None:
+    named = text.modules(lines_of(document))
+    assert [name for name in named if not text.resolves(name, PACKAGE, aoti_debug.__all__)] == []
+
+
+@each(DOCUMENTS)
+def test_commands_and_make_targets_exist(document: Path) -> None:
+    lines = lines_of(document)
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(text.commands(lines)) - set(main.VERBS) == set()
+    assert set(text.make_targets(lines)) - targets == set()
+
+
+@each(DOCUMENTS)
+def test_options_exist(document: Path) -> None:
+    assert wrong_options(text.option_uses(lines_of(document)), known_options()) == []
+
+
+@each(DOCUMENTS)
+def test_environment_variables_exist(document: Path) -> None:
+    assert set(text.variables(document.read_text())) - {variable.value for variable in Variable} == set()
+
+
+@each(DOCUMENTS)
+def test_code_blocks_are_fenced(document: Path) -> None:
+    """Indented blocks would not be checked."""
+    assert re.findall(r"\n\n {4,}\S.*", text.prose(document.read_text())) == []
+
+
+@each(WITH_LINKS)
+def test_links_resolve(document: Path) -> None:
+    assert broken_links(document, document.read_text()) == []
+
+
+@pytest.mark.parametrize("command", main.VERBS)
+def test_every_option_is_documented_and_no_other(command: str) -> None:
+    markdown = (DOCS / "commands.md").read_text()
+    cells = text.first_cells(text.section(markdown, f"aoti-debug {command}"))
+    documented = {option for cell in cells for option in text.all_options(cell)}
+    assert documented == options_of_commands()[f"aoti-debug {command}"]
+
+
+def test_every_option_of_a_repro_is_documented() -> None:
+    documented = {use.option for use in text.option_uses(lines_of(DOCS / "repro.md"))}
+    assert text.parser_options(REPRO_OPTIONS.read_text()) - documented == set()
+
+
+def test_every_environment_variable_is_documented() -> None:
+    cells = text.first_cells((DOCS / "levels-and-environment.md").read_text())
+    documented = {name for cell in cells for name in text.variables(cell)}
+    own = {variable.value for variable in Variable if variable.value.startswith("AOTI_DEBUG_")}
+    assert documented == own
+
+
+def test_every_exit_code_is_documented() -> None:
+    cells = text.first_cells(text.section((DOCS / "commands.md").read_text(), "Exit codes"))
+    classes = (value for value in vars(errors).values() if isinstance(value, type))
+    raised = {error.exit_code for error in classes if issubclass(error, errors.AotiDebugError)}
+    assert set(map(int, cells)) == raised | {errors.EXIT_CLEAN, errors.EXIT_FINDING, main.INTERRUPTED}
+
+
+def test_the_readme_is_short_and_links_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= MOST_LINES
+    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} - set(text.links(readme)) == set()
+
+
+def test_the_architecture_lists_every_room_in_order() -> None:
+    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Rooms"))
+    assert [cell.strip("`") for cell in cells] == list(test_rooms.ROOMS)
+
+
+def test_the_architecture_lists_every_part_of_a_room() -> None:
+    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Parts of rooms"))
+    listed = {cell.strip("`") for cell in cells}
+    parts = {str(path.parent.relative_to(ROOT)) for path in PACKAGE.glob("*/*/__init__.py")}
+    assert parts - listed == set()
+
+
+# The finders themselves
+
+
+SAMPLE = """\
+# A page, with `code`
+
+See [there](other.md#a-page) and ![](picture.png), not `[this](no.md)`.
+
+```
+$ aoti-debug run x.pt2 --level 2   # --no-such in a comment
+[a](fenced.md)
+```
+
+## Again
+
+| option | meaning |
+|---|---|
+| `-o`, `--output FILE` | the file |
+
+## Again
+"""
+
+
+def test_code_is_found() -> None:
+    assert text.inline_code(SAMPLE) == ["code", "[this](no.md)", "-o", "--output FILE"]
+    assert "$ aoti-debug run x.pt2 --level 2  " in text.code_lines(SAMPLE)
+
+
+def test_links_and_anchors_are_found_outside_of_code() -> None:
+    assert text.links(SAMPLE) == ["other.md#a-page", "picture.png"]
+    assert text.anchors(SAMPLE) == {"a-page-with-code", "again", "again-1"}
+
+
+def test_a_section_ends_at_the_next_heading() -> None:
+    assert text.first_cells(text.section(SAMPLE, "Again")) == ["`-o`, `--output FILE`"]
+    assert text.all_options("`-o`, `--output FILE`") == ["-o", "--output"]
+    with pytest.raises(LookupError):
+        text.section(SAMPLE, "Never")
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One\n")
+    markdown = "[a](page.md#one) [b](#one) [c](https://x.org/y) [d](page.md#two) [e](gone.md) [f](#two)"
+    assert broken_links(page, markdown) == ["page.md#two", "gone.md", "#two"]
+
+
+def test_paths_are_found() -> None:
+    lines = ["tests/corpus", "x/tests/no", "docs/demo/faulty.py:28 in forward", "aoti_debug_runs/latest", "tests/*.py"]
+    assert text.paths(lines, FOLDERS) == ["tests/corpus", "docs/demo/faulty.py", "tests/*.py"]
+    assert not any(ROOT.glob("tests/no_such_*.py"))
+
+
+def test_source_files_are_found() -> None:
+    lines = ["repro/kinds.py and journal_format.h", "FILE.py", "README.md", "model.pt2", "x.python", "forms.cpp.txt"]
+    assert text.source_files(lines) == ["kinds.py", "journal_format.h", "README.md"]
+
+
+def test_modules_are_found_and_resolved() -> None:
+    lines = ["aoti_debug.rundir.journal", "runtime_shims/aoti_debug.h", "aoti_debug.h", 'aoti_debug.build("x")']
+    assert text.modules(lines) == ["aoti_debug.rundir.journal", "aoti_debug.build"]
+
+
+@pytest.mark.parametrize(
+    ("dotted", "exists"),
+    [
+        ("aoti_debug.rundir", True),
+        ("aoti_debug.errors", True),
+        ("aoti_debug.errors.UsageError", True),
+        ("aoti_debug.errors.EXIT_CLEAN", True),
+        ("aoti_debug.wrapper.analyse", True),
+        ("aoti_debug.offered", True),
+        ("aoti_debug.errors.NoSuchError", False),
+        ("aoti_debug.errors.UsageError.hint", False),
+        ("aoti_debug.no_such_room", False),
+        ("aoti_debug.rundir.no_such_module", False),
+        ("aoti_debug.offered.more", False),
+    ],
+)
+def test_a_name_resolves_by_file(dotted: str, exists: bool) -> None:
+    assert text.resolves(dotted, PACKAGE, ["offered"]) is exists
+
+
+def test_options_belong_to_the_tool_that_the_line_calls() -> None:
+    lines = [
+        "$ aoti-debug run x.pt2 --level 2",
+        "AOTI_DEBUG_DIR=x python benchmarks/triage.py --device cuda",
+        "pytest tests --update-golden",
+        "python a/repro.py --poison",
+        "--sanitize memcheck",
+        "-fsanitize=address",
+    ]
+    uses = text.option_uses(lines)
+    assert uses == [
+        OptionUse("aoti-debug run", "--level"),
+        OptionUse("triage.py", "--device"),
+        OptionUse("pytest", "--update-golden"),
+        OptionUse("repro.py", "--poison"),
+        OptionUse("", "--sanitize"),
+    ]
+    assert wrong_options(uses, known_options()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "aoti-debug show --level 2",
+        "aoti-debug run --sanitize",
+        "python repro.py --level 2",
+        "python repro.py --trial x",
+        "python benchmarks/no_such.py --device cuda",
+        "pytest --no-such",
+        "--no-such",
+    ],
+)
+def test_an_option_of_another_tool_is_wrong(line: str) -> None:
+    assert len(wrong_options(text.option_uses([line]), known_options())) == 1
+
+
+def test_commands_targets_and_variables_are_found() -> None:
+    assert text.commands(["aoti-debug frobnicate x", "aoti-debug --help", "aoti-debug 0.1.0"]) == ["frobnicate"]
+    assert text.make_targets(["make nothing", "PYTEST_ARGS=x make test"]) == ["nothing", "test"]
+    assert text.variables("`AOTI_DEBUG_LEVEL=3 x`, AOTI_DEBUG_* and AOTI_DEBUG_NO_SUCH") == [
+        "AOTI_DEBUG_LEVEL",
+        "AOTI_DEBUG_NO_SUCH",
+    ]
+
+
+def test_options_of_a_parser_are_found() -> None:
+    source = 'p.add_argument("--a", "-b")\np.add_argument("--hidden", help=argparse.SUPPRESS)\ng.addoption("--c")\n'
+    assert text.parser_options(source) == {"--a", "--c"}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.doctor.check import Check, missing, needed, ok, warning
 from aoti_debug.doctor.host import torch_cuda
 
@@ -23,7 +24,7 @@ class Gpu:
     bytes: int
 
     def __str__(self) -> str:
-        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bytes / 2**30:.0f} GiB)"
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {wording.byte_size_in('GiB', self.bytes)})"
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ def mask(text: str) -> str:
     return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
 
 
+def without_comments(text: str) -> str:
+    """The text with comments blanked: offsets and line breaks stay."""
+    return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()) if m.lastgroup == "comment" else m.group(), text)
+
+
 def closing_offset(masked: str, opening: int) -> int:
     """The offset of the bracket that closes the one at offset `opening`, or len(masked).
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.lexer import Lexeme, closing_offset, mask, split_arguments, tokenize
+from aoti_debug.wrapper.lexer import Lexeme, closing_offset, mask, split_arguments, tokenize, without_comments
 
 
 def lexemes(text: str) -> list[tuple[str, str]]:
@@ -65,6 +65,10 @@ def test_mask_keeps_offsets_and_lines() -> None:
     assert len(masked) == len(text)
     assert masked.count("\n") == 1
     assert masked.split() == ["f(", ")", "k(", ")"]
+
+
+def test_strings_stay_where_comments_are_blanked() -> None:
+    assert without_comments('f("// x"); // y\n/* z\n*/ g') == 'f("// x");     \n    \n   g'
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug.triage.kernel_source import cpp_expression
 from aoti_debug.triage.kernel_source.statements import Statement
-from aoti_debug.wrapper.lexer import Token, closing, tokenize
+from aoti_debug.wrapper.lexer import Token, closing, tokenize, without_comments
 
 _INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
 _COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")
@@ -25,6 +25,7 @@ _NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 def statements(source: str, name: str) -> Iterator[Statement]:
     """Those of the function `name`; none where it is not there."""
+    source = without_comments(source)
     head = re.search(rf"\b{re.escape(name)}\s*\([^()]*\)\s*\{{", source)
     if head is None:
         return

@@ -307,44 +307,6 @@ STRUCTS = (
     CRUMB_SLOT,
 )
 
-# c10::ScalarType -> (torch's name, bytes of an element; 0 where an element is less than a byte)
-DTYPES: dict[int, tuple[str, int]] = {
-    0: ("uint8", 1),
-    1: ("int8", 1),
-    2: ("int16", 2),
-    3: ("int32", 4),
-    4: ("int64", 8),
-    5: ("float16", 2),
-    6: ("float32", 4),
-    7: ("float64", 8),
-    8: ("complex32", 4),
-    9: ("complex64", 8),
-    10: ("complex128", 16),
-    11: ("bool", 1),
-    12: ("qint8", 1),
-    13: ("quint8", 1),
-    14: ("qint32", 4),
-    15: ("bfloat16", 2),
-    16: ("quint4x2", 1),
-    17: ("quint2x4", 1),
-    18: ("bits1x8", 1),
-    19: ("bits2x4", 1),
-    20: ("bits4x2", 1),
-    21: ("bits8", 1),
-    22: ("bits16", 2),
-    23: ("float8_e5m2", 1),
-    24: ("float8_e4m3fn", 1),
-    25: ("float8_e5m2fnuz", 1),
-    26: ("float8_e4m3fnuz", 1),
-    27: ("uint16", 2),
-    28: ("uint32", 4),
-    29: ("uint64", 8),
-    **{30 + i: (f"uint{i + 1}", 1) for i in range(7)},
-    **{37 + i: (f"int{i + 1}", 1) for i in range(7)},
-    44: ("float8_e8m0fnu", 1),
-    45: ("float4_e2m1fn_x2", 1),
-}
-
 # c10::DeviceType -> torch's name
 DEVICE_TYPES: dict[int, str] = {
     0: "cpu",
@@ -381,10 +343,6 @@ LAYOUTS: dict[int, str] = {
     6: "sparse_bsc",
     7: "jagged",
 }
-
-
-def dtype_name(scalar_type: int) -> str:
-    return DTYPES[scalar_type][0] if scalar_type in DTYPES else f"dtype{scalar_type}"
 
 
 def device_name(device_type: int, index: int) -> str:

@@ -6,8 +6,10 @@ dataclasses are its only description; `to_json` and `from_json` are each other's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
@@ -317,6 +319,12 @@ class Manifest:
 
     def kernel(self, name: str) -> Kernel | None:
         return next((k for k in self.kernels if k.name == name), None)
+
+    def unmatched(self, filters: Iterable[str]) -> tuple[str, ...]:
+        """Those of the patterns (fnmatch, "!" excludes) that match the kernel of no site."""
+        kernels = {site.kernel for site in self.sites}
+        patterns = ((text, text.removeprefix("!")) for text in filters)
+        return tuple(text for text, pattern in patterns if not any(fnmatchcase(k, pattern) for k in kernels))
 
 
 def to_json(manifest: Manifest) -> str:

@@ -52,7 +52,6 @@ Variants = dict[str, tuple[Path, dict[str, str]] | int]  # label -> package and 
 @dataclass(frozen=True)
 class Timing:
     median_ms: float
-    best_ms: float
     checksum: tuple[float, ...]
 
 
@@ -134,7 +133,7 @@ class Bench:
             out = self.python(script, str(self.program(name)), str(rounds), str(repeats), str(request), cwd=directory)
             data = json.loads(out)
             growth = float(data.pop("peak_growth_mib"))
-            timings = {label: Timing(t["median_ms"], t["best_ms"], tuple(t["checksum"])) for label, t in data.items()}
+            timings = {label: Timing(t["median_ms"], tuple(t["checksum"])) for label, t in data.items()}
             return timings, growth
         finally:
             shutil.rmtree(directory)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 
-from aoti_debug.abi import DTYPES, LAYOUTS, device_name
+from aoti_debug import dtypes
+from aoti_debug.abi import LAYOUTS, device_name
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
@@ -201,7 +202,10 @@ class _Reader:
         if parameter.type in ("float", "number"):  # the C function takes both as a double
             return literals.number(float(value))
         if parameter.type == "ScalarType":
-            return f"torch.{DTYPES[int(value)][0]}"
+            dtype = dtypes.numbered(int(value))
+            if dtype is None:
+                raise _misfit(self.launch, f"{parameter.name} is {value}, which is no known dtype")
+            return dtype.torch_name
         if parameter.type == "Layout":
             return f"torch.{LAYOUTS[int(value)]}"
         if parameter.type == "MemoryFormat":

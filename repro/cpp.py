@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Compiler, CType, Kernel, Manifest
-from aoti_debug.repro import literals
+from aoti_debug.manifest import Compiler, Kernel, Manifest
+from aoti_debug.repro import c_numbers, literals
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
@@ -15,36 +15,6 @@ from aoti_debug.values import Number
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
 
 WAYS = ("python repro.py --backend checked    every access of the kernel, and the index that led one outside",)
-_CTYPES = {
-    "bool": "c_bool",
-    "int8_t": "c_int8",
-    "int16_t": "c_int16",
-    "int32_t": "c_int32",
-    "int": "c_int",
-    "int64_t": "c_int64",
-    "long": "c_long",
-    "long long": "c_longlong",
-    "uint8_t": "c_uint8",
-    "uint16_t": "c_uint16",
-    "uint32_t": "c_uint32",
-    "uint64_t": "c_uint64",
-    "size_t": "c_size_t",
-    "float": "c_float",
-    "double": "c_double",
-}
-_PASSED = {
-    CType.BOOL: "c_bool",
-    CType.I8: "c_int8",
-    CType.I16: "c_int16",
-    CType.I32: "c_int32",
-    CType.I64: "c_int64",
-    CType.U8: "c_uint8",
-    CType.U16: "c_uint16",
-    CType.U32: "c_uint32",
-    CType.U64: "c_uint64",
-    CType.F32: "c_float",
-    CType.F64: "c_double",
-}
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
@@ -93,12 +63,10 @@ def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> 
     if not isinstance(slot.value, Number):
         raise UsageError(f"launch {launch.id} cannot be replayed: {slot.arg.name} was not recorded")
     declared = re.sub(r"\b(const|std::)\s*|&", "", slot.arg.ctype).strip()
-    ctype = _CTYPES.get(declared) if declared else _PASSED.get(slot.value.type)
+    ctype = c_numbers.CTYPES.get(declared) if declared else c_numbers.RECORDED.get(slot.value.type)
     if ctype is None:
         raise UsageError(f"launch {launch.id} cannot be replayed: {slot.arg.name} is passed as {slot.arg.ctype}")
-    value = slot.value.value
-    number = float(value) if ctype in ("c_float", "c_double") else bool(value) if ctype == "c_bool" else int(value)
-    return f"ctypes.{ctype}({literals.number(number)})"
+    return c_numbers.source(ctype, slot.value.value)
 
 
 def _source(kernel: Kernel, compiler: Compiler) -> str:

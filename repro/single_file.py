@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.errors import UsageError
 from aoti_debug.repro.modules import PACKAGE, TEMPLATES, modules_of
 from aoti_debug.repro.templates.unpack import MARK
@@ -74,6 +75,6 @@ def _member(name: str) -> zipfile.ZipInfo:
 def _check(size: int, limit: int) -> None:
     if size > limit:
         raise UsageError(
-            f"the repro would carry more than {limit / (1 << 20):g} MiB of compressed tensors and modules in one file",
+            f"the repro would carry more than {wording.byte_size(limit)} of compressed tensors and modules in one file",
             hint="leave --single-file out, or allow more with --max-size",
         )

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from aoti_debug.errors import UsageError
-from aoti_debug.repro import literals
+from aoti_debug.repro import c_numbers
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.values import Absent, Number
 
-# As launchKernel's arguments are declared, and as Triton's signatures name them.
-_CTYPES = {
-    "bool": "c_bool",
-    "int8_t": "c_int8",
-    "int16_t": "c_int16",
-    "int32_t": "c_int32",
-    "int64_t": "c_int64",
-    "uint8_t": "c_uint8",
-    "uint16_t": "c_uint16",
-    "uint32_t": "c_uint32",
-    "uint64_t": "c_uint64",
-    "float": "c_float",
-    "double": "c_double",
+_CTYPES = {  # by what a Triton signature calls a type
     "i1": "c_int32",
     "i8": "c_int8",
     "i16": "c_int16",
@@ -37,7 +25,6 @@ _CTYPES = {
     "f32": "c_float",
     "fp64": "c_double",
 }
-_FLOATS = ("c_float", "c_double")
 
 
 def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Arguments) -> str:
@@ -72,9 +59,7 @@ def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, 
 
 
 def _number(launch: RecordedLaunch, parameter: str, declared: str, given: Number) -> str:
-    ctype = _CTYPES.get(declared)
+    ctype = _CTYPES.get(declared) or c_numbers.CTYPES.get(declared)
     if ctype is None:
         raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is passed as {declared}")
-    value = given.value
-    number = float(value) if ctype in _FLOATS else bool(value) if ctype == "c_bool" else int(value)
-    return f"ctypes.{ctype}({literals.number(number)})"
+    return c_numbers.source(ctype, given.value)

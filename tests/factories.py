@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug import abi, manifest
+from aoti_debug import abi, dtypes, manifest
 from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, RecordType, SaveStatus, ValueTag
 from aoti_debug.manifest import (
     Arg,
@@ -29,7 +29,7 @@ from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
-_DTYPE_NUMBERS = {name: number for number, (name, _) in abi.DTYPES.items()}
+_DTYPE_NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 _LAYOUT_NUMBERS = {name: number for number, name in abi.LAYOUTS.items()}
 _DEVICE_NUMBERS = {name: number for number, name in abi.DEVICE_TYPES.items()}
 _TAGS = {
@@ -52,7 +52,7 @@ def tensor(
     kind: str = "strided",
 ) -> Tensor:
     """A contiguous tensor, unless strides are given."""
-    item = abi.DTYPES[_DTYPE_NUMBERS[dtype]][1]
+    item = dtypes.item_bytes(dtype)
     if strides is None:
         strides = [1] * len(shape)
         for dim in reversed(range(len(shape) - 1)):

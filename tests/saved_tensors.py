@@ -8,6 +8,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
+from aoti_debug import dtypes
 from aoti_debug.values import Layout, Tensor
 
 
@@ -28,7 +29,7 @@ def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: st
 def described(value: Any, base: int = 0) -> Tensor:
     """What the journal says of a tensor; `base` stands for its storage's address."""
     layout = Layout(
-        str(value.dtype).removeprefix("torch."),
+        dtypes.bare_name(value.dtype),
         "cpu",
         tuple(value.shape),
         value.stride(),

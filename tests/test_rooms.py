@@ -11,14 +11,15 @@ import pytest
 from paths import PACKAGE, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "abi", "machine", "manifest", "values"),
+    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "values"),
     *("native", "pt2", "triton_config", "inputs", "wrapper"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
     *("show", "repro", "triage", "report", "bundle"),
     *("doctor", "cli", "__main__"),
 )
-MODULES = frozenset({"errors", "abi", "manifest", "values", "__main__"})  # all that lies directly in aoti_debug/
+# All that lies directly in aoti_debug/
+MODULES = frozenset({"errors", "dtypes", "abi", "wording", "manifest", "values", "__main__"})
 FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli
 
 

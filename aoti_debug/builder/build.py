@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import shutil
 import time
@@ -34,7 +33,7 @@ from aoti_debug.wrapper import Analysis, promised_layouts
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["TIMEOUT", "BuildOptions", "BuildSummary", "Progress", "build", "build_report", "unmatched_filters"]
+__all__ = ["TIMEOUT", "BuildOptions", "BuildSummary", "Progress", "build", "build_report"]
 
 INPUTS_CHILD = "aoti_debug.frontend.worker.make_inputs"
 
@@ -167,19 +166,10 @@ def build_report(options: BuildOptions, progress: Progress | None = None) -> Bui
         seconds=time.monotonic() - began,
         stages=stages.seconds,
         without_inputs=lowered.answer.without_inputs,
-        unmatched=unmatched_filters(described.filters, [site.kernel for site in described.sites]),
+        unmatched=described.unmatched(described.filters),
         inputs=takes,
         against=compared,
         joined=None if joined is None else joined.count,
-    )
-
-
-def unmatched_filters(filters: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]:
-    """The patterns that match none of the kernels."""
-    return tuple(
-        pattern
-        for pattern in filters
-        if not any(fnmatch.fnmatchcase(kernel, pattern.removeprefix("!")) for kernel in kernels)
     )
 
 

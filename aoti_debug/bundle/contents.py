@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug import manifest, report
+from aoti_debug import manifest, report, wording
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.diagnosis import findings
 from aoti_debug.native import crash_stacks
@@ -27,7 +27,9 @@ _LARGEST_LOG = 4 << 20  # bytes, the end of it
 _LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
 _VALUES = "it holds values of tensors"
 _SOURCE = "it holds source"
-_NO_TENSORS = f"only tensors of a launch that is to blame are sent, up to {_LARGEST_TENSORS >> 20} MiB"
+_NO_TENSORS = (
+    f"only tensors of a launch that is to blame are sent, up to {wording.byte_size_in('MiB', _LARGEST_TENSORS)}"
+)
 _VALUES_OR_TEXT = "it may quote values"
 _SOURCE_OR_TEXT = "it may quote source"
 

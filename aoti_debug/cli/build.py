@@ -13,10 +13,12 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
+from aoti_debug.cli.filters import unmatched_warning
 from aoti_debug.manifest import Form, Manifest, Source
 
 WIDTH = 100
@@ -128,7 +130,7 @@ def command(
         summary = builder.build_report(chosen, progress)
     for line in describe(summary):
         click.echo(line)
-    for line in warnings(summary):
+    for line in unmatched_warning(summary.manifest, summary.unmatched):
         click.echo(line, err=True)
 
 
@@ -156,7 +158,7 @@ def describe(summary: BuildSummary) -> list[str]:
         ("inputs", f"none: {summary.without_inputs}; it takes" if summary.without_inputs else "embedded"),
         *(("", line) for line in (summary.inputs.lines() if summary.without_inputs else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),
-        ("size", _size(summary.bytes)),
+        ("size", wording.byte_size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
     ]
     rows += _against(summary)
@@ -197,17 +199,6 @@ def built_from(manifest: Manifest) -> str:
     return f"{manifest.source.value}{name}{here}"
 
 
-def warnings(summary: BuildSummary) -> list[str]:
-    """Which filters match nothing, and what there is to match."""
-    if not summary.unmatched:
-        return []
-    kernels = sorted({site.kernel for site in summary.manifest.sites})
-    return [
-        f"warning: no kernel matches {', '.join(summary.unmatched)}; there are:",
-        *(f"  {kernel}" for kernel in kernels),
-    ]
-
-
 @contextmanager
 def _progress() -> Iterator[builder.Progress]:
     """Tells of the stages on stderr: a live line on a terminal, a line for each stage that ended elsewhere."""
@@ -232,12 +223,3 @@ def _progress() -> Iterator[builder.Progress]:
                 bar.update(tasks[stage], completed=1)
 
         yield progress
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report
+from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
 from aoti_debug.report import Part
-from aoti_debug.show import text
 
 
 @click.command("bundle")
@@ -46,7 +45,9 @@ def command(what: str | None, output: Path | None, parts: tuple[Part, ...]) -> N
     written = write_bundle(report.find(what), output, parts)
     contents = written.contents
     click.echo(f"{written.path}")
-    click.echo(f"  {text.count(len(contents.items), 'file')}, {text.size(written.bytes)}; in {contents.root}/:")
+    click.echo(
+        f"  {wording.count(len(contents.items), 'file')}, {wording.byte_size(written.bytes)}; in {contents.root}/:"
+    )
     _table([(item.name, item.size, "") for item in contents.items])
     if contents.left_out:
         click.echo("left out:")
@@ -56,4 +57,4 @@ def command(what: str | None, output: Path | None, parts: tuple[Part, ...]) -> N
 def _table(rows: list[tuple[str, int, str]]) -> None:
     width = min(max(len(name) for name, _, _ in rows), 70)
     for name, size, why in rows:
-        click.echo(f"  {text.middle_cut(name, width):<{width}}  {text.size(size):>10}  {why}".rstrip())
+        click.echo(f"  {wording.middle_cut(name, width):<{width}}  {wording.byte_size(size):>10}  {why}".rstrip())

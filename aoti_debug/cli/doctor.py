@@ -8,11 +8,10 @@ from dataclasses import asdict
 
 import click
 
-from aoti_debug import doctor
+from aoti_debug import doctor, wording
 from aoti_debug.cli.lines import width
 from aoti_debug.doctor import Check, Status
 from aoti_debug.errors import EXIT_CLEAN, ToolchainError
-from aoti_debug.show import text
 
 FORMAT = 1
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
@@ -43,13 +42,13 @@ def show(check: Check, columns: int) -> None:
     """Its line, and what to do in the lines below."""
     first, second = _LABELS
     indent = " " * (first + second)
-    body = text.wrapped(check.found, columns, indent)
+    body = wording.wrapped(check.found, columns, indent)
     click.secho(f"{check.status.value:<{first}}", fg=_COLOURS[check.status], nl=False)
     click.echo(f"{check.name:<{second}}{body[0][len(indent) :]}")
     for line in body[1:]:
         click.echo(line)
     if check.todo:
-        for line in text.wrapped(f"→ {check.todo}", columns, indent):
+        for line in wording.wrapped(f"→ {check.todo}", columns, indent):
             click.echo(line)
 
 
@@ -58,5 +57,5 @@ def conclusion(checks: Sequence[Check]) -> str:
         names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
         return f"models cannot be built and run here until this is mended: {', '.join(names)}"
     open_ = sum(check.status is not Status.OK for check in checks)
-    rest = f"; {text.count(open_, 'thing')} could be better" if open_ else ""
+    rest = f"; {wording.count(open_, 'thing')} could be better" if open_ else ""
     return f"models can be built and run here{rest}"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report
-from aoti_debug.show import text
+from aoti_debug import report, wording
 
 
 @click.command("report")
@@ -28,4 +27,4 @@ def command(what: str | None, output: Path | None) -> None:
     subject = report.find(what)
     path = report.write(subject, output)
     click.echo(f"{path}")
-    click.echo(f"  {subject.what} {subject.name}, {text.size(path.stat().st_size)}")
+    click.echo(f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}")

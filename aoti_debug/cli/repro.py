@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from aoti_debug import wording
 from aoti_debug.repro import write_repro
 
 
@@ -67,17 +68,8 @@ def command(
         say=lambda text: click.echo(text, err=True),
     )
     click.echo(f"{written.path}")
-    what = f"launch {written.launch} of {written.kernel}, {written.tensors} tensors, {_size(written.bytes)}"
+    what = f"launch {written.launch} of {written.kernel}, {written.tensors} tensors, {wording.byte_size(written.bytes)}"
     click.echo(f"  {what}, from {written.run.name}")
     if written.fault:
         click.echo(f"  it ended in {written.fault}")
     click.echo(f"next: python {written.script}")
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

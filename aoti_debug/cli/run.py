@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import manifest
+from aoti_debug import manifest, wording
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
+from aoti_debug.cli.filters import unmatched_warning
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
@@ -28,13 +28,11 @@ from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage
-from aoti_debug.show import text
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage.memory import overruns
 
 _REFRESH = 0.25  # seconds
-_LISTED = 20  # kernels
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
 
 
@@ -183,13 +181,14 @@ def command(
     )
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
-    print_lines(warnings(result.run.manifest, filters), err=True)
-    print_lines(text.wrapped(_from_outside(result.run.manifest), width()), err=True)
+    described = result.run.manifest
+    print_lines(unmatched_warning(described, described.unmatched(filters)), err=True)
+    print_lines(wording.wrapped(_from_outside(described), width()), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(text.wrapped(f"note: {MADE_UP}", width()), err=True)
+            print_lines(wording.wrapped(f"note: {MADE_UP}", width()), err=True)
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
@@ -281,7 +280,7 @@ class SavedSoFar:
         if not self._done:
             return "running"
         call, launch = max(self._done)
-        return f"launch {call}.{launch}: {text.count(self.files, 'tensor')}, {text.size(self.bytes)}"
+        return f"launch {call}.{launch}: {wording.count(self.files, 'tensor')}, {wording.byte_size(self.bytes)}"
 
 
 def launches_of_a_call(package: Manifest) -> int | None:
@@ -296,19 +295,19 @@ def summary(result: RunResult, columns: int) -> list[str]:
     """Launches, bytes, time, where it is."""
     run = result.run
     facts = [
-        f"{text.count(len(run.launches), 'launch')} in {text.count(len(run.timeline.calls), 'call')}"
+        f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
         if run.level
         else "nothing recorded at level 0"
     ]
     facts += _saved(run)
     kept = {record.key for record in rescued_tensors.read(run.path) if record.path}
-    facts += [f"inputs of {text.count(len(kept), 'launch')} rescued"] if kept else []
+    facts += [f"inputs of {wording.count(len(kept), 'launch')} rescued"] if kept else []
     if run.info.exit.seconds is not None:
-        facts.append(f"{text.seconds(run.info.exit.seconds)} in the model")
-    facts.append(f"{text.seconds(result.seconds)} in all")
+        facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
+    facts.append(f"{wording.duration(result.seconds)} in all")
     lines = [", ".join(facts)]
     notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
-    lines += [line for note in notes for line in text.wrapped(note, columns)]
+    lines += [line for note in notes for line in wording.wrapped(note, columns)]
     lines.append(f"run: {_relative(run.path)}")
     if result.verdict is None and run.launches:
         lines.append(f"next: {commands.show(run)}")
@@ -324,12 +323,12 @@ def _saved(run: RunDir) -> list[str]:
     written = [saved for saved in files if saved.status is SaveStatus.WRITTEN]
     linked = sum(saved.status is SaveStatus.LINKED for saved in files)
     skipped = sum(saved.status is SaveStatus.SKIPPED for saved in files)
-    facts = [f"{text.count(len(written) + linked, 'tensor')} saved"]
+    facts = [f"{wording.count(len(written) + linked, 'tensor')} saved"]
     if linked:
         facts.append(f"{linked} of them unchanged")
     if skipped:
         facts.append(f"{skipped} not saved")
-    return [*facts, f"{text.size(sum(saved.bytes for saved in written))} on disk"]
+    return [*facts, f"{wording.byte_size(sum(saved.bytes for saved in written))} on disk"]
 
 
 def _relative(path: Path) -> str:
@@ -340,14 +339,3 @@ def _relative(path: Path) -> str:
 def _from_outside(package: Manifest) -> str:
     """What is missing of a package without source, and what to do for more; "" for others."""
     return f"note: {package.without_source}; for more, {AS_COMPILED}" if package.without_source else ""
-
-
-def warnings(package: Manifest, filters: tuple[str, ...]) -> list[str]:
-    """Says which filters match nothing, and what there is to match."""
-    kernels = sorted({site.kernel for site in package.sites})
-    unmatched = [p for p in filters if not any(fnmatchcase(kernel, p.removeprefix("!")) for kernel in kernels)]
-    if not unmatched:
-        return []
-    lines = [f"warning: no kernel matches {', '.join(unmatched)}; there are:"]
-    lines += [f"  {kernel}" for kernel in kernels[:_LISTED]]
-    return lines + ([f"  and {len(kernels) - _LISTED} more"] if len(kernels) > _LISTED else [])

@@ -11,13 +11,12 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from aoti_debug import report
+from aoti_debug import report, wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.show import text
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -163,7 +162,9 @@ class Progress:
     def __call__(self, name: str, step: Step | None) -> None:
         self._stop()
         if step is not None:
-            click.echo(f"{step.name:<{_NAME}}{text.seconds(step.seconds):>9}  {text.first_line(step.text)}", err=True)
+            click.echo(
+                f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}", err=True
+            )
         elif self._console.is_terminal:
             self._status = self._console.status(name)
             self._status.start()

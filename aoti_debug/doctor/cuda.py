@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.doctor.check import Check, missing, needed, ok, warning
 from aoti_debug.doctor.host import torch_cuda
+from aoti_debug.machine import cuda_toolkit
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _NO_DEVICE, _MISMATCH = 100, 803  # CUresult
@@ -23,7 +22,7 @@ class Gpu:
     bytes: int
 
     def __str__(self) -> str:
-        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bytes / 2**30:.0f} GiB)"
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {wording.byte_size_in('GiB', self.bytes)})"
 
 
 @dataclass(frozen=True)
@@ -123,21 +122,9 @@ def headers() -> Iterator[Check]:
     """cuda.h and the runtime's headers: wrappers of CUDA models include them."""
     if not torch_cuda():
         return
-    places = [place / "include" for place in toolkits()] + packaged("include")
-    found = next((place for place in places if (place / "cuda_runtime_api.h").is_file()), None)
+    found = cuda_toolkit.header_directory("cuda_runtime_api.h")
     if found is None:
         todo = "install the CUDA toolkit and set CUDA_HOME, or pip install nvidia-cuda-runtime"
         yield missing("CUDA headers", "cuda_runtime_api.h is nowhere", todo)
     else:
         yield ok("CUDA headers", str(found))
-
-
-def toolkits() -> Sequence[Path]:
-    """Where CUDA toolkits may be, the one that is meant first."""
-    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    return [*named, Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
-
-
-def packaged(folder: str) -> list[Path]:
-    """The folders of this name in NVIDIA's packages for Python."""
-    return sorted({path for site in sys.path for path in Path(site or ".").glob(f"nvidia/*/{folder}")})

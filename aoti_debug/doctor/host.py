@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.doctor.check import Check, missing, needed, ok, warning
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
@@ -153,4 +154,4 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 1 << 30 else f"{count / 2**20:.0f} MiB"
+    return wording.byte_size(count) if count >= 1 << 30 else wording.byte_size_in("MiB", count)

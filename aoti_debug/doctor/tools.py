@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -12,9 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from aoti_debug.doctor.check import Check, missing, ok, warning
-from aoti_debug.doctor.cuda import packaged, toolkits
 from aoti_debug.doctor.host import torch_cuda
-from aoti_debug.machine import process
+from aoti_debug.machine import cuda_toolkit, process
 
 SANITIZER_PACKAGE = "nvidia-cuda-sanitizer-api"
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -31,7 +29,7 @@ def ptxas() -> Iterator[Check]:
     if chosen:
         yield _chosen(Path(chosen), own)
         return
-    path = own or _program("ptxas")
+    path = own or cuda_toolkit.program("ptxas")
     if path is None:
         yield missing("ptxas", "neither in triton nor in a CUDA toolkit", "pip install triton")
     else:
@@ -49,15 +47,15 @@ def _chosen(path: Path, own: Path | None) -> Check:
 
 
 def _triton_ptxas() -> Path | None:
-    spec = importlib.util.find_spec("triton")
-    path = Path(spec.origin).parent / "backends/nvidia/bin/ptxas" if spec and spec.origin else None
+    directory = cuda_toolkit.triton_directory()
+    path = directory / "bin/ptxas" if directory else None
     return path if path and path.is_file() else None
 
 
 def sanitizer() -> Iterator[Check]:
     if not torch_cuda():
         return
-    path = _program("compute-sanitizer") or _of_package(SANITIZER_PACKAGE, "compute-sanitizer")
+    path = cuda_toolkit.program("compute-sanitizer") or _of_package(SANITIZER_PACKAGE, "compute-sanitizer")
     if path is None:
         todo = f"pip install {SANITIZER_PACKAGE}, or the CUDA toolkit: repros are confirmed with it"
         yield missing("compute-sanitizer", "not found", todo)
@@ -68,7 +66,7 @@ def sanitizer() -> Iterator[Check]:
 def debugger() -> Iterator[Check]:
     if not torch_cuda():
         return
-    path = _program("cuda-gdb")
+    path = cuda_toolkit.program("cuda-gdb")
     if path is None:
         yield missing("cuda-gdb", "not found", "install the CUDA toolkit, if you want to step through a kernel")
     else:
@@ -99,14 +97,6 @@ def symbolizer() -> Iterator[Check]:
         yield missing("addr2line", "not found", todo)
     else:
         yield ok("addr2line", path)
-
-
-def _program(name: str) -> Path | None:
-    """A program of the CUDA toolkit: on PATH, in a toolkit, in one of NVIDIA's packages."""
-    on_path = shutil.which(name)
-    places = [*(place / "bin" / name for place in toolkits()), *(place / name for place in packaged("bin"))]
-    found = ([Path(on_path)] if on_path else []) + [path for path in places if os.access(path, os.X_OK)]
-    return found[0] if found else None
 
 
 def _of_package(package: str, program: str) -> Path | None:

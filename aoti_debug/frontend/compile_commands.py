@@ -6,7 +6,6 @@ what is not here is left out.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sysconfig
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine import cuda_toolkit
 
 _COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)
 _WITH_VALUE = ("-D", "-include", "-o", "-x", "-isystem", "-Xclang")
@@ -22,8 +22,7 @@ _OF_ONE_COMPILER = ("Werror", "flto")  # another may not know them, and the code
 _TORCH_INCLUDE = re.compile(r".*/torch/include(/.*)?\Z")
 _TORCH_LIBRARIES = re.compile(r".*/torch/lib\Z")
 _PYTHON_INCLUDE = re.compile(r".*/include/python[\d.]+\Z")
-_CUDA = re.compile(r".*/cuda(?:-[\d.]+)?(/(?:include|lib64|targets/.*))\Z")
-_CUDA_HERE = "/usr/local/cuda"
+_CUDA = re.compile(r".*/cuda(?:-[\d.]+)?/(include|lib64|targets/.*)\Z")
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ def _here(path: str, torch: Path) -> str:
     if Path(path).is_dir():
         return path
     match = _CUDA.match(path)
-    here = f"{os.environ.get('CUDA_HOME', _CUDA_HERE)}{match.group(1)}" if match else ""
-    return here if here and Path(here).is_dir() else ""
+    here = cuda_toolkit.directory(match.group(1)) if match else None
+    return str(here) if here else ""
 
 
 class _Words:

@@ -14,8 +14,7 @@ from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.sources import Sources
 from aoti_debug.pt2 import archive as pt2_archive
-
-BINARIES = (".cubin", ".hsaco")
+from aoti_debug.pt2.archive import KERNEL_BINARIES
 
 
 def adopt(first: Sources, archive: Path) -> Sources:
@@ -35,10 +34,10 @@ def adopt(first: Sources, archive: Path) -> Sources:
             hint="give its Triton kernels names of their own, so that one lowering is enough",
         )
     for path in first.shipped:
-        if path.suffix in BINARIES:
+        if path.suffix in KERNEL_BINARIES:
             path.unlink()
     for name, content in members.items():
-        if name.endswith(BINARIES):
+        if name.endswith(KERNEL_BINARIES):
             (first.directory / name).write_bytes(content)
     (first.directory / f"{first.stem}.cpp").write_text(wrapper + kernels)
     return sources.read(first.directory, wrapper_opt=first.wrapper_opt)
@@ -51,7 +50,7 @@ def _members(archive: Path) -> dict[str, bytes]:
         return {
             info.filename.removeprefix(prefix): file.read(info)
             for info in file.infolist()
-            if info.filename.startswith(prefix) and info.filename.endswith((".cpp", *BINARIES))
+            if info.filename.startswith(prefix) and info.filename.endswith((".cpp", *KERNEL_BINARIES))
         }
 
 

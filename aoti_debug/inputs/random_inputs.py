@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
 from aoti_debug.inputs.files import Inputs, constant, structured
 from aoti_debug.inputs.signature import Dim, Leaf, Signature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
@@ -112,7 +113,7 @@ def _tensor(leaf: Leaf, shape: tuple[int, ...], limit: int, generator: Any) -> T
 
     strides = _strides(leaf, shape)
     extent = reach(shape, strides)
-    dtype = getattr(torch, leaf.dtype.removeprefix("torch."))
+    dtype = getattr(torch, dtypes.bare_name(leaf.dtype))
     if dtype is torch.bool:
         flat = torch.randint(0, 2, (extent,), generator=generator).to(dtype)
     elif dtype.is_floating_point or dtype.is_complex:

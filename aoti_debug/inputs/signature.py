@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aoti_debug import dtypes
 from aoti_debug.errors import ArtifactError
 
 
@@ -54,7 +55,7 @@ class Leaf:
     def __str__(self) -> str:
         if not self.is_tensor:
             return self.constant or "of which the package says nothing"
-        return f"{self.dtype.removeprefix('torch.')}[{', '.join(map(str, self.shape))}] on {self.device}"
+        return f"{dtypes.bare_name(self.dtype)}[{', '.join(map(str, self.shape))}] on {self.device}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
 from aoti_debug.errors import Mismatch
 from aoti_debug.inputs.signature import Leaf, Signature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
@@ -163,5 +164,5 @@ def _describe(value: Any) -> str:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
+        return f"{dtypes.bare_name(value.dtype)}{list(value.shape)} on {value.device}"
     return f"{value!r}"

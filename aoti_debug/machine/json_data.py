@@ -18,6 +18,8 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union
 
+from aoti_debug import wording
+
 T = TypeVar("T")
 _Reader = Callable[[Any, str], Any]
 
@@ -206,4 +208,4 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return "an object"
     text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return wording.truncated(text, 40)

@@ -10,6 +10,8 @@ from functools import cache
 from itertools import takewhile
 from pathlib import PurePath
 
+from aoti_debug import wording
+
 MOST_FRAMES = 6  # that are shown of a stack
 _NAME_WIDTH = 110  # characters
 
@@ -85,7 +87,7 @@ def short_name(function: str) -> str:
     name = re.sub(r"\s+(?:const|&&?|noexcept|volatile)(?=$|::)", "", name).strip()
     name = name.rpartition(" ")[2] if " " in name and "operator " not in name else name
     name = name.replace("{anonymous}::", "").replace("{call}", "()").replace("{lt}", "<").replace("{gt}", ">")
-    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+    return wording.truncated(name, _NAME_WIDTH)
 
 
 def _spelled(match: re.Match[str]) -> str:

@@ -23,6 +23,7 @@ MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
 INPUTS_MEMBER = "aoti_debug_inputs.pt"
 WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
 WRAPPER_SOURCE = ".wrapper.cpp"
+KERNEL_BINARIES = (".cubin", ".hsaco", ".fatbin")  # of CUDA, ROCm, and of CUDA for several architectures
 _OF_WRAPPER = b"AOTInductorModel"  # the class that every wrapper defines
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 

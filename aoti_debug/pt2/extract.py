@@ -6,6 +6,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.errors import ArtifactError
 from aoti_debug.pt2.archive import AOTINDUCTOR, Artifact
 from aoti_debug.pt2.archive_safety import DAMAGED, TRUST, shown
@@ -64,6 +65,7 @@ def _check_room(path: Path, size: int, directory: Path) -> None:
     free = shutil.disk_usage(directory).free
     if size + _ROOM > free:
         raise ArtifactError(
-            f"{path} holds {size >> 20} MiB, and {directory} has room for {free >> 20} MiB",
+            f"{path} holds {wording.byte_size_in('MiB', size)}, and {directory} has room for "
+            f"{wording.byte_size_in('MiB', free)}",
             hint="free some room, or set TMPDIR to another disk",
         )

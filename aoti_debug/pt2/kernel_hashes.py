@@ -12,10 +12,9 @@ from pathlib import Path
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Sameness
 from aoti_debug.native.elf import Library
-from aoti_debug.pt2.archive import AOTINDUCTOR, Artifact
+from aoti_debug.pt2.archive import AOTINDUCTOR, KERNEL_BINARIES, Artifact
 from aoti_debug.pt2.archive_safety import DAMAGED
 
-BINARIES = (".cubin", ".hsaco", ".fatbin")
 ORIGINAL = ".original"  # of the library that an instrumented one takes its kernels from
 _LIBRARIES = (".so", ORIGINAL)
 _KERNELS = ("cpp_", "cuda_")
@@ -36,7 +35,7 @@ def of_package(package: Artifact, model: str) -> Mapping[str, str]:
     prefix = f"{AOTINDUCTOR}{model}/"
     found: dict[str, str] = {}
     for member in package.members:
-        if member.startswith(prefix) and member.endswith(BINARIES):
+        if member.startswith(prefix) and member.endswith(KERNEL_BINARIES):
             found[member.removeprefix(prefix)] = _sha256(package.read(member))
         elif member.startswith(prefix) and member.endswith(_LIBRARIES):
             found |= _of_member(package, member)
@@ -51,7 +50,7 @@ def of_files(files: Iterable[Path]) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for path in files:
-        if path.name.endswith(BINARIES):
+        if path.name.endswith(KERNEL_BINARIES):
             found[path.name] = _sha256(path.read_bytes())
         elif path.name.endswith(_LIBRARIES):
             found |= of_library(path)

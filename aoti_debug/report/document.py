@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from aoti_debug import wording
 from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import graph, marks
@@ -19,7 +20,6 @@ from aoti_debug.report.sources import Source, kernels_of, source_of
 from aoti_debug.report.subject import Subject
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
 from aoti_debug.show.document import document as show_document
 from aoti_debug.show.measured import Measurer, worst_value
 from aoti_debug.show.overview import BUDGET, notes
@@ -177,7 +177,8 @@ def _first_marked(data: Mapping[str, Any]) -> Iterator[str]:
         if found:
             first = found[0]
             kernel, worst = data["sites"][first["site"]]["kernel"], f": {first['worst']}" if first["worst"] else ""
-            yield f"{mark.value} in {text.count(len(found), 'launch')}, first in launch {first['id']} {kernel}{worst}"
+            launches = wording.count(len(found), "launch")
+            yield f"{mark.value} in {launches}, first in launch {first['id']} {kernel}{worst}"
 
 
 def _commands(subject: Subject) -> tuple[tuple[str, str], ...]:
@@ -195,7 +196,8 @@ def _limits(run: RunDir | None, data: Mapping[str, Any]) -> Iterator[str]:
     if run is not None and shown < len(run.launches):
         yield f"{shown} of {len(run.launches)} launches are shown: around the one to blame, or the first ones"
     if data.get("unread"):
-        yield f"{text.count(data['unread'], 'tensor')} left without a histogram: {text.size(SAMPLE_BUDGET)} were read"
+        unread = wording.count(data["unread"], "tensor")
+        yield f"{unread} left without a histogram: {wording.byte_size(SAMPLE_BUDGET)} were read"
 
 
 def _remarks(withheld: Withheld) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from aoti_debug import wording
 from aoti_debug.report import sources
 from aoti_debug.report.document import Document
-from aoti_debug.show import text
 
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
@@ -68,6 +68,6 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["python"] = sources.python
-    environment.filters["seconds"] = text.seconds
-    environment.filters["count"] = text.count
+    environment.filters["seconds"] = wording.duration
+    environment.filters["count"] = wording.count
     return environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
@@ -90,8 +91,7 @@ def sample_of(tensor: torch.Tensor) -> Sample | None:
     """At most ELEMENTS elements, evenly spaced, the magnitude of complex ones; None for a dtype without values."""
     import torch
 
-    name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_quantized or name.startswith(("bits", "float4")):
+    if not dtypes.has_values(dtypes.bare_name(tensor.dtype)):
         return None
     flat = tensor.reshape(-1)
     step = max(-(-flat.numel() // ELEMENTS), 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from aoti_debug import wording
 from aoti_debug.diagnosis import commands
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.show import text
 
 _LISTED = 8  # suspects
 
@@ -16,7 +16,7 @@ def finding_of(run: RunDir) -> Finding:
     """What `diagnose` says of a run; a clean run, and one that still goes on, is a finding of kind CLEAN."""
     verdict = diagnose(run)
     if verdict is None:
-        launched = text.count(len(run.launches), "launch")
+        launched = wording.count(len(run.launches), "launch")
         going_on = run.state is ExitKind.RUNNING
         what = f"still running: {launched} so far" if going_on else f"{launched}, no fault"
         return Finding(FindingKind.CLEAN, what, next=(commands.show(run),))
@@ -24,7 +24,7 @@ def finding_of(run: RunDir) -> Finding:
     where = place_of(verdict.launch) if verdict.launch is not None else None
     return Finding(
         kind,
-        text.first_line(verdict.what),
+        wording.first_line(verdict.what),
         where,
         evidence=(verdict.why, *_more(verdict)),
         next=verdict.next_commands,
@@ -38,7 +38,7 @@ def _more(verdict: Verdict) -> list[str]:
     if len(verdict.suspects) > 1:
         names = ", ".join(f"{x.id} {x.kernel}" for x in verdict.suspects[:_LISTED])
         rest = "" if len(verdict.suspects) <= _LISTED else f", … to {verdict.suspects[-1].id}"
-        found.append(f"one of {text.count(len(verdict.suspects), 'launch')}: {names}{rest}")
+        found.append(f"one of {wording.count(len(verdict.suspects), 'launch')}: {names}{rest}")
     if not verdict.suspects:
         found.append("no launch can be named")
     if verdict.surfaced is not None:

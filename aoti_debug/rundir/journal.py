@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from aoti_debug import abi
+from aoti_debug import abi, dtypes
 from aoti_debug.abi import (
     CallFlag,
     CallKind,
@@ -151,15 +151,16 @@ class _Block:
         id_, dtype, device_type, device_index, kind, ndim, offset, storage_bytes = abi.LAYOUT.codec.unpack_from(
             self.data, body
         )
+        known = dtypes.numbered(dtype)
         dims = struct.unpack_from(f"<{2 * ndim}q", self.data, body + abi.LAYOUT.size)
         self.layouts[id_] = Layout(
-            dtype=abi.dtype_name(dtype),
+            dtype=dtypes.name_of_number(dtype),
             device=abi.device_name(device_type, device_index),
             shape=dims[:ndim],
             strides=dims[ndim:],
             storage_offset=offset,
             storage_bytes=storage_bytes,
-            item_bytes=abi.DTYPES[dtype][1] if dtype in abi.DTYPES else 0,
+            item_bytes=known.item_bytes if known else 0,
             kind=abi.layout_name(kind),
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir.run_directory import RunDir
@@ -108,7 +109,7 @@ def load_launch(
 def _layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
     try:
         return FileLayout(
-            dtype=metadata["dtype"].removeprefix("torch."),
+            dtype=dtypes.bare_name(metadata["dtype"]),
             shape=tuple(int(n) for n in json.loads(metadata["shape"])),
             strides=tuple(int(n) for n in json.loads(metadata["strides"])),
             storage_offset=int(metadata["storage_offset"]),

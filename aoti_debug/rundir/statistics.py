@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
+
 if TYPE_CHECKING:
     import torch
 
-_PACKED = ("bits", "float4")  # dtype names of several values an element
 _CHUNK = 1 << 22  # elements converted to double at a time
 
 
@@ -40,8 +41,8 @@ def of(tensor: torch.Tensor) -> Statistics:
     Raises:
         TypeError: its dtype has no values that could be read (quantized, packed).
     """
-    name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_quantized or name.startswith(_PACKED):
+    name = dtypes.bare_name(tensor.dtype)
+    if not dtypes.has_values(name):
         raise TypeError(f"{name} has no values that statistics could be made of")
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     starts = range(0, flat.numel(), _CHUNK)

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from aoti_debug import dtypes
 from aoti_debug.abi import Phase
+from aoti_debug.dtypes import Category
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.values import Layout
 
@@ -22,39 +24,11 @@ _STEPS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 _MASK = 2**64 - 1
 _CHUNK = 1 << 22  # bytes, a multiple of 8
 
-# torch's name -> (safetensors' name, elements of that an element is stored as)
-_STORED: dict[str, tuple[str, int]] = {
-    "uint8": ("U8", 1),
-    "int8": ("I8", 1),
-    "int16": ("I16", 1),
-    "int32": ("I32", 1),
-    "int64": ("I64", 1),
-    "float16": ("F16", 1),
-    "float32": ("F32", 1),
-    "float64": ("F64", 1),
-    "complex32": ("F16", 2),
-    "complex64": ("C64", 1),
-    "complex128": ("F64", 2),
-    "bool": ("BOOL", 1),
-    "bfloat16": ("BF16", 1),
-    "bits16": ("U16", 1),
-    "float8_e5m2": ("F8_E5M2", 1),
-    "float8_e4m3fn": ("F8_E4M3", 1),
-    "float8_e5m2fnuz": ("F8_E5M2FNUZ", 1),
-    "float8_e4m3fnuz": ("F8_E4M3FNUZ", 1),
-    "uint16": ("U16", 1),
-    "uint32": ("U32", 1),
-    "uint64": ("U64", 1),
-    "float8_e8m0fnu": ("F8_E8M0", 1),
-    "float4_e2m1fn_x2": ("F4", 2),
-    **dict.fromkeys(("bits1x8", "bits2x4", "bits4x2", "bits8"), ("U8", 1)),
-    **{f"{sign}int{bits}": ("U8", 1) for sign in ("u", "") for bits in range(1, 8)},
-}
-
 
 def is_storable(dtype: str) -> bool:
     """Whether tensors of a dtype are saved: quantized ones are not."""
-    return dtype in _STORED
+    known = dtypes.named(dtype)
+    return known is not None and bool(known.safetensors)
 
 
 def tensor_path(key: LaunchKey, phase: Phase, kernel: str, argument: str, device: str) -> str:
@@ -81,21 +55,23 @@ def _file_name(name: str, extension: str) -> str:
 
 def header(name: str, layout: Layout) -> bytes:
     """What comes before the elements of a tensor whose dtype is storable: length, JSON, padding."""
-    stored, parts = _STORED[layout.dtype]
+    dtype = dtypes.named(layout.dtype)
+    assert dtype is not None
+    parts = dtype.stored_parts
     shape = list(layout.shape)
-    if parts != 1 and (layout.dtype.startswith("complex") or not shape):
+    if parts != 1 and (dtype.category is Category.COMPLEX or not shape):
         shape.append(2)
     elif parts != 1:
         shape[-1] *= parts
     metadata = {
-        "dtype": f"torch.{layout.dtype}",
+        "dtype": dtype.torch_name,
         "format": "1",
         "shape": _compact(list(layout.shape)),
         "storage_bytes": str(layout.storage_bytes),
         "storage_offset": str(layout.storage_offset),
         "strides": _compact(list(layout.strides)),
     }
-    described = {"dtype": stored, "shape": shape, "data_offsets": [0, layout.bytes]}
+    described = {"dtype": dtype.safetensors, "shape": shape, "data_offsets": [0, layout.bytes]}
     text = _compact({"__metadata__": metadata, name: described}).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Certainty, Form
 from aoti_debug.rundir.run_directory import RunDir
@@ -65,9 +66,9 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
         LaunchStatus.FAILED: "failed",
     }[launch.status]
     if launch.fault is not None:
-        status += f": {text.first_line(launch.fault.text)} (code {launch.fault.code})"
+        status += f": {wording.first_line(launch.fault.text)} (code {launch.fault.code})"
     if launch.end_ns is not None:
-        status += f", {text.seconds((launch.end_ns - launch.begin_ns) / 1e9)} on the host"
+        status += f", {wording.duration((launch.end_ns - launch.begin_ns) / 1e9)} on the host"
     facts = [
         ("status", status),
         ("kind", f"{site.kind.value}{f', {site.op}' if site.op else ''}"),
@@ -86,7 +87,7 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
 
 def _labelled(label: str, fact: str, width: int) -> list[str]:
     indent = " " * 13
-    first, *rest = text.wrapped(fact, width, indent) or [indent]
+    first, *rest = wording.wrapped(fact, width, indent) or [indent]
     return [f"  {label:<11}{first[len(indent) :]}", *rest]
 
 
@@ -113,7 +114,7 @@ def _provenance(launch: Launch, width: int) -> list[str]:
 
 def _grid(grid: Grid) -> list[str]:
     blocks = ", ".join(map(str, grid.grid))
-    lines = [f"  {'grid':<11}({blocks}), {text.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
+    lines = [f"  {'grid':<11}({blocks}), {wording.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
     if grid.arguments:
         lines.append(f"  passed to {grid.kernel}")
         name_width = max(len(argument.name) for argument in grid.arguments)
@@ -134,7 +135,7 @@ def _argument(argument: Argument, measurer: Measurer, shown: Sequence[Phase], wi
         words += _placement(argument, layout)
     if argument.spec.base and argument.spec.base != argument.name:
         words.append(f"of {argument.spec.base}")
-    lines = text.flowed(words, width, hang=" " * 12)
+    lines = wording.flowed(words, width, hang=" " * 12)
     for phase in shown:
         lines += _phase(argument, phase, measurer, width)
     return lines
@@ -147,7 +148,7 @@ def _placement(argument: Argument, layout: Layout) -> list[str]:
     if argument.tensor is not None:
         words.append(hex(argument.tensor.data_ptr))
     if layout.storage_offset or layout.storage_bytes != layout.bytes:
-        words.append(f"at element {layout.storage_offset} of {text.size(layout.storage_bytes)}")
+        words.append(f"at element {layout.storage_offset} of {wording.byte_size(layout.storage_bytes)}")
     return words
 
 
@@ -160,11 +161,13 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> 
         words.append(f"#{recorded.hash:016x}"[:9])
     lines: list[str] = []
     if words:
-        lines += text.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
+        lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
         spelled = [elements.spell(number, dtype) for number in elements.decode(recorded.values, dtype)]
-        lines += text.flowed([f"[{', '.join(spelled)}]"] if len(spelled) < 2 else _list(spelled), width, " " * 14, " ")
+        lines += wording.flowed(
+            [f"[{', '.join(spelled)}]"] if len(spelled) < 2 else _list(spelled), width, " " * 14, " "
+        )
     if saved is not None and saved.path:
         lines.append(f"{label if not lines else ' ' * len(label)}{saved.path}")
     return lines

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_NUMPY = {
-    "bool": "?",
-    "uint8": "<u1",
-    "int8": "<i1",
-    "uint16": "<u2",
-    "int16": "<i2",
-    "uint32": "<u4",
-    "int32": "<i4",
-    "uint64": "<u8",
-    "int64": "<i8",
-    "float16": "<f2",
-    "float32": "<f4",
-    "float64": "<f8",
-    "complex64": "<c8",
-    "complex128": "<c16",
-}
+from aoti_debug import dtypes
 
 
 def decode(data: bytes, dtype: str) -> list[Any]:
@@ -31,8 +16,9 @@ def decode(data: bytes, dtype: str) -> list[Any]:
 def _array(data: bytes, dtype: str) -> Any:
     import numpy as np
 
-    if dtype in _NUMPY:
-        return np.frombuffer(data, dtype=_NUMPY[dtype])
+    known = dtypes.named(dtype)
+    if known and known.numpy:
+        return np.frombuffer(data, dtype=known.numpy)
     if dtype == "bfloat16":
         return (np.frombuffer(data, dtype="<u2").astype("<u4") << 16).view("<f4")
     if dtype == "complex32":

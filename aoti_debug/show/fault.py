@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
 from aoti_debug.rundir.timeline import Launch
@@ -23,16 +24,16 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """What happened, the guilty launch with its model line and arguments, how that is known, what to type next."""
-    lines = text.wrapped(f"FAULT {text.first_line(verdict.what)}", width)
+    lines = wording.wrapped(f"FAULT {wording.first_line(verdict.what)}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""
-        lines += text.flowed([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
+        lines += wording.flowed([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
         lines += _source(guilty, width)
         lines += _grids(guilty, width)
         lines += argument_lines(guilty, width)
     elif verdict.suspects:
-        lines.append(f"  {_HEADS[verdict.proof]} {text.count(len(verdict.suspects), 'launch')}:")
+        lines.append(f"  {_HEADS[verdict.proof]} {wording.count(len(verdict.suspects), 'launch')}:")
         shown = verdict.suspects[:_LISTED]
         lines += [f"    {x.id}  {x.kernel}  {text.model_line(x.site.provenance)}" for x in shown]
         if len(verdict.suspects) > len(shown):
@@ -49,7 +50,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 
 def _labelled(label: str, sentence: str, width: int) -> list[str]:
     indent = " " * 11
-    first, *rest = text.wrapped(sentence, width, indent)
+    first, *rest = wording.wrapped(sentence, width, indent)
     return [f"  {label:<9}{first[len(indent) :]}", *rest]
 
 
@@ -62,7 +63,7 @@ def _source(launch: Launch, width: int) -> list[str]:
     for frame in provenance.source[:2]:
         lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
         if frame.text:
-            lines.append(text.middle_cut(f"             {frame.text.strip()}", width))
+            lines.append(wording.middle_cut(f"             {frame.text.strip()}", width))
     return lines
 
 
@@ -72,14 +73,14 @@ def _grids(launch: Launch, width: int) -> list[str]:
     for grid in launch.grids:
         name = "" if grid.kernel == launch.kernel else f"{grid.kernel} "
         shape = " × ".join(map(str, grid.grid))
-        lines += _labelled("grid", f"{name}{shape}, {text.count(grid.num_warps, 'warp')}", width)
+        lines += _labelled("grid", f"{name}{shape}, {wording.count(grid.num_warps, 'warp')}", width)
     return lines
 
 
 def _stack(frames: Sequence[str], width: int) -> list[str]:
     """Where the host was, innermost first; the end of a long line says more than its middle."""
     room = width - 11
-    shown = [text.middle_cut(frame, room) for frame in frames]
+    shown = [wording.middle_cut(frame, room) for frame in frames]
     return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
 
 
@@ -93,7 +94,7 @@ def argument_lines(launch: Launch, width: int) -> list[str]:
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
         words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
-        lines += text.flowed(words, width, hang=" " * 19)
+        lines += wording.flowed(words, width, hang=" " * 19)
     if len(recorded) > _MOST_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MOST_ARGUMENTS} more: aoti-debug show {launch.id}")
     return lines

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aoti_debug import wording
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
-from aoti_debug.show import text
 
 MOST_LINES = 23  # with a blank line above and the report below: 25
 _LABEL = 11
@@ -24,7 +24,7 @@ _HEADS = {
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
     """Verdict, where, why, origin, what confirmed it, the repro, what to type next: at most MOST_LINES lines."""
-    lines = text.wrapped(f"{_HEADS[finding.kind]} {text.first_line(finding.what)}", width)[:2]
+    lines = wording.wrapped(f"{_HEADS[finding.kind]} {wording.first_line(finding.what)}", width)[:2]
     if finding.where is not None:
         lines += _place("where", finding.where, width)
     tail: list[str] = []
@@ -54,12 +54,12 @@ def place_text(place: Place) -> str:
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
-    yield from (text.middle_cut(line, width) for line in _labelled(label, place_text(place)))
+    yield from (wording.middle_cut(line, width) for line in _labelled(label, place_text(place)))
     if place.frame is not None:
         where = f"{place.frame.file}:{place.frame.line} in {place.frame.function}"
-        yield text.middle_cut(f"{'':{_LABEL}}{where}", width)
+        yield wording.middle_cut(f"{'':{_LABEL}}{where}", width)
         if place.frame.text:
-            yield text.middle_cut(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
+            yield wording.middle_cut(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
 
 
 def _labelled(label: str, value: str) -> list[str]:
@@ -70,7 +70,7 @@ def _cut(label: str, sentences: Sequence[str], width: int, most: int) -> Iterato
     """Sentences under one label, a line each."""
     for number, sentence in enumerate(sentences[:most]):
         head = label if number == 0 else ""
-        yield text.middle_cut(f"  {head:<{_LABEL - 2}}{text.first_line(sentence)}", width)
+        yield wording.middle_cut(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
 
 
 def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list[str]:
@@ -78,7 +78,7 @@ def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list
     indent = " " * _LABEL
     lines: list[str] = []
     for number, sentence in enumerate(sentences):
-        block = text.wrapped(text.first_line(sentence), width, indent)
+        block = wording.wrapped(wording.first_line(sentence), width, indent)
         rest = len(sentences) - number
         if len(lines) + len(block) > most - (rest > 1) and lines:
             lines.append(f"{indent}and {rest} more")

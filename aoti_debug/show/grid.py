@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.show.text import middle_cut
+from aoti_debug.wording import middle_cut
 
 _GAP = 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
@@ -55,10 +56,10 @@ def header(run: RunDir, width: int) -> list[str]:
     """What was run, how it ended, and what was recorded."""
     info = run.info
     timeline = run.timeline
-    seconds = f" in {text.seconds(info.exit.seconds)}" if info.exit.seconds is not None else ""
-    state = run.state.value + (f": {text.first_line(info.exit.detail)}" if info.exit.detail else "")
+    seconds = f" in {wording.duration(info.exit.seconds)}" if info.exit.seconds is not None else ""
+    state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
     launched = (
-        f"{text.count(len(run.launches), 'launch')} in {text.count(len(timeline.calls), 'call')}{seconds}"
+        f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(timeline.calls), 'call')}{seconds}"
         if run.journal
         else "no journal: level 0 records nothing"
         if run.level == 0
@@ -67,9 +68,9 @@ def header(run: RunDir, width: int) -> list[str]:
     facts = [f"level {run.level}", info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     if info.filters:
         facts.append(f"filter {' '.join(info.filters)}")
-    lines = text.wrapped(f"run {run.path.name}: {state}", width)
-    lines += [*text.flowed(facts, width, "  "), f"  {launched}"]
-    return lines + [line for note in notes(run) for line in text.wrapped(f"note: {note}", width, "  ")]
+    lines = wording.wrapped(f"run {run.path.name}: {state}", width)
+    lines += [*wording.flowed(facts, width, "  "), f"  {launched}"]
+    return lines + [line for note in notes(run) for line in wording.wrapped(f"note: {note}", width, "  ")]
 
 
 def notes(run: RunDir) -> list[str]:
@@ -80,7 +81,7 @@ def notes(run: RunDir) -> list[str]:
     if journal is not None and journal.header.blocks_reused:
         found.append("the journal was full and went on over its oldest launches: they are gone")
     if journal is not None and journal.damaged_blocks:
-        damaged = text.count(journal.damaged_blocks, "block")
+        damaged = wording.count(journal.damaged_blocks, "block")
         found.append(f"{damaged} of the journal cannot be read to the end: launches are missing")
     return found
 
@@ -114,7 +115,9 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     ]
     lines = grid.lines(COLUMNS, rows, width)
     if measurer.exhausted:
-        lines.append(f"worst values stop after {text.size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others")
+        lines.append(
+            f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
+        )
     if len(part.shown) < part.total:
         first, last = part.start + 1, part.start + len(part.shown)
         lines.append(f"launches {first} to {last} of {part.total}; --all shows them all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from aoti_debug import wording
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
@@ -13,7 +14,6 @@ from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
 from aoti_debug.show.fault import argument_lines
 from aoti_debug.triage.memory.walk_back import makers
 from aoti_debug.triage.trials import NO_CACHING, Trials
@@ -68,7 +68,7 @@ def finding_of(run: RunDir, verdict: Verdict) -> Finding:
         evidence.append(f"it was noticed in {verdict.surfaced.id} {verdict.surfaced.kernel}, which is a victim")
     if launch is None and verdict.suspects:
         names = ", ".join(f"{x.id} {x.kernel}" for x in verdict.suspects[:6])
-        evidence.append(f"one of {text.count(len(verdict.suspects), 'launch')}: {names}")
+        evidence.append(f"one of {wording.count(len(verdict.suspects), 'launch')}: {names}")
     evidence += [f"in {frame}" for frame in verdict.frames]
     if launch is not None and launch.loops:
         evidence.append(f"in iteration {', '.join(map(str, launch.loops))} of the loop, counted from 0")
@@ -103,7 +103,7 @@ def _again(finding: Finding, launch: Launch, run: RunDir, trials: Trials, tries:
         if guilty is not None:
             said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
             finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
-    said = f"it came in 1 of {text.count(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
+    said = f"it came in 1 of {wording.count(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
     return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, run)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions
@@ -22,7 +23,6 @@ from aoti_debug.run import target
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
 from aoti_debug.triage import confirm, faults, triage_directory
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.memory import overruns, uninitialised
@@ -92,8 +92,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
 
 def _built(manifest: Manifest) -> str:
     same = f"; {manifest.sameness}" if manifest.sameness else ""
-    where = f"{text.count(len(manifest.sites), 'launch site')}, {manifest.device}"
-    return f"{where}, from {text.article(manifest.source.value)}{same}"
+    where = f"{wording.count(len(manifest.sites), 'launch site')}, {manifest.device}"
+    return f"{where}, from {wording.article(manifest.source.value)}{same}"
 
 
 class _Session:
@@ -179,8 +179,8 @@ class _Session:
             return self._fault(measured)
         seen = nonfinite.find(measured.run, self._options.infinities)
         if seen.finding is None:
-            calls = text.count(self._options.calls, "call")
-            what = f"{text.count(len(measured.run.launches), 'launch')} in {calls}: no fault, outputs finite"
+            calls = wording.count(self._options.calls, "call")
+            what = f"{wording.count(len(measured.run.launches), 'launch')} in {calls}: no fault, outputs finite"
             return Outcome(Finding(FindingKind.CLEAN, what, warnings=seen.warnings), measured.run)
         finding = replace(seen.finding, warnings=(*seen.finding.warnings, *seen.warnings))
         wanted = [measured.run.launch(id_) for id_ in seen.needed]
@@ -238,8 +238,8 @@ def _from_outside(result: RunResult) -> Finding:
     if result.verdict is not None:
         found = faults.finding_of(result.run, result.verdict)
         return replace(found, warnings=(*found.warnings, warning))
-    calls = text.count(len(result.run.timeline.calls), "call")
-    what = f"{text.count(len(result.run.launches), 'launch')} in {calls}: no fault; values were not looked at"
+    calls = wording.count(len(result.run.timeline.calls), "call")
+    what = f"{wording.count(len(result.run.launches), 'launch')} in {calls}: no fault; values were not looked at"
     return Finding(FindingKind.CLEAN, what, warnings=(warning,))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps
 
@@ -96,6 +96,6 @@ class Trials:
 def _outcome(result: RunResult) -> str:
     verdict = result.verdict
     if verdict is None:
-        return f"{text.count(len(result.run.launches), 'launch')}, no fault"
+        return f"{wording.count(len(result.run.launches), 'launch')}, no fault"
     where = f" in {verdict.launch.id} {verdict.launch.kernel}" if verdict.launch else ""
     return verdict.what.partition("\n")[0] + where

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aoti_debug.errors import ArtifactError
-
-ENTRY_POINTS = ("_const_run_impl", "run_impl")
+from aoti_debug.wrapper import lexer
 
 _ENTRY_HEAD = re.compile(r"^void AOTInductorModel\w*::(_const_run_impl|run_impl)\s*\(", re.MULTILINE)
 _ARRAY_REF = re.compile(r"\b(run_impl_minimal_arrayref_interface|get_data_ptr_wrapper|ArrayRefTensor)\b")
@@ -70,21 +69,8 @@ def device_of(text: str) -> str:
 def _bodies(head: re.Pattern[str], masked: str) -> Iterator[Body]:
     for match in head.finditer(masked):
         parameters = match.end() - 1
-        opening = _skip(masked, parameters) + 1
+        opening = lexer.closing_offset(masked, parameters) + 1
         while opening < len(masked) and masked[opening].isspace():
             opening += 1
         if masked[opening : opening + 1] == "{":
-            yield Body(match.group(1), parameters, opening, _skip(masked, opening))
-
-
-_BRACKET = re.compile(r"[()\[\]{}]")
-
-
-def _skip(masked: str, opening: int) -> int:
-    """The offset of the bracket that closes the one at `opening`."""
-    depth = 0
-    for match in _BRACKET.finditer(masked, opening):
-        depth += 1 if match.group() in "([{" else -1
-        if depth == 0:
-            return match.start()
-    return len(masked)
+            yield Body(match.group(1), parameters, opening, lexer.closing_offset(masked, opening))

@@ -51,6 +51,7 @@ _TOKEN = re.compile(
     r"|(?P<punctuation>::|->|\.\.\.|<<|<=|>=|==|!=|&&|\|\||[^\s\w])",
     re.DOTALL,
 )
+_BRACKET = re.compile(r"[()\[\]{}]")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -64,6 +65,25 @@ def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
 def mask(text: str) -> str:
     """The text with comments, strings and characters blanked: offsets and line breaks stay."""
     return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blanked: offsets and line breaks stay."""
+    return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()) if m.lastgroup == "comment" else m.group(), text)
+
+
+def closing_offset(masked: str, opening: int) -> int:
+    """The offset of the bracket that closes the one at offset `opening`, or len(masked).
+
+    Args:
+        masked: text without comments and strings, of `mask`.
+    """
+    depth = 0
+    for match in _BRACKET.finditer(masked, opening):
+        depth += 1 if match.group() in "([{" else -1
+        if depth == 0:
+            return match.start()
+    return len(masked)
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from aoti_debug import dtypes
 from aoti_debug.inputs.signature import Leaf
 from aoti_debug.manifest import Promise
 
@@ -80,7 +81,7 @@ def _of_input(name: str, leaf: Leaf) -> Promise:
     return Promise(
         name,
         leaf.device,
-        leaf.dtype.removeprefix("torch."),
+        dtypes.bare_name(leaf.dtype),
         tuple(str(dim.minimum) if dim.fixed else dim.symbol for dim in leaf.shape),
         (UNKNOWN,) * len(leaf.shape) if leaf.strides is None else tuple(map(str, leaf.strides)),
     )

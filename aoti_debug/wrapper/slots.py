@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from aoti_debug.manifest import Arg, CType, Form, Role
 from aoti_debug.wrapper import expressions
 
-TENSOR_FORMS = frozenset({Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER})
-
 
 @dataclass(frozen=True)
 class Slot:

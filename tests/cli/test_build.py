@@ -119,16 +119,6 @@ def test_kernels_that_differ_from_those_of_a_package() -> None:
     ]
 
 
-def test_filters_that_match_nothing_list_what_there_is() -> None:
-    unmatched = summary(factories.make_manifest(RELU, ADDMM, RELU), unmatched=("triton_*", "!x"))
-    assert build.warnings(unmatched) == [
-        "warning: no kernel matches triton_*, !x; there are:",
-        "  aoti_torch_cpu_addmm_out",
-        "  cpp_fused_relu_0",
-    ]
-    assert build.warnings(summary(factories.make_manifest(RELU))) == []
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -8,7 +8,7 @@ import torch
 from factories import make_manifest, site
 
 from aoti_debug.cli import main
-from aoti_debug.cli.run import SavedSoFar, launches_of_a_call, warnings
+from aoti_debug.cli.run import SavedSoFar, launches_of_a_call
 from aoti_debug.rundir.run_directory import open_run
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
@@ -127,17 +127,6 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code
     assert err.splitlines()[0] == message
     assert err.splitlines()[1].startswith("hint: ")
     assert list(Path().iterdir()) == []
-
-
-def test_filters_that_match_nothing() -> None:
-    assert warnings(KERNELS, ("cpp_*", "!triton_*")) == []
-    assert warnings(KERNELS, ("cpp_*", "!cuda_*", "x?")) == [
-        "warning: no kernel matches !cuda_*, x?; there are:",
-        "  cpp_fused_relu_0",
-        "  triton_poi_fused_1",
-    ]
-    many = make_manifest(*(site(f"k{n:02}") for n in range(30)))
-    assert warnings(many, ("x",))[-1] == "  and 10 more"
 
 
 def test_how_much_was_saved_so_far(tmp_path: Path) -> None:

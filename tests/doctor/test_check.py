@@ -12,7 +12,7 @@ import pytest
 from aoti_debug import doctor
 from aoti_debug.doctor import Check, Status, cuda, host, tools
 from aoti_debug.doctor.cuda import Driver, Gpu, judge_driver
-from aoti_debug.machine import cache, compiler
+from aoti_debug.machine import cache, compiler, cuda_toolkit
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
 
@@ -186,8 +186,8 @@ def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     toolkit = tmp_path / "toolkit"
     for module in (cuda, tools):
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
-        monkeypatch.setattr(module, "toolkits", lambda: [toolkit])
-        monkeypatch.setattr(module, "packaged", lambda folder: [])
+    monkeypatch.setattr(cuda_toolkit, "toolkits", lambda: (toolkit,))
+    monkeypatch.setattr(cuda_toolkit, "packages", lambda: ())
     monkeypatch.setattr(tools.shutil, "which", lambda name: None)
     monkeypatch.setattr(tools, "_of_package", lambda package, program: None)
     monkeypatch.setattr(tools, "_triton_ptxas", lambda: None)

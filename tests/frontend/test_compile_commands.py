@@ -13,6 +13,7 @@ import pytest
 
 from aoti_debug.frontend import compile_commands
 from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine import cuda_toolkit
 
 GOLDEN = paths.GOLDEN / "recorded_commands"
 TORCH = Path("/here/torch")
@@ -22,7 +23,7 @@ TORCH = Path("/here/torch")
 def test_commands_of_real_packages(
     golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("CUDA_HOME", "/nowhere")
+    monkeypatch.setattr(cuda_toolkit, "toolkits", lambda: ())
     found = compile_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
     assert found is not None
     text = json.dumps(asdict(found), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")

@@ -21,6 +21,7 @@ def default_package(path: Path, wrapper: str) -> Path:
         "c5.wrapper.so": b"\x7fELF",
         "c8.cubin": b"eight",
         "c9.cubin": b"nine",
+        "c7.fatbin": b"seven",
     }
     return archives.write(path, {f"{archives.MODEL}{name}": content for name, content in members.items()})
 
@@ -32,6 +33,7 @@ def test_text_and_binaries_come_from_the_default_package(tmp_path: Path) -> None
     assert [path.name for path in found.shipped] == [
         "c1.wrapper.json",
         "c1.wrapper_metadata.json",
+        "c7.fatbin",
         "c8.cubin",
         "c9.cubin",
     ]

@@ -70,6 +70,12 @@ def test_files_have_the_hashes_of_their_members(folder: Path, tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("suffix", archive.KERNEL_BINARIES)
+def test_kernel_binaries_of_every_kind_count(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"c2{suffix}").write_bytes(b"code")
+    assert kernel_hashes.of_files([tmp_path / f"c2{suffix}"]) == {f"c2{suffix}": hashlib.sha256(b"code").hexdigest()}
+
+
 def test_what_is_no_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "c1.so").write_bytes(b"no library")
     with pytest.raises(ArtifactError, match=r"c1\.so is no library: no ELF file of 64 bits"):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from aoti_debug import dtypes
 from aoti_debug.manifest import (
     Arg,
     Certainty,
@@ -77,7 +78,7 @@ def manifest(*kernels: Kernel, compiler: Compiler = COMPILER) -> Manifest:
 
 def layout_of(tensor: torch.Tensor) -> Layout:
     return Layout(
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=dtypes.bare_name(tensor.dtype),
         device=str(tensor.device),
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),

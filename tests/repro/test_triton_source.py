@@ -6,6 +6,7 @@ import ast
 import builtins
 
 import pytest
+from inductor_sources import IMPORTS, helpers
 
 from aoti_debug.builder import kernel_details
 from aoti_debug.errors import UsageError
@@ -13,35 +14,18 @@ from aoti_debug.machine.compiler import find_torch
 from aoti_debug.repro.triton_source import bound_at_top, standalone
 from aoti_debug.wrapper.helpers import definitions, free_names
 
-HEAD = """import triton
-import triton.language as tl
-
-from torch._inductor.runtime import triton_helpers, triton_heuristics
-from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
-from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
-triton_helpers.set_driver_to_gpu()
-
-@triton_heuristics.pointwise(
+HEAD = (
+    IMPORTS
+    + """@triton_heuristics.pointwise(
     size_hints={'x': 256},
     filename=__file__,
     triton_meta={'signature': {}},
 )
 """
-HELPERS = """@triton.jit
-def promote_to_tensor(x):
-    return x + tl.zeros((1,), tl.int1)
-
-@triton.jit
-def is_floating(x):
-    return promote_to_tensor(x).dtype.is_floating()
-
-@triton.jit
-def maximum(a, b):
-    mask = a > b
-    if is_floating(a):
-        mask |= a != a
-    return tl.where(mask, a, b)
-
+)
+HELPERS = (
+    helpers("promote_to_tensor", "is_floating", "maximum")
+    + """
 @triton.jit
 def exp(x, use_fast_math: tl.constexpr):
     return math.exp(x) if use_fast_math else libdevice.exp(x)
@@ -50,6 +34,7 @@ def exp(x, use_fast_math: tl.constexpr):
 def if_mask(mask, val):
     return val
 """
+)
 
 
 def kernel(body: str, head: str = HEAD) -> str:

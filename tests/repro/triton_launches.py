@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from inductor_sources import IMPORTS, helpers
 from repro_launches import LaunchBuilder
 
 from aoti_debug.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
@@ -14,38 +15,10 @@ from aoti_debug.rundir.timeline import Grid, GridArgument
 from aoti_debug.values import Number
 
 NAME = "triton_per_fused_amax_add_0"
-HELPERS = """@triton.jit
-def promote_to_tensor(x):
-    # Addition promotes to tensor for us
-    return x + tl.zeros((1,), tl.int1)
-
-
-@triton.jit
-def is_floating(x):
-    return promote_to_tensor(x).dtype.is_floating()
-
-
-@triton.jit
-def maximum(a, b):
-    mask = a > b
-    if is_floating(a):
-        mask |= a != a
-    return tl.where(mask, a, b)
-
-
-@triton.jit
-def max2(a, dim):
-    return tl.reduce(a, dim, maximum)
-"""
-SOURCE = """import triton
-import triton.language as tl
-
-from torch._inductor.runtime import triton_helpers, triton_heuristics
-from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
-from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
-triton_helpers.set_driver_to_gpu()
-
-@triton_heuristics.persistent_reduction(
+HELPERS = helpers("promote_to_tensor", "is_floating", "maximum", "max2")
+SOURCE = (
+    IMPORTS
+    + """@triton_heuristics.persistent_reduction(
     size_hints={'x': 4, 'r0_': 16},
     reduction_hint=ReductionHint.INNER,
     filename=__file__,
@@ -68,6 +41,7 @@ def triton_per_fused_amax_add_0(in_ptr0, out_ptr0, alpha, xnumel, XBLOCK : tl.co
     tmp2 = triton_helpers.max2(tmp1, 1)[:, None].to(tl.float32)
     tl.store(out_ptr0 + (xindex), (tmp2 + alpha).to(tl.float32), xmask)
 """
+)
 PARAMS = (
     KernelParam("in_ptr0", "CUdeviceptr", CType.ADDRESS),
     KernelParam("out_ptr0", "CUdeviceptr", CType.ADDRESS),

@@ -13,9 +13,9 @@ import pytest
 import torch
 from runtime_shims.reference_hash import content_hash
 
-from aoti_debug import abi
+from aoti_debug import dtypes
 
-DTYPES = {name: number for number, (name, _) in abi.DTYPES.items()}
+DTYPES = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT8 = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
@@ -34,7 +34,7 @@ class Measured:
         stats = ctypes.create_string_buffer(120)
         sizes = (ctypes.c_int64 * 64)(*tensor.shape)
         strides = (ctypes.c_int64 * 64)(*tensor.stride())
-        number = DTYPES[str(tensor.dtype).removeprefix("torch.")]
+        number = DTYPES[dtypes.bare_name(tensor.dtype)]
         view = (ctypes.c_void_p(tensor.data_ptr()), number, tensor.dim(), sizes, strides)
         lib.h_statistics(*view, ctypes.c_uint64(tensor.element_size()), stats)
         hashes = (ctypes.c_uint64 * 2)()

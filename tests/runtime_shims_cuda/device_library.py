@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import shutil
 import subprocess
@@ -26,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from aoti_debug.machine import cuda_toolkit
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"
@@ -218,23 +219,8 @@ class DeviceLibrary:
 
 def cuda_include() -> Path | None:
     """The directory of a cuda.h: the toolkit's, or the one that triton brings."""
-    candidates = [os.environ[name] + "/include" for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
-    if (nvcc := shutil.which("nvcc")) is not None:
-        candidates.append(str(Path(nvcc).resolve().parent.parent / "include"))
-    candidates.append("/usr/local/cuda/include")
-    if (triton := triton_backend()) is not None:
-        candidates.append(str(triton / "include"))
-    return next((Path(path) for path in candidates if (Path(path) / "cuda.h").is_file()), None)
-
-
-@functools.cache
-def triton_backend() -> Path | None:
-    """Where triton keeps ptxas and cuda.h."""
-    try:
-        import triton
-    except ImportError:
-        return None
-    return Path(triton.__file__).parent / "backends" / "nvidia"
+    triton = cuda_toolkit.triton_directory()
+    return cuda_toolkit.header_directory("cuda.h") or (triton / "include" if triton else None)
 
 
 def compiler() -> str | None:

@@ -11,7 +11,9 @@ from types import ModuleType
 
 import pytest
 from runtime_shims_cuda import samples
-from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES, triton_backend
+from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
+
+from aoti_debug.machine import cuda_toolkit
 
 KERNELS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
@@ -67,7 +69,7 @@ def test_it_asks_for_old_drivers_and_devices_only() -> None:
 @pytest.mark.parametrize("module", make_ptx.split(PTX))
 @pytest.mark.parametrize("assembler", ["ptxas", "ptxas-blackwell"])
 def test_it_assembles(tmp_path: Path, assembler: str, module: str) -> None:
-    backend = triton_backend()
+    backend = cuda_toolkit.triton_directory()
     ptxas = backend / "bin" / assembler if backend is not None else None
     if ptxas is None or not ptxas.is_file():
         pytest.skip(f"triton, which brings {assembler}, is not installed")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import texts
+from listing import listing
 
 from aoti_debug.builder.instrument import instrument
-from aoti_debug.wrapper.listing import listing
 
 Check = Callable[[Path, str], None]
 

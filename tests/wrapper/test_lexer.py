@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.lexer import Lexeme, mask, split_arguments, tokenize
+from aoti_debug.wrapper.lexer import Lexeme, closing_offset, mask, split_arguments, tokenize, without_comments
 
 
 def lexemes(text: str) -> list[tuple[str, str]]:
@@ -52,12 +52,23 @@ def test_offsets_point_into_the_text() -> None:
     assert [token.start for token in tokenize(text, 10)] == [10]
 
 
+def test_the_bracket_that_closes_another() -> None:
+    text = mask('f(a[1], ")") { g(h({1})); } /* } */ }')
+    assert closing_offset(text, 1) == text.index(" {") - 1
+    assert text[closing_offset(text, text.index("{")) :].split() == ["}", "}"]
+    assert closing_offset("(a", 0) == 2
+
+
 def test_mask_keeps_offsets_and_lines() -> None:
     text = "f(\"g(x)\") /* h(\ny) */ k('(') // z"
     masked = mask(text)
     assert len(masked) == len(text)
     assert masked.count("\n") == 1
     assert masked.split() == ["f(", ")", "k(", ")"]
+
+
+def test_strings_stay_where_comments_are_blanked() -> None:
+    assert without_comments('f("// x"); // y\n/* z\n*/ g') == 'f("// x");     \n    \n   g'
 
 
 @pytest.mark.parametrize(

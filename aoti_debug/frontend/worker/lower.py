@@ -30,7 +30,6 @@ FORCED = {
     "aot_inductor.precompile_headers": False,
 }
 NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_level", *FORCED)
-FALLBACK_OPT = "O1"
 
 
 def run(request: Request, program: Any = None) -> Answer | Failure:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from aoti_debug import dtypes
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
 from aoti_debug.values import Tensor, reach
 
 _COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
-_ITEM_BYTES = {
-    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
-    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "float32", "complex32"), 4),
-    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
-    "complex128": 16,
-}
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:
@@ -30,7 +24,7 @@ def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: 
         return f"{subject} reads it next"
     layout = tensor.layout
     does = "reads and writes" if argument.written else "reads"
-    wanted, item = _ITEM_BYTES.get(promised.dtype, 0), layout.item_bytes
+    wanted, item = dtypes.item_bytes(promised.dtype), layout.item_bytes
     if wanted and item and wanted != item:
         return f"{subject} {does} {wanted} bytes an element from a tensor of {item}{_past_the_end(promised, tensor)}"
     if promised.dtype != layout.dtype:
@@ -44,7 +38,7 @@ def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: 
 
 def _past_the_end(promised: Promised, tensor: Tensor) -> str:
     """ ", 64 bytes past the end of its memory"; "" where it stays inside or where that is not known."""
-    item = _ITEM_BYTES.get(promised.dtype, 0)
+    item = dtypes.item_bytes(promised.dtype)
     sizes = [size for size in promised.sizes if size is not None]
     strides = [stride for stride in promised.strides if stride is not None]
     if not item or len(sizes) != len(promised.sizes) or len(strides) != len(sizes):

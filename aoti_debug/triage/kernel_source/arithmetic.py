@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import dtypes
 from aoti_debug.triage.kernel_source.statements import Statement
 
 if TYPE_CHECKING:
@@ -41,13 +42,11 @@ class Operation:
 
 E4M3_LIMIT = 464.0  # what is larger rounds to more than 448, the largest
 REDUCTIONS = frozenset({"sum", "prod", "max", "min"})
-_DTYPES = {
-    **dict.fromkeys(("float", "float32"), "float32"),
-    **dict.fromkeys(("double", "float64"), "float64"),
-    **dict.fromkeys(("at__Half", "c10__Half", "float16"), "float16"),
-    **dict.fromkeys(("at__BFloat16", "c10__BFloat16", "bfloat16"), "bfloat16"),
-    **dict.fromkeys(("at__Float8_e4m3fn", "c10__Float8_e4m3fn", "float8e4nv"), "float8_e4m3fn"),
-    **dict.fromkeys(("at__Float8_e5m2", "c10__Float8_e5m2", "float8e5"), "float8_e5m2"),
+_DTYPES = {  # by what kernels call them
+    spelled.replace("::", "__"): dtype.name
+    for dtype in dtypes.DTYPES
+    if dtype.kernel_names
+    for spelled in (dtype.name, *dtype.kernel_names)
 }
 _BINARY: dict[type[ast.operator], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 _LOGICAL: dict[type[ast.operator], str] = {ast.BitAnd: "logical_and", ast.BitOr: "logical_or"}

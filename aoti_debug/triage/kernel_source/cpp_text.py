@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aoti_debug.triage.kernel_source import cpp_expression
 from aoti_debug.triage.kernel_source.statements import Statement
+from aoti_debug.wrapper.lexer import Token, closing, tokenize, without_comments
 
 _INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
 _COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")
@@ -24,52 +25,60 @@ _NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 def statements(source: str, name: str) -> Iterator[Statement]:
     """Those of the function `name`; none where it is not there."""
+    source = without_comments(source)
     head = re.search(rf"\b{re.escape(name)}\s*\([^()]*\)\s*\{{", source)
     if head is None:
         return
-    for text, at, tail in _block(source, head.end(), tail=False):
+    tokens = tokenize(source, head.end() - 1)
+    for text, at, tail in _block(source, tokens, 0, tail=False):
         found = _statement(text, source.count("\n", 0, at) + 1)
         if found is not None:
             yield replace(found, tail=tail)
 
 
-def _block(source: str, begin: int, *, tail: bool) -> Iterator[tuple[str, int, bool]]:
-    """(statement, offset, tail) of the block whose `{` stands before `begin`: those of inner blocks and lambdas where
-    they stand; a lambda's text is part of its statement, too."""
-    start = at = begin
-    depth = 0
-    while at < len(source):
-        match source[at]:
+def _block(source: str, tokens: Sequence[Token], opening: int, *, tail: bool) -> Iterator[tuple[str, int, bool]]:
+    """(statement, offset, tail) of the block that the token at index `opening` begins: those of inner blocks and
+    lambdas where they stand; a lambda's text is part of its statement, too."""
+    start = tokens[opening].end
+    end = closing(tokens, opening)
+    at = opening + 1
+    while at < end:
+        token = tokens[at]
+        match token.text:
             case "(":
-                depth += 1
-            case ")":
-                depth -= 1
-            case "}":
-                return
+                behind = closing(tokens, at)
+                yield from _lambdas(source, tokens, at + 1, behind, start, tail=tail)
+                at = behind
             case "{":
-                before = source[start:at]
-                end = _closing(source, at)
+                before, behind = source[start : token.start], closing(tokens, at)
                 if _LAMBDA.search(before):
-                    yield from _block(source, at + 1, tail=tail)
-                elif depth == 0 and _HEAD.search(before):
-                    yield from _block(source, at + 1, tail=tail or "C10_UNLIKELY(" in before)
-                    start = end + 1
-                at = end
-            case ";" if depth == 0:
-                text = source[start:at]
+                    yield from _block(source, tokens, at, tail=tail)
+                elif _HEAD.search(before):
+                    yield from _block(source, tokens, at, tail=tail or "C10_UNLIKELY(" in before)
+                    start = tokens[behind].end if behind < end else len(source)
+                at = behind
+            case ";":
+                text = source[start : token.start]
                 yield text.strip(), start + len(text) - len(text.lstrip()), tail
-                start = at + 1
+                start = token.end
         at += 1
 
 
-def _closing(source: str, opening: int) -> int:
-    """Where the brace at `opening` is closed."""
-    depth = 0
-    for at in range(opening, len(source)):
-        depth += {"{": 1, "}": -1}.get(source[at], 0)
-        if depth == 0:
-            return at
-    return len(source)
+def _lambdas(
+    source: str, tokens: Sequence[Token], begin: int, end: int, start: int, *, tail: bool
+) -> Iterator[tuple[str, int, bool]]:
+    """As `_block`, of the lambdas among the arguments of a call: tokens [begin, end).
+
+    Args:
+        start: offset of the statement that they are in.
+    """
+    at = begin
+    while at < end:
+        if tokens[at].text == "{":
+            if _LAMBDA.search(source[start : tokens[at].start]):
+                yield from _block(source, tokens, at, tail=tail)
+            at = closing(tokens, at)
+        at += 1
 
 
 def _statement(text: str, line: int) -> Statement | None:

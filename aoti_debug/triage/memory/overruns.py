@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis.dataflow import Span, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
@@ -114,18 +115,18 @@ def _what(manifest: Manifest, launch: Launch, hit: _Hit) -> str:
 
 def _length(hit: _Hit) -> str:
     span = hit.damage.last + 1 - hit.damage.first
-    written = text.count(hit.damage.damaged, "byte")
+    written = wording.count(hit.damage.damaged, "byte")
     return written if span == hit.damage.damaged else f"{written} (of {span})"
 
 
 def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
     buffer, damage = _buffer(manifest, hit.damage), hit.damage
     element, argument = _element(hit), hit.argument
-    away = text.count(hit.distance, "byte")
+    away = wording.count(hit.distance, "byte")
     side = "in front of the begin" if hit.in_front else "past the end"
     whole = "the guard zones around it were whole before the launch"
     if argument is None or argument.tensor is None or element is None:
-        written = text.names([a.name for a in launch.args if a.written])
+        written = wording.listed([a.name for a in launch.args if a.written])
         return (
             f"writes {_length(hit)}, {away} {side} of {buffer}; {whole}",
             f"{buffer} is none of its arguments: the address lies far outside of what it writes ({written})",
@@ -140,7 +141,7 @@ def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
 
 
 def _memory(buffer: str, damage: GuardDamage, argument: Argument) -> str:
-    size = text.count(damage.size, "byte")
+    size = wording.count(damage.size, "byte")
     return f"{size} of its own" if argument.name == buffer else f"{size} that were allocated for {buffer}"
 
 
@@ -171,4 +172,4 @@ def _others(launches: Sequence[Launch]) -> tuple[str, ...]:
         return ()
     names = [f"{launch.id} {launch.kernel}" for launch in launches[:_SHOWN]]
     more = [f"{len(launches) - _SHOWN} more"] if len(launches) > _SHOWN else []
-    return (f"{text.count(len(launches), 'later launch')} wrote outside of buffers too: {', '.join(names + more)}",)
+    return (f"{wording.count(len(launches), 'later launch')} wrote outside of buffers too: {', '.join(names + more)}",)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Span, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
@@ -183,7 +184,7 @@ def _elements(found: _Unwritten) -> str:
     numel = layout.numel if layout is not None else 0
     if found.count == 0:
         return "some elements are"
-    return f"{found.count} of {text.count(numel, 'element')} {'is' if found.count == 1 else 'are'}"
+    return f"{found.count} of {wording.count(numel, 'element')} {'is' if found.count == 1 else 'are'}"
 
 
 def _same(argument: Argument, other: Launch) -> Argument:

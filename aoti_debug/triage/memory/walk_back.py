@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Place, place_of
@@ -19,7 +20,6 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor, ravel, unravel
 
-_INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 _ABSURD = 1 << 20  # times the largest index
 _LONGEST = 64  # launches from the victim to the origin
 
@@ -69,7 +69,7 @@ def integer_inputs(launch: Launch) -> tuple[Argument, ...]:
         a.name: a
         for a in launch.args
         if isinstance(a.before, Tensor)
-        and a.before.layout.dtype in _INTEGERS
+        and dtypes.is_integer(a.before.layout.dtype)
         and a.role in (Role.IN, Role.INOUT, Role.UNKNOWN)
     }
     return tuple(found.values())

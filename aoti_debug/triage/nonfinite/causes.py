@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from aoti_debug import dtypes
 from aoti_debug.triage.kernel_source.arithmetic import Arithmetic, Operation
 from aoti_debug.triage.kernel_source.placement import Arguments, Placement, element_by_element, rows
 from aoti_debug.triage.kernel_source.statements import Statement
@@ -236,9 +237,10 @@ def _reduced(operation: Operation) -> str:
 
 def beyond(text: str, dtype: str) -> str:
     """ "70000 is beyond …"."""
-    if dtype not in LARGEST:
+    known = dtypes.named(dtype)
+    if known is None or dtype not in LARGEST:
         return text
-    without = ", which has no infinity" if dtype in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz") else ""
+    without = "" if known.has_infinity else ", which has no infinity"
     return f"{text}, beyond the largest {dtype} ({LARGEST[dtype]:.6g}){without}"
 
 

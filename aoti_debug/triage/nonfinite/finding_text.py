@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.show import text
 from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left, seen
 from aoti_debug.triage.nonfinite.roots import Root, RootKind, Roots
 from aoti_debug.triage.nonfinite.sinks import Sink
@@ -42,7 +42,7 @@ def made(spot: Spot) -> str:
     launch = spot.launch
     return (
         f"{launch.id} {launch.kernel} makes {count(statistics, spot.special)} {spot.special.value} in "
-        f"{spot.argument.name} ({text.count(statistics.numel if statistics else 0, 'element')})"
+        f"{spot.argument.name} ({wording.count(statistics.numel if statistics else 0, 'element')})"
     )
 
 
@@ -72,7 +72,7 @@ def _how(roots: Roots, root: Root) -> list[str]:
     if root.kind is RootKind.OUTSIDE:
         held = seen(argument, Phase.BEFORE)
         return [
-            f"{count(held, special)} of {text.count(held.numel if held else 0, 'element')} of {root.input} "
+            f"{count(held, special)} of {wording.count(held.numel if held else 0, 'element')} of {root.input} "
             f"{'is' if count(held, special) == 1 else 'are'} {special.value} when {launch.id} {launch.kernel} reads it"
         ]
     if root.kind is RootKind.APPEARED:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aoti_debug import dtypes
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed import left
 
-LARGEST = {
-    "float8_e4m3fn": 448.0,
-    "float8_e4m3fnuz": 240.0,
-    "float8_e5m2": 57344.0,
-    "float8_e5m2fnuz": 57344.0,
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-}
+_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
+LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
 SHARE = 0.5  # one doubling away
 MOST = 3
 

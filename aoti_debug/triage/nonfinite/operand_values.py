@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from aoti_debug import wording
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.show import text
 from aoti_debug.triage.kernel_source import slices
 from aoti_debug.triage.nonfinite import operators
 from aoti_debug.values import unravel
@@ -101,11 +101,13 @@ def row(values: Tensor) -> str:
         "-Inf": int((flat == -math.inf).sum()),
         "zero": int((flat == 0).sum()),
     }
-    said = [text.count(count, name) if name == "zero" else f"{count} {name}" for name, count in counts.items() if count]
+    said = [
+        wording.count(count, name) if name == "zero" else f"{count} {name}" for name, count in counts.items() if count
+    ]
     finite = flat[flat.isfinite()]
     if finite.numel():
         said.append(f"finite from {spell(float(finite.min()))} to {spell(float(finite.max()))}")
-    return f"({', '.join([text.count(flat.numel(), 'element'), *said])})"
+    return f"({', '.join([wording.count(flat.numel(), 'element'), *said])})"
 
 
 def spell(value: float) -> str:

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from aoti_debug import wording
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.show import text
 from aoti_debug.triage.kernel_source.placement import Arguments
 from aoti_debug.triage.nonfinite.causes import beyond
 from aoti_debug.triage.nonfinite.observed import Special
@@ -64,7 +64,7 @@ def cause(launch: Launch, argument: Argument, arguments: Arguments, element: int
     exact = float(products.sum()) * _scalar(launch, "alpha") + _bias(launch, arguments, names, result, at)
     dtype = argument.layout.dtype if argument.layout else ""
     if special is not Special.NAN and math.isfinite(exact) and _overflows(exact, dtype):
-        return beyond(f"the sum of {text.count(products.numel(), 'product')} is {exact:.6g} in float64", dtype)
+        return beyond(f"the sum of {wording.count(products.numel(), 'product')} is {exact:.6g} in float64", dtype)
     return ""
 
 

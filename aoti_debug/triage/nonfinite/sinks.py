@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aoti_debug import dtypes
 from aoti_debug.abi import CallKind
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left
 from aoti_debug.triage.nonfinite.roots import Roots
-
-_NO_NUMBERS = ("bool", "float", "bfloat", "complex", "q", "bits")
 
 
 @dataclass(frozen=True)
@@ -80,4 +79,4 @@ def _output(run: RunDir, argument: Argument) -> str:
 
 
 def _is_integer(argument: Argument) -> bool:
-    return argument.layout is not None and not argument.layout.dtype.startswith(_NO_NUMBERS)
+    return argument.layout is not None and dtypes.is_integer(argument.layout.dtype)

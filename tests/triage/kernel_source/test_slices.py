@@ -69,3 +69,14 @@ def test_a_local_buffer_is_memory() -> None:
     kernel = sources.cpp("k", "const float* in_ptr0, float* out_ptr0", body)
     assert of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())
     assert all(statement.targets for statement in slices.statements(kernel, frozenset()))
+
+
+def test_a_brace_in_a_comment_or_a_string_begins_no_block() -> None:
+    body = """
+    // for (x) {
+    auto tmp0 = in_ptr0[0]; /* } */
+    AOTI_TORCH_CHECK(tmp0 > 0, "no } here; nor {");
+    out_ptr0[0] = tmp0;
+"""
+    kernel = sources.cpp("k", "const float* in_ptr0, float* out_ptr0", body)
+    assert of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())

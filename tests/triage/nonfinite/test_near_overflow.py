@@ -43,9 +43,9 @@ def test_a_mask_of_the_largest_value_is_meant(tmp_path: Path, dtype: torch.dtype
     assert set(near_overflow.LARGEST) >= {str(dtype).removeprefix("torch.")}
 
 
-@pytest.mark.parametrize("dtype", near_overflow.LARGEST)
-def test_the_table_is_torch_s(dtype: str) -> None:
-    assert near_overflow.LARGEST[dtype] == torch.finfo(getattr(torch, dtype)).max
+def test_nothing_is_said_of_the_widest_dtype_and_of_scales(tmp_path: Path) -> None:
+    assert warnings(tmp_path, 1, 1.7e308, dtype=torch.float64) == ()
+    assert "float8_e8m0fnu" not in near_overflow.LARGEST
 
 
 def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:

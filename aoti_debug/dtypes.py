@@ -1,0 +1,159 @@
+"""The table of torch's dtypes: size, kind, how a tensor file stores them, what they hold, their names in kernels.
+
+The rows are in the order of runtime_shims/dtype.cpp, which is c10::ScalarType's. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Category(Enum):
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOATING = "floating"
+    COMPLEX = "complex"
+    PACKED = "packed"  # bits, or several values an element
+    QUANTIZED = "quantized"
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """
+    Attributes:
+        name: torch's: "float32".
+        item_bytes: of an element.
+        safetensors: the name in a tensor file of what an element is stored as; "" where it is not saved.
+        stored_parts: how many of these an element is stored as.
+        numpy: "<f4"; "" where numpy has no such type.
+        largest: finite value of a floating dtype.
+        has_infinity: of a floating dtype.
+        kernel_names: what generated C++ and Triton kernels call it: ("at::Half", "c10::Half").
+    """
+
+    name: str
+    item_bytes: int
+    category: Category
+    safetensors: str = ""
+    stored_parts: int = 1
+    numpy: str = ""
+    largest: float | None = None
+    has_infinity: bool = False
+    kernel_names: tuple[str, ...] = ()
+
+    @property
+    def torch_name(self) -> str:
+        """ "torch.float32"."""
+        return f"torch.{self.name}"
+
+    @property
+    def has_values(self) -> bool:
+        """Whether an element is one number, or a pair."""
+        return self.category not in (Category.PACKED, Category.QUANTIZED)
+
+
+def _integer(name: str, item_bytes: int, safetensors: str, numpy: str) -> Dtype:
+    return Dtype(name, item_bytes, Category.INTEGER, safetensors, numpy=numpy)
+
+
+def _float(name: str, item_bytes: int, safetensors: str, largest: float, *kernel_names: str, numpy: str = "") -> Dtype:
+    return Dtype(
+        name,
+        item_bytes,
+        Category.FLOATING,
+        safetensors,
+        numpy=numpy,
+        largest=largest,
+        has_infinity=True,
+        kernel_names=kernel_names,
+    )
+
+
+def _finite_float(name: str, safetensors: str, largest: float, *kernel_names: str) -> Dtype:
+    return Dtype(name, 1, Category.FLOATING, safetensors, largest=largest, kernel_names=kernel_names)
+
+
+def _packed(name: str, safetensors: str = "U8", item_bytes: int = 1, stored_parts: int = 1) -> Dtype:
+    return Dtype(name, item_bytes, Category.PACKED, safetensors, stored_parts)
+
+
+def _quantized(name: str, item_bytes: int = 1) -> Dtype:
+    return Dtype(name, item_bytes, Category.QUANTIZED)
+
+
+DTYPES: tuple[Dtype, ...] = (  # the index is c10::ScalarType
+    _integer("uint8", 1, "U8", "<u1"),
+    _integer("int8", 1, "I8", "<i1"),
+    _integer("int16", 2, "I16", "<i2"),
+    _integer("int32", 4, "I32", "<i4"),
+    _integer("int64", 8, "I64", "<i8"),
+    _float("float16", 2, "F16", 65504.0, "at::Half", "c10::Half", numpy="<f2"),
+    _float("float32", 4, "F32", 3.4028234663852886e38, "float", numpy="<f4"),
+    _float("float64", 8, "F64", 1.7976931348623157e308, "double", numpy="<f8"),
+    Dtype("complex32", 4, Category.COMPLEX, "F16", stored_parts=2),
+    Dtype("complex64", 8, Category.COMPLEX, "C64", numpy="<c8"),
+    Dtype("complex128", 16, Category.COMPLEX, "F64", stored_parts=2, numpy="<c16"),
+    Dtype("bool", 1, Category.BOOLEAN, "BOOL", numpy="?"),
+    _quantized("qint8"),
+    _quantized("quint8"),
+    _quantized("qint32", 4),
+    _float("bfloat16", 2, "BF16", 3.3895313892515355e38, "at::BFloat16", "c10::BFloat16"),
+    _quantized("quint4x2"),
+    _quantized("quint2x4"),
+    _packed("bits1x8"),
+    _packed("bits2x4"),
+    _packed("bits4x2"),
+    _packed("bits8"),
+    _packed("bits16", "U16", 2),
+    _float("float8_e5m2", 1, "F8_E5M2", 57344.0, "at::Float8_e5m2", "c10::Float8_e5m2", "float8e5"),
+    _finite_float("float8_e4m3fn", "F8_E4M3", 448.0, "at::Float8_e4m3fn", "c10::Float8_e4m3fn", "float8e4nv"),
+    _finite_float("float8_e5m2fnuz", "F8_E5M2FNUZ", 57344.0),
+    _finite_float("float8_e4m3fnuz", "F8_E4M3FNUZ", 240.0),
+    _integer("uint16", 2, "U16", "<u2"),
+    _integer("uint32", 4, "U32", "<u4"),
+    _integer("uint64", 8, "U64", "<u8"),
+    *(_packed(f"uint{bits}") for bits in range(1, 8)),
+    *(_packed(f"int{bits}") for bits in range(1, 8)),
+    _finite_float("float8_e8m0fnu", "F8_E8M0", 2.0**127),
+    _packed("float4_e2m1fn_x2", "F4", stored_parts=2),
+)
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+
+
+def numbered(scalar_type: int) -> Dtype | None:
+    """The dtype of a c10::ScalarType; None where a newer torch has one that is not known here."""
+    return DTYPES[scalar_type] if 0 <= scalar_type < len(DTYPES) else None
+
+
+def named(name: str) -> Dtype | None:
+    """The dtype of a name, "float32" or "torch.float32"."""
+    return _BY_NAME.get(bare_name(name))
+
+
+def name_of_number(scalar_type: int) -> str:
+    """The name of a c10::ScalarType; "dtype99" where it is not known."""
+    dtype = numbered(scalar_type)
+    return dtype.name if dtype else f"dtype{scalar_type}"
+
+
+def bare_name(dtype: object) -> str:
+    """ "float32" of torch.float32 or of its text."""
+    return str(dtype).removeprefix("torch.")
+
+
+def item_bytes(name: str) -> int:
+    """Bytes of an element; 0 where the dtype is not known."""
+    dtype = named(name)
+    return dtype.item_bytes if dtype else 0
+
+
+def is_integer(name: str) -> bool:
+    dtype = named(name)
+    return dtype is not None and dtype.category is Category.INTEGER
+
+
+def has_values(name: str) -> bool:
+    """Whether the elements of a dtype are numbers that can be read; True where the dtype is not known."""
+    dtype = named(name)
+    return dtype is None or dtype.has_values

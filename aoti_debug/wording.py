@@ -1,0 +1,97 @@
+"""Counts, byte sizes, durations, articles and line breaks in texts for people."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable
+
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_LONGEST_LINE = 300
+
+
+def byte_size(count: float) -> str:
+    """ "1.5 KiB": in the largest unit, a power of 1024, that gives at least 1."""
+    unit = next((unit for unit, size in reversed(_UNITS.items()) if count >= size), "B")
+    return byte_size_in("B", count) if unit == "B" else f"{count / _UNITS[unit]:.1f} {unit}"
+
+
+def byte_size_in(unit: str, count: float) -> str:
+    """ "64 MiB": in whole units."""
+    return f"{count / _UNITS[unit]:.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """ "12.3 ms", "2 min 5 s"."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.1f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{math.floor(seconds / 60)} min {seconds % 60:.0f} s"
+
+
+def number(value: float) -> str:
+    """Six digits; integers in full."""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def count(amount: int, noun: str) -> str:
+    """ "1 launch", "2 launches"."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def article(noun: str) -> str:
+    """ "a compiled package", "an exported program"."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """ "a, b"; "none" where there are none."""
+    return ", ".join(names) or "none"
+
+
+def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
+    """Lines of at most `width` columns. A word that is longer has a line of its own.
+
+    Args:
+        hang: what every line but the first is indented by on top.
+    """
+    lines: list[str] = []
+    line = ""
+    for word in words:
+        if line and len(line) + len(gap) + len(word) > width:
+            lines.append(line.rstrip())
+            line = indent + hang + word
+        else:
+            line = f"{line}{gap}{word}" if line else indent + word
+    return [*lines, line.rstrip()] if line else lines
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """A sentence in lines of at most `width` columns."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def first_line(message: str) -> str:
+    """The first line that says something, of a message that may end in a traceback; at most 300 characters."""
+    return truncated(next((line.strip() for line in message.splitlines() if line.strip()), ""), _LONGEST_LINE)
+
+
+def truncated(text: str, width: int) -> str:
+    """Cut at its end where it is longer."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def middle_cut(name: str, width: int) -> str:
+    """Cut in its middle where it is longer: both ends tell names apart."""
+    if len(name) <= width:
+        return name
+    half = (width - 1) // 2
+    return f"{name[: width - 1 - half]}…{name[len(name) - half :] if half else ''}"

@@ -23,6 +23,7 @@ from aoti_debug.errors import AotiDebugError, ArtifactError, InputMismatch
 from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.watchdog import REQUEST
@@ -65,10 +66,11 @@ def _run(request: dict[str, Any], pipe: TextIO) -> None:
         given = files.fit(path, data, model.signature)
     else:
         _tell(pipe, stage=Stage.INPUTS.value)
-        given = _inputs(request)
+        package = archive.inspect(request["package"])
+        given = _inputs(request, package)
         _tell(pipe, stage=Stage.LOAD.value)
         _use_gpu_of((given.args, dict(given.kwargs)))
-        model = _load(request["package"])
+        model = _load(package)
     _tell(pipe, stage=Stage.CALL.value)
     began = time.monotonic()
     with torch.no_grad():
@@ -92,20 +94,18 @@ def _use_gpu_of(data: Any) -> None:
         torch.cuda.set_device(index)
 
 
-def _load(path: str) -> Any:
+def _load(package: Artifact) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
-    package = archive.inspect(path)
     manifest = package.manifest()
     if manifest.without_weights:
         raise ArtifactError(
-            f"{path} has no weights: {manifest.without_weights}",
+            f"{package.path} has no weights: {manifest.without_weights}",
             hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
     return load(package, manifest.model, manifest.device)
 
 
-def _inputs(request: dict[str, Any]) -> Inputs:
-    package = archive.inspect(request["package"])
+def _inputs(request: dict[str, Any], package: Artifact) -> Inputs:
     signature = files.signature_of(package)
     if request["random_inputs"] is not None:
         made = random_inputs.make(signature, package.manifest(), request["random_inputs"])

@@ -1,27 +1,42 @@
 """Debugger for PyTorch AOTInductor models: names the guilty kernel, saves its real inputs, replays it alone.
 
     import aoti_debug
+    from aoti_debug.abi import Phase
 
     package = aoti_debug.build("model.pt2")  # or an ExportedProgram
+    run = aoti_debug.open_run()  # the latest; or open_run(path)
+    verdict = aoti_debug.diagnose(run)  # None for a clean run
+    tensors = aoti_debug.load_launch(run, run.launch("0.3"), Phase.BEFORE)
+    tensor = aoti_debug.load_file(path)  # a saved .safetensors file, with strides and offset
 
 The rest is the command line: `aoti-debug run`, `show`, `repro`.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aoti_debug.builder.build import build as build
+    from aoti_debug.builder.build import build
+    from aoti_debug.diagnosis.verdict import diagnose
+    from aoti_debug.rundir.load_tensors import load_file, load_launch
+    from aoti_debug.rundir.run_directory import open_run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "build"]
+__all__ = ["__version__", "build", "diagnose", "load_file", "load_launch", "open_run"]
+
+_MODULES = {
+    "build": "aoti_debug.builder.build",
+    "diagnose": "aoti_debug.diagnosis.verdict",
+    "load_file": "aoti_debug.rundir.load_tensors",
+    "load_launch": "aoti_debug.rundir.load_tensors",
+    "open_run": "aoti_debug.rundir.run_directory",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `build` when it is used: the command line starts in a few milliseconds."""
-    if name == "build":
-        from aoti_debug.builder.build import build
-
-        return build
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Imports a public function when it is used: the command line starts in a few milliseconds."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""Compares every constant and struct of abi.py, flight_format.py and manifest.py with the C headers that define it."""
+"""Compares every constant and struct of abi.py, flight_recorder_format.py and manifest.py with the C headers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from aoti_debug import abi, dtypes, manifest
-from aoti_debug.rundir import flight_format
+from aoti_debug.rundir import flight_recorder_format
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
 HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", "journal_format.h", "flight_format.h"))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
 
-STRUCTS = (*abi.STRUCTS, *flight_format.STRUCTS)
+STRUCTS = (*abi.STRUCTS, *flight_recorder_format.STRUCTS)
 
 ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
@@ -33,7 +33,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "StatsFlag": ("STATS_", abi.StatsFlag),
     "FaultDomain": ("FAULT_", abi.FaultDomain),
     "NoteCode": ("NOTE_", abi.NoteCode),
-    "FlightStatus": ("FLIGHT_", flight_format.FlightStatus),
+    "FlightStatus": ("FLIGHT_", flight_recorder_format.FlightStatus),
 }
 
 C_TYPES = {
@@ -111,8 +111,8 @@ def test_defines() -> None:
     assert int(define("AOTI_DEBUG_BLOCK_MAGIC").rstrip("u"), 16) == abi.BLOCK_MAGIC
     assert int(define("AOTI_DEBUG_MAX_DIMS")) == abi.MAX_DIMS
     assert f'"{abi.CRUMB_MAGIC.decode()}"' in HEADERS
-    assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_format.MAGIC
-    assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_format.VERSION
+    assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_recorder_format.MAGIC
+    assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_recorder_format.VERSION
 
 
 def test_environment_variables_are_those_that_the_runtime_reads() -> None:

@@ -14,7 +14,7 @@ from typing import IO
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.frontend.lowered import Lowered
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
 
@@ -22,18 +22,21 @@ ROOT = "package"
 DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
 
 
-def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_json: str) -> None:
+def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_json: str, inputs: Path | None) -> None:
     """Writes the instrumented package; it appears under its name only when it is whole.
+
+    Args:
+        inputs: the file of inputs to embed; None for none.
 
     Raises:
         UsageError: the file cannot be written.
     """
     extra: list[tuple[str, Path | bytes]] = [
         (manifest.MEMBER, manifest_json.encode()),
-        (archive.SIGNATURE_MEMBER, lowered.signature),
+        (archive.SIGNATURE_MEMBER, lowered.signature_file),
     ]
-    if lowered.inputs is not None:
-        extra.append((archive.INPUTS_MEMBER, lowered.inputs))
+    if inputs is not None:
+        extra.append((archive.INPUTS_MEMBER, inputs))
     _write(output, lowered, library, extra)
 
 
@@ -69,19 +72,19 @@ def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str,
         (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
         *extra,
     ]
-    root = archive.inspect(lowered.archive).root
+    given = lowered.archive
     with _writing(output) as part:
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as package, zipfile.ZipFile(lowered.archive) as source:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as package, zipfile.ZipFile(given.path) as source:
                 for name, content in members:
                     _add(package, f"{ROOT}/{name}", content)
                 for info in source.infolist():
-                    name = info.filename.removeprefix(f"{root}/")
+                    name = info.filename.removeprefix(f"{given.root}/")
                     if not name.startswith(folder):
                         with source.open(info) as data:
                             _copy(package, f"{ROOT}/{name}", data, info.file_size)
         except DAMAGED as error:
-            raise ArtifactError(f"{lowered.archive} is damaged: {error}", hint="copy or compile it again") from error
+            raise ArtifactError(f"{given.path} is damaged: {error}", hint="copy or compile it again") from error
         except OSError as error:
             raise UsageError(
                 f"{output} cannot be written: {error.strerror}", hint="name another file with -o"

@@ -13,8 +13,8 @@ from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, tensor_file_format
-from aoti_debug.rundir.flight_format import FlightStatus
 from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
+from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.records import LaunchKey, TensorFile
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind

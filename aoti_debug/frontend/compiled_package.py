@@ -16,7 +16,7 @@ from pathlib import Path
 from aoti_debug import __version__, wrapper
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
-from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.frontend.lowered import Lowered, inputs_in
 from aoti_debug.frontend.sources import Sources
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Request
@@ -67,15 +67,15 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
     names = interface.inputs(found.wrapper)
     described = input_checks.signature(found.wrapper, names, found.device)
     (folder / protocol.SIGNATURE).write_text(signature.to_json(described))
-    answer = _answer(package, request, found, torch, timeout)
-    inputs = folder / protocol.INPUTS
+    answer = _answer(package, request, found.extern_nodes, torch, timeout)
     return Lowered(
         sources=found,
-        archive=package.path,
-        inputs=inputs if inputs.exists() else None,
-        signature=folder / protocol.SIGNATURE,
+        archive=package,
+        inputs=inputs_in(folder, answer),
+        signature_file=folder / protocol.SIGNATURE,
         log=folder / protocol.LOG,
         answer=answer,
+        triton_configs=answer.triton_configs,
         model=model,
         source=Source.UNCOMPILED if of_sources else Source.COMPILED,
     )
@@ -194,22 +194,17 @@ def _without_weights(original: Path, directory: Path) -> str:
     return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
 
 
-def _answer(package: Artifact, request: Request, found: Sources, torch: Torch, timeout: float) -> Answer:
+def _answer(package: Artifact, request: Request, extern_nodes: str, torch: Torch, timeout: float) -> Answer:
     """What torch knows of the operators; asked once for each torch and operators of its own that a model calls by the
     proxy executor, each time where the model calls operators of somebody else."""
     asked = replace(request, program=str(package.path.resolve()))
-    targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(found.extern_nodes))
+    targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(extern_nodes))
     if request.inputs or not all(target.startswith(_TORCHS_OWN) for target in targets):
-        answer = exported_program.ask(_CHILD, asked, torch, timeout)
-    else:
+        return exported_program.ask(_CHILD, asked, torch, timeout)
 
-        def ask(folder: Path) -> None:
-            protocol.write_answer(
-                folder, exported_program.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout)
-            )
+    def ask(folder: Path) -> None:
+        protocol.write_answer(folder, exported_program.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout))
 
-        folder = cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), ask)
-        known = protocol.read_answer(folder)
-        assert isinstance(known, Answer)
-        answer = known
-    return replace(answer, wrapper_opt=found.wrapper_opt)
+    known = protocol.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), ask))
+    assert isinstance(known, Answer)
+    return known

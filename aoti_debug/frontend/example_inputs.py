@@ -1,37 +1,35 @@
-"""What the exported program that a compiled package came from lends it: model lines, and inputs where they fit."""
+"""The example inputs that a compiled package gets from the exported program that it came from, where they fit."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
 from aoti_debug.inputs.signature import Dim, Leaf, Signature
 
 
-def with_inputs(lowered: Lowered, takes: Signature, fresh: Lowered, gives: Signature, exported: Path) -> Lowered:
-    """A package with the example inputs of its program, where it has none of its own and they fit.
+def lent(package: Lowered, program: Lowered, exported: Path) -> EmbeddedInputs:
+    """The inputs of a compiled package: its own; where it has none, the example inputs of its program if they fit.
 
     Args:
-        takes: of the package.
-        fresh, gives: the lowered program and its signature.
-        exported: its file, for messages.
+        program: the one that the package came from.
+        exported: the program's file, for messages.
 
     Raises:
         ArtifactError: the program cannot be the one that the package came from.
     """
+    takes, gives = package.signature, program.signature
     if not may_be_compiled_from(takes, gives):
         raise ArtifactError(
-            f"{lowered.archive} was not compiled from {exported}, which takes:{gives.described()}",
+            f"{package.archive.path} was not compiled from {exported}, which takes:{gives.described()}",
             hint=f"pass the program that it was compiled from; the package takes:{takes.described()}",
         )
-    if lowered.inputs is not None:
-        return lowered
-    fit = overlap(takes, gives)
-    why = fresh.answer.without_inputs if fit else f"those of {exported.name} do not fit"
-    answer = replace(lowered.answer, without_inputs=why)
-    return replace(lowered, inputs=fresh.inputs if fit else None, answer=answer)
+    if package.inputs.file is not None:
+        return package.inputs
+    if overlap(takes, gives):
+        return program.inputs
+    return EmbeddedInputs(None, f"those of {exported.name} do not fit")
 
 
 def may_be_compiled_from(takes: Signature, program: Signature) -> bool:

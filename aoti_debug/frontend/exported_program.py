@@ -13,14 +13,14 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
-from aoti_debug.frontend.sources import Sources
+from aoti_debug.frontend.lowered import Lowered, inputs_in
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.machine import cache, process
@@ -28,6 +28,7 @@ from aoti_debug.machine.compiler import Torch
 from aoti_debug.machine.process import Child
 from aoti_debug.manifest import Source
 from aoti_debug.pt2 import archive as pt2_archive
+from aoti_debug.pt2.archive import Artifact
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 LINE_WIDTH = 300
 UNSAVABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
 CHILD = "aoti_debug.frontend.worker.lower"
+MODEL = "model"  # its name in what Inductor writes
 REFUSED = {
     "aot_inductor.use_minimal_arrayref_interface": True,
     "aot_inductor.allow_stack_allocation": True,
@@ -42,29 +44,6 @@ REFUSED = {
     "aot_inductor.emit_multi_arch_kernel": True,
     "aot_inductor.dynamic_linkage": False,
 }
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A lowered program.
-
-    Attributes:
-        archive: what `aoti_compile_and_package` wrote.
-        inputs: the file of inputs to embed, or None.
-        signature: the file with the program's signature.
-        log: what the child printed; does not exist where there was no child.
-        model: its name in the archive.
-        source: what it was made from.
-    """
-
-    sources: Sources
-    archive: Path
-    inputs: Path | None
-    signature: Path
-    log: Path
-    answer: Answer
-    model: str = "model"
-    source: Source = Source.EXPORTED
 
 
 def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
@@ -78,12 +57,7 @@ def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
         ArtifactError: the program or the inputs cannot be loaded.
         ToolchainError: the lowering failed, crashed or hung; the message names its log.
     """
-    _refuse(request.configs)
-    lowered = _collect(request, ask(CHILD, request, torch, timeout))
-    if not wrapper.shared_cubins(lowered.sources.wrapper):
-        return lowered
-    answer = ask(CHILD, replace(request, hashed_kernels=True), torch, timeout)
-    return _with_hashed_kernels(lowered, request, answer)
+    return _lower(request, lambda asked: ask(CHILD, asked, torch, timeout))
 
 
 def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> Lowered:
@@ -117,13 +91,37 @@ def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -
     """
     from aoti_debug.frontend.worker.lower import run
 
-    _refuse(request.configs)
     with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.applied(changes):
-        lowered = _collect(request, _checked(run(request, program), _no_log))
-        if wrapper.shared_cubins(lowered.sources.wrapper):
-            answer = _checked(run(replace(request, hashed_kernels=True), program), _no_log)
-            return _with_hashed_kernels(lowered, request, answer)
-    return lowered
+        return _lower(request, lambda asked: _checked(run(asked, program), _no_log))
+
+
+def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> Lowered:
+    """
+    Args:
+        answer_to: does what a request asks for, in whichever process; called again where the kernels' binaries have to
+            be named by their content.
+    """
+    _refuse(request.configs)
+    answer = answer_to(request)
+    folder = Path(request.folder)
+    archive = pt2_archive.inspect(folder / protocol.ARCHIVE)
+    directory = folder / "sources"
+    _unpack(archive, directory, folder)
+    found, configs = sources.read(directory, wrapper_opt=answer.wrapper_opt), answer.triton_configs
+    if wrapper.shared_cubins(found.wrapper):
+        configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
+        found = hashed_kernels.adopt(found, pt2_archive.inspect(folder / protocol.HASHED_ARCHIVE))
+    return Lowered(
+        sources=found,
+        archive=archive,
+        inputs=inputs_in(folder, answer),
+        signature_file=folder / protocol.SIGNATURE,
+        log=folder / protocol.LOG,
+        answer=answer,
+        triton_configs=configs,
+        model=MODEL,
+        source=Source.EXPORTED,
+    )
 
 
 def _refuse(configs: Mapping[str, Any]) -> None:
@@ -170,29 +168,12 @@ def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
     return answer
 
 
-def _collect(request: Request, answer: Answer) -> Lowered:
-    folder = Path(request.folder)
-    archive = folder / protocol.ARCHIVE
-    directory = folder / "sources"
-    _unpack(archive, directory, folder)
-    inputs = folder / protocol.INPUTS
-    return Lowered(
-        sources=sources.read(directory, wrapper_opt=answer.wrapper_opt),
-        archive=archive,
-        inputs=inputs if inputs.exists() else None,
-        signature=folder / protocol.SIGNATURE,
-        log=folder / protocol.LOG,
-        answer=answer,
-    )
-
-
-def _unpack(archive: Path, directory: Path, folder: Path) -> None:
+def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
     """Unpacks the model's files. Large ones that still lie in the lowering's own cache are linked, not copied."""
-    root = pt2_archive.inspect(archive).root
-    prefix = f"{root}/{pt2_archive.MODEL_FOLDER}"
+    prefix = f"{archive.root}/{pt2_archive.MODEL_FOLDER}"
     large = {path.name: path for path in folder.rglob("*.o") if path.name.endswith(".weights.o")}
     directory.mkdir()
-    with zipfile.ZipFile(archive) as file:
+    with zipfile.ZipFile(archive.path) as file:
         for info in file.infolist():
             name = info.filename.removeprefix(prefix)
             if name == info.filename or "/" in name or not name:
@@ -206,19 +187,6 @@ def _unpack(archive: Path, directory: Path, folder: Path) -> None:
     if not any(directory.glob("*.weights.o")):
         for name, path in large.items():
             path.rename(directory / name)
-
-
-def _with_hashed_kernels(lowered: Lowered, request: Request, answer: Answer) -> Lowered:
-    """
-    Args:
-        answer: of the second lowering, which the kernels come from.
-    """
-    archive = Path(request.folder) / protocol.HASHED_ARCHIVE
-    return replace(
-        lowered,
-        sources=hashed_kernels.adopt(lowered.sources, archive),
-        answer=replace(lowered.answer, triton_configs=answer.triton_configs),
-    )
 
 
 def _log(log: Path, lines: int = protocol.LOG_LINES) -> str:

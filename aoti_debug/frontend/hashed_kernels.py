@@ -8,19 +8,20 @@ the same program come the text and the binaries; flags and weights stay those of
 from __future__ import annotations
 
 import zipfile
-from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.pt2.archive import KERNEL_BINARIES
+from aoti_debug.pt2.archive import KERNEL_BINARIES, MODEL_FOLDER, Artifact
 
 
-def adopt(first: Sources, archive: Path) -> Sources:
+def adopt(first: Sources, archive: Artifact) -> Sources:
     """The sources with text and kernel binaries of a default package.
 
     The files in `first.directory` are changed accordingly.
+
+    Args:
+        archive: of the default package.
 
     Raises:
         ToolchainError: the two lowerings laid the weights out differently.
@@ -43,10 +44,10 @@ def adopt(first: Sources, archive: Path) -> Sources:
     return sources.read(first.directory, wrapper_opt=first.wrapper_opt)
 
 
-def _members(archive: Path) -> dict[str, bytes]:
+def _members(archive: Artifact) -> dict[str, bytes]:
     """The model's text files and kernel binaries by name."""
-    prefix = f"{pt2_archive.inspect(archive).root}/{pt2_archive.MODEL_FOLDER}"
-    with zipfile.ZipFile(archive) as file:
+    prefix = f"{archive.root}/{MODEL_FOLDER}"
+    with zipfile.ZipFile(archive.path) as file:
         return {
             info.filename.removeprefix(prefix): file.read(info)
             for info in file.infolist()

@@ -107,18 +107,17 @@ def inspect(path: str | Path) -> Artifact:
     return artifact
 
 
-def expect(path: str | Path, wanted: ArtifactKind) -> Artifact:
-    """Inspects a file that has to be of one kind.
+def expect(artifact: Artifact, wanted: ArtifactKind) -> None:
+    """Checks that an archive is of one kind.
 
     Raises:
         ArtifactError: it is something else; the message says what, the hint what to do about it.
     """
-    artifact = inspect(path)
     if artifact.kind is not wanted:
         raise ArtifactError(
-            f"{path} is {artifact.kind.value}; {wanted.value} is wanted", hint=_WRONG_KIND[wanted, artifact.kind]
+            f"{artifact.path} is {artifact.kind.value}; {wanted.value} is wanted",
+            hint=_WRONG_KIND[wanted, artifact.kind],
         )
-    return artifact
 
 
 def model_of(package: Artifact, name: str) -> str:

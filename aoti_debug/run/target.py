@@ -44,7 +44,7 @@ def subject(path: Path, model: str) -> Subject:
     """
     package = archive.inspect(path)
     if not is_stripped(package, model):
-        package = archive.expect(path, ArtifactKind.INSTRUMENTED)
+        archive.expect(package, ArtifactKind.INSTRUMENTED)
         return Subject(package.manifest(), package.read(MEMBER), None)
     made = prepare(package, archive.model_of(package, model))
     interposed = InterposedLibraries(str(made.front), str(made.recorder), made.manifest.model)

@@ -23,6 +23,7 @@ from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.protocol import (
@@ -76,10 +77,11 @@ def _run(request: Request, pipe: TextIO) -> None:
         given = files.fit(path, data, model.signature)
     else:
         _tell(pipe, StageReached(Stage.INPUTS))
-        given = _inputs(request)
+        package = archive.inspect(request.package)
+        given = _inputs(request, package)
         _tell(pipe, StageReached(Stage.LOAD))
         _use_gpu_of((given.args, dict(given.kwargs)))
-        model = _load(request.package)
+        model = _load(package)
     _tell(pipe, StageReached(Stage.CALL))
     began = time.monotonic()
     with torch.no_grad():
@@ -113,20 +115,18 @@ def _use_gpu_of(data: Any) -> None:
         torch.cuda.set_device(index)
 
 
-def _load(path: str) -> Any:
+def _load(package: Artifact) -> Any:
     """The model of an instrumented package, with weights that lie beside it."""
-    package = archive.inspect(path)
     manifest = package.manifest()
     if manifest.without_weights:
         raise ArtifactError(
-            f"{path} has no weights: {manifest.without_weights}",
+            f"{package.path} has no weights: {manifest.without_weights}",
             hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
     return load(package, manifest.model, manifest.device)
 
 
-def _inputs(request: Request) -> Inputs:
-    package = archive.inspect(request.package)
+def _inputs(request: Request, package: Artifact) -> Inputs:
     signature = files.signature_of(package)
     if request.random_inputs is not None:
         made = random_inputs.make(signature, package.manifest(), request.random_inputs)

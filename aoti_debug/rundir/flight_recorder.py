@@ -17,8 +17,8 @@ import numpy as np
 
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import flight_format
-from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir import flight_recorder_format
+from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.records import LaunchKey
 
 NAME = "flight.bin"
@@ -119,25 +119,25 @@ def read(path: Path) -> Recording | None:
         return None
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {error}") from error
-    header = flight_format.HEADER
+    header = flight_recorder_format.HEADER
     if len(data) < header.size or bytes(data[:8]) == bytes(8):
         return None
     magic, version, _, keep, n_launches, n_tensors, begin, size, _ = header.codec.unpack_from(data)
-    if magic != flight_format.MAGIC or version != flight_format.VERSION:
+    if magic != flight_recorder_format.MAGIC or version != flight_recorder_format.VERSION:
         raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {flight_format.VERSION}",
+            f"{path} has version {version}; this aoti-debug reads version {flight_recorder_format.VERSION}",
             hint="read it with the version of aoti-debug that built the package",
         )
-    table = header.size + n_launches * flight_format.LAUNCH.size
-    if begin < table + n_tensors * flight_format.TENSOR.size or len(data) < begin + size:
+    table = header.size + n_launches * flight_recorder_format.LAUNCH.size
+    if begin < table + n_tensors * flight_recorder_format.TENSOR.size or len(data) < begin + size:
         raise RunDirError(f"{path} is cut off")
     entries = sorted(
         _Entry(*values)
-        for values in flight_format.LAUNCH.codec.iter_unpack(data[header.size : table])
+        for values in flight_recorder_format.LAUNCH.codec.iter_unpack(data[header.size : table])
         if values[0] != 0
     )
     tensors = [
-        flight_format.TENSOR.codec.unpack_from(data, table + index * flight_format.TENSOR.size)
+        flight_recorder_format.TENSOR.codec.unpack_from(data, table + index * flight_recorder_format.TENSOR.size)
         for index in range(n_tensors)
     ]
     kept = (_launch(entry, tensors, begin, size) for entry in _untouched(entries))

@@ -75,7 +75,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
     with steps.step("build") as note:
         built = builder.build_report(
             BuildOptions(
-                program=options.model,
+                program=found,
                 output=output,
                 inductor_configs=options.inductor_configs,
                 imports=options.imports,

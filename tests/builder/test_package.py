@@ -10,8 +10,9 @@ from unpacked_archive import KERNELS, WRAPPER, unpacked
 from aoti_debug.builder import package
 from aoti_debug.errors import UsageError
 from aoti_debug.frontend import sources
-from aoti_debug.frontend.exported_program import Lowered
+from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
 from aoti_debug.frontend.worker.protocol import Answer
+from aoti_debug.manifest import Source
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind
 
@@ -26,11 +27,14 @@ def lowered(tmp_path: Path) -> Lowered:
     (tmp_path / "signature.json").write_bytes(b"signature")
     return Lowered(
         sources=sources.read(unpacked(tmp_path / "sources", WRAPPER + KERNELS), wrapper_opt="O1"),
-        archive=archives.write(tmp_path / "lowered.pt2", members, root="lowered"),
-        inputs=tmp_path / "in.pt",
-        signature=tmp_path / "signature.json",
+        archive=pt2_archive.inspect(archives.write(tmp_path / "lowered.pt2", members, root="lowered")),
+        inputs=EmbeddedInputs(tmp_path / "in.pt", ""),
+        signature_file=tmp_path / "signature.json",
         log=tmp_path / "lower.log",
         answer=Answer("2.13.0", (), {}, "O1", "", {}),
+        triton_configs={},
+        model="model",
+        source=Source.EXPORTED,
     )
 
 
@@ -66,15 +70,20 @@ def content(path: Path) -> dict[str, bytes]:
 def test_an_instrumented_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:
     output = tmp_path / "out" / "m.pt2"
     output.parent.mkdir()
-    package.write_instrumented(output, lowered, library, '{"format": 1}')
+    package.write_instrumented(output, lowered, library, '{"format": 1}', lowered.inputs.file)
     assert content(output) == PLAIN | OURS
     assert list(output.parent.iterdir()) == [output]
     assert pt2_archive.inspect(output).kind is ArtifactKind.INSTRUMENTED
 
 
+def test_a_package_without_inputs(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+    package.write_instrumented(tmp_path / "m.pt2", lowered, library, '{"format": 1}', None)
+    assert (PLAIN | OURS).keys() - content(tmp_path / "m.pt2").keys() == {"package/aoti_debug_inputs.pt"}
+
+
 def test_equal_packages_are_equal_files(tmp_path: Path, lowered: Lowered, library: Path) -> None:
-    package.write_instrumented(tmp_path / "a.pt2", lowered, library, "{}")
-    package.write_instrumented(tmp_path / "b.pt2", lowered, library, "{}")
+    package.write_instrumented(tmp_path / "a.pt2", lowered, library, "{}", lowered.inputs.file)
+    package.write_instrumented(tmp_path / "b.pt2", lowered, library, "{}", lowered.inputs.file)
     assert (tmp_path / "a.pt2").read_bytes() == (tmp_path / "b.pt2").read_bytes()
 
 
@@ -89,9 +98,9 @@ def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: Lowered,
     folder.mkdir()
     output = folder / "m.pt2"
     output.write_bytes(b"old")
-    lowered.signature.unlink()
+    lowered.signature_file.unlink()
     with pytest.raises(UsageError, match="cannot be written: No such file"):
-        package.write_instrumented(output, lowered, library, "{}")
+        package.write_instrumented(output, lowered, library, "{}", lowered.inputs.file)
     assert list(folder.iterdir()) == [output]
     assert output.read_bytes() == b"old"
 

@@ -1,176 +1,38 @@
 from __future__ import annotations
 
-import ctypes
-import mmap
-import struct
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aoti_debug.builder import toolchain
-from aoti_debug.builder.toolchain import Compilation, Toolchain
+from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.sources import Flags, Sources
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Torch
+from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine.compiler import Compiler, Torch
 
-# Both halves tell how they were optimized.
-WRAPPER = """#include <cstdint>
-// a comment between
-#include <string>
-extern "C" int64_t kernel();
-extern "C" int64_t model() {
-#ifdef __OPTIMIZE__
-  return std::string("ab").size() * 1000 + kernel() + A_VALUE;
-#else
-  return -1;
-#endif
-}
-"""
-KERNELS = """
-#include <cstdint>
-extern "C" int64_t kernel() { return 7; }
-"""
-TORCH = Torch("2.13.0", Path("/nowhere"), "fingerprint")
+TOOLS = Toolchain(Compiler("/no/such/compiler", "g++ 13"), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "aoti_debug"
-
-
-@pytest.fixture
-def tools() -> Toolchain:
-    return Toolchain(compiler.find_compiler(), TORCH, jobs=2)
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    flags = Flags(
-        compiler="g++",
-        definitions=("A_VALUE=50", "WITH_BLANK"),
-        include_dirs=(str(tmp_path),),
-        cflags=("O3", "fPIC", "std=c++17"),
-        ldflags=(),
-        libraries_dirs=(),
-        libraries=(),
-        passthrough=("-fno-strict-aliasing",),
-    )
-    work = tmp_path / "work"
-    work.mkdir()
-    return Sources(
-        directory=tmp_path,
-        stem="c1.wrapper",
-        device="cpu",
-        wrapper=WRAPPER,
-        kernels=KERNELS,
-        extern_nodes="",
-        provenance="",
-        compile_flags=flags,
-        link_flags=replace(flags, cflags=(*flags.cflags, "shared"), libraries=("m",), libraries_dirs=("/usr/lib",)),
-        objects=(),
-        mapped_weights=None,
-        shipped=(),
-        wrapper_opt="O1",
-    )
-
-
-def call(library: Path) -> int:
-    function = ctypes.CDLL(str(library)).model
-    function.restype = ctypes.c_int64
-    return int(function())
-
-
-def test_links_the_plain_twin(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
-    work, library = tmp_path / "work", tmp_path / "m.so"
-    toolchain.link_plain(tools, sources, work, library)
-    assert call(library) == 2057
-    headers = sorted((own_cache / "headers").glob(f"*/leading.h{tools.compiler.header_suffix}"))
-    assert len(headers) == 2
-    before = [path.stat().st_mtime_ns for path in headers]
-    toolchain.link_plain(tools, sources, work, library)
-    assert [path.stat().st_mtime_ns for path in headers] == before
-
-
-def test_wrapper_and_kernels_have_flags_of_their_own(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    with Compilation(tools, replace(sources, wrapper_opt="O0"), tmp_path / "work") as compilation:
-        compilation.add_kernels()
-        compilation.add_wrapper(WRAPPER)
-        compilation.link(tmp_path / "m.so")
-    assert call(tmp_path / "m.so") == -1
-
-
-def test_command_lines_are_inductors(sources: Sources) -> None:
-    assert toolchain.kernel_flags(sources) == (
-        "-DA_VALUE=50",
-        "-DWITH_BLANK",
-        "-O3",
-        "-fPIC",
-        "-std=c++17",
-        "-fno-strict-aliasing",
-    )
-    assert toolchain.link_flags(sources) == ("-lm", "-L/usr/lib")
-
-
-def stack_flags(library: Path) -> int:
-    """p_flags of PT_GNU_STACK: 1 execute, 2 write, 4 read."""
-    data = library.read_bytes()
-    (table,) = struct.unpack_from("<Q", data, 32)
-    size, count = struct.unpack_from("<HH", data, 54)
-    headers = [struct.unpack_from("<II", data, table + size * index) for index in range(count)]
-    return next(int(flags) for kind, flags in headers if kind == 0x6474E551)
-
-
-def test_weights_do_not_make_the_stack_executable(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    assembly, weights, library = (tmp_path / name for name in ("weights.S", "weights.o", "m.so"))
-    assembly.write_text(".section .data\n.globl weights\nweights: .byte 7\n")  # no .note.GNU-stack, as Inductor's
-    subprocess.run([tools.compiler.path, "-c", str(assembly), "-o", str(weights)], check=True)
-    strict = replace(sources.link_flags, ldflags=("Wl,--fatal-warnings",))
-    toolchain.link_plain(tools, replace(sources, objects=(weights,), link_flags=strict), tmp_path / "work", library)
-    assert stack_flags(library) == 6
-    assert call(library) == 2057
-
-
-def test_weights_that_are_mapped_follow_the_library_page_aligned(
-    tools: Toolchain, sources: Sources, tmp_path: Path
-) -> None:
-    weights = tmp_path / "weights.bin"
-    weights.write_bytes(b"weights" * 1000)
-    library = tmp_path / "m.so"
-    toolchain.link_plain(tools, replace(sources, mapped_weights=weights), tmp_path / "work", library)
-    data = library.read_bytes()
-    assert data.endswith(weights.read_bytes())
-    assert (len(data) - weights.stat().st_size) % max(16384, mmap.PAGESIZE) == 0
-    assert call(library) == 2057
-
-
-def test_a_wrapper_that_does_not_compile(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
+def test_a_compiler_that_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        toolchain.link_plain(
-            tools, replace(sources, wrapper="int x = nothing;\n"), tmp_path / "work", tmp_path / "m.so"
-        )
-    lines = str(caught.value).splitlines()
-    (log,) = (own_cache / "logs").iterdir()
-    assert lines[0] == "wrapper.cpp does not compile (exit code 1)"
-    assert lines[1].endswith(
-        ("‘nothing’ was not declared in this scope", "'nothing' was not declared in this scope", "'nothing'")
+        TOOLS.compile(tmp_path / "a.cpp", tmp_path / "a.o", [])
+    assert str(caught.value) == "a.cpp does not compile: /no/such/compiler: No such file or directory"
+    assert caught.value.hint == "set CXX to a working compiler"
+
+
+def test_a_key_depends_on_the_compiler_on_torch_and_on_what_is_compiled() -> None:
+    others = (
+        replace(TOOLS, compiler=Compiler("/no/such/compiler", "g++ 14")),
+        replace(TOOLS, torch=replace(TOOLS.torch, fingerprint="another")),
     )
-    assert lines[-1] == f"log: {log}"
-    assert log.read_text().startswith(f"{tools.compiler.path} -c ")
-    assert not (tmp_path / "m.so").exists()
+    assert len({TOOLS.key("a"), TOOLS.key("b"), *(tools.key("a") for tools in others)}) == 4
+    assert TOOLS.key("a") == replace(TOOLS, jobs=7).key("a")
 
 
-def test_a_library_that_cannot_be_linked(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    broken = replace(sources, link_flags=replace(sources.link_flags, libraries=("no_such_library",)))
-    with pytest.raises(ToolchainError, match=r"m\.so cannot be linked"):
-        toolchain.link_plain(tools, broken, tmp_path / "work", tmp_path / "m.so")
-
-
-def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    with Compilation(tools, replace(sources, device="mps"), tmp_path / "work") as compilation:
-        compilation.add_runtime()
-        with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
-            compilation.wait()
+def test_words_of_flags() -> None:
+    flags = Flags(
+        "g++", ("A=1",), ("/include",), ("O3", "x c++"), ("Wl,-z,now",), ("/lib",), ("m",), ("-march=native",)
+    )
+    assert toolchain.compile_words(flags) == ["-DA=1", "-O3", "-x", "c++", "-I/include", "-march=native"]
+    assert toolchain.link_words(flags) == ("-Wl,-z,now", "-lm", "-L/lib")

@@ -24,7 +24,7 @@ from aoti_debug.repro import write_repro
 from aoti_debug.run import runner, shared_memory
 from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
 from aoti_debug.rundir import run_directory as rundir
-from aoti_debug.rundir.flight_format import FlightStatus
+from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.values import Tensor

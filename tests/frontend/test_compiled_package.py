@@ -248,19 +248,6 @@ def test_text_that_is_no_utf_8(packages: Path, tmp_path: Path) -> None:
     assert str(summary.manifest.sameness) == f"{KERNELS} of {KERNELS} kernels identical to the original"
 
 
-def test_options_that_do_not_go_together(packages: Path, tmp_path: Path) -> None:
-    program, compiled, output = packages / "program.pt2", packages / "plain.pt2", tmp_path / "x.pt2"
-    for options, message in (
-        (BuildOptions(compiled, output=output, against=compiled), "is compiled already: its kernels are its own"),
-        (BuildOptions(program, output=output, exported=program), "is an exported program itself"),
-        (BuildOptions(program, output=output, model="x"), "an exported program holds one model"),
-        (BuildOptions(compiled, output=output, inductor_configs={"max_autotune": True}), "is compiled already"),
-        (BuildOptions(compiled, output=output, inputs=compiled, random_inputs=1), "two sets of inputs"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            builder.build_report(options)
-
-
 def test_model_lines_and_inputs_come_from_the_exported_program(packages: Path, tmp_path: Path) -> None:
     summary = builder.build_report(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "x.pt2", exported=packages / "program.pt2")

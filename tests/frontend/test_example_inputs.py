@@ -1,9 +1,19 @@
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from aoti_debug.frontend.example_inputs import may_be_compiled_from, overlap
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+import archives
+import pytest
+from unpacked_archive import unpacked
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.frontend import sources
+from aoti_debug.frontend.example_inputs import lent, may_be_compiled_from, overlap
+from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
+from aoti_debug.frontend.worker.protocol import Answer
+from aoti_debug.inputs.signature import Dim, Leaf, Signature, to_json
+from aoti_debug.manifest import Source
+from aoti_debug.pt2 import archive
 
 NUMBER = Leaf("n", constant="2")
 
@@ -48,3 +58,54 @@ def test_inputs_that_nothing_is_said_of_stand_for_any() -> None:
     takes = Signature((Leaf("x"), tensor(3, dtype="int64")), others=1)
     assert overlap(takes, PROGRAM)
     assert not overlap(Signature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)
+
+
+NONE = EmbeddedInputs(None, "a compiled package holds none")
+PACKAGE = Signature((tensor(4, 5), tensor(3, dtype="int64")), others=1)
+
+
+def lowered(folder: Path, takes: Signature, inputs: EmbeddedInputs) -> Lowered:
+    folder.mkdir()
+    (folder / "signature.json").write_text(to_json(takes))
+    return Lowered(
+        sources=sources.read(unpacked(folder / "sources"), wrapper_opt="O1"),
+        archive=archive.inspect(archives.write(folder / "m.pt2", archives.PACKAGE)),
+        inputs=inputs,
+        signature_file=folder / "signature.json",
+        log=folder / "lower.log",
+        answer=Answer("2.13.0", (), {}, "O1", "", {}),
+        triton_configs={},
+        model="model",
+        source=Source.COMPILED,
+    )
+
+
+OWN, EXAMPLES = EmbeddedInputs(Path("own.pt"), ""), EmbeddedInputs(Path("examples.pt"), "")
+FORGOTTEN = EmbeddedInputs(None, "the program has no example inputs")
+
+
+@pytest.mark.parametrize(
+    ("takes", "own", "examples", "wanted"),
+    [
+        (PACKAGE, NONE, EXAMPLES, EXAMPLES),
+        (PACKAGE, OWN, EXAMPLES, OWN),
+        (PACKAGE, NONE, FORGOTTEN, FORGOTTEN),
+        (
+            Signature((tensor(8, 5), tensor(3, dtype="int64")), others=1),
+            NONE,
+            EXAMPLES,
+            EmbeddedInputs(None, "those of program.pt2 do not fit"),
+        ),
+    ],
+)
+def test_inputs_of_a_package(
+    tmp_path: Path, takes: Signature, own: EmbeddedInputs, examples: EmbeddedInputs, wanted: EmbeddedInputs
+) -> None:
+    package, program = lowered(tmp_path / "a", takes, own), lowered(tmp_path / "b", PROGRAM, examples)
+    assert lent(package, program, Path("x/program.pt2")) == wanted
+
+
+def test_another_program_is_refused(tmp_path: Path) -> None:
+    package = lowered(tmp_path / "a", Signature((tensor(4),)), OWN)
+    with pytest.raises(ArtifactError, match=r"m\.pt2 was not compiled from other\.pt2, which takes:"):
+        lent(package, lowered(tmp_path / "b", PROGRAM, EXAMPLES), Path("other.pt2"))

@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import archives
 import pytest
 import torch
+from unpacked_archive import KERNELS, WRAPPER, unpacked
 
+from aoti_debug import wrapper
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.worker.protocol import Request
-from aoti_debug.inputs import files, signature
+from aoti_debug.frontend.worker import protocol
+from aoti_debug.frontend.worker.protocol import Answer, Request, TritonConfig
+from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.machine import cache, compiler
+from aoti_debug.machine.compiler import Torch
 
 OPERATOR = """
 import torch
@@ -99,9 +104,10 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
     assert lowered.answer.torch_version == torch.__version__
     assert lowered.answer.schemas["aten.addmm.out"].startswith("aten::addmm.out(Tensor self, Tensor mat1,")
     assert "aten.addmm.out" in lowered.answer.shim_operators
-    assert lowered.inputs is not None
-    assert torch.equal(torch.load(lowered.inputs, weights_only=True)["args"][0], torch.ones(2, 4))
-    assert [str(leaf) for leaf in signature.from_json(lowered.signature.read_text()).leaves] == ["float32[2, 4] on cpu"]
+    assert lowered.inputs.file is not None
+    assert lowered.inputs.missing == ""
+    assert torch.equal(torch.load(lowered.inputs.file, weights_only=True)["args"][0], torch.ones(2, 4))
+    assert [str(leaf) for leaf in lowered.signature.leaves] == ["float32[2, 4] on cpu"]
 
 
 @pytest.mark.slow
@@ -229,6 +235,31 @@ def test_a_program_without_example_inputs(folder: Path, tmp_path: Path) -> None:
     failure = fails(request(path, folder))
     assert isinstance(failure, ArtifactError)
     assert failure.hint == "export it again and leave the example inputs in, or pass --inputs FILE"
+
+
+def test_kernels_and_configurations_come_from_the_second_lowering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model whose kernel binaries have to be named by their content."""
+
+    def ask(_: str, asked: Request, *__: object) -> Answer:
+        archive = protocol.HASHED_ARCHIVE if asked.hashed_kernels else protocol.ARCHIVE
+        files = unpacked(tmp_path / archive.removesuffix(".pt2"), WRAPPER + KERNELS)
+        (files / "c6.kernel.cpp").write_text(KERNELS)
+        if asked.hashed_kernels:
+            (files / "hashed.cubin").write_bytes(b"code")
+        members = {f"{archives.MODEL}{path.name}": path.read_bytes() for path in files.iterdir()}
+        archives.write(tmp_path / archive, members)
+        told = {"triton_poi_fused_0": TritonConfig((("XBLOCK", "2" if asked.hashed_kernels else "1"),))}
+        return Answer("2.13.0", (), {}, "O1", f"of {archive}", {}, triton_configs=told)
+
+    monkeypatch.setattr(exported_program, "ask", ask)
+    monkeypatch.setattr(wrapper, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
+    lowered = exported_program.lower(request("m.pt2", tmp_path), Torch("2.13.0", tmp_path, ""), timeout=1)
+    assert "hashed.cubin" in [path.name for path in lowered.sources.shipped]
+    assert lowered.triton_configs["triton_poi_fused_0"].values == (("XBLOCK", "2"),)
+    assert lowered.archive.path == tmp_path / protocol.ARCHIVE
+    assert lowered.inputs.missing == f"of {protocol.ARCHIVE}"
 
 
 @pytest.mark.slow

@@ -8,13 +8,15 @@ from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
 
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend import hashed_kernels, sources
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import Artifact
 
 WEIGHTS = 'constants_info_[0].name = "w";\n'
 FIRST = WEIGHTS + WRAPPER + COMMANDS
 SECOND = "// loads c9.cubin and c8.cubin\n" + WEIGHTS + WRAPPER
 
 
-def default_package(path: Path, wrapper: str) -> Path:
+def default_package(path: Path, wrapper: str) -> Artifact:
     members = {
         "c5.wrapper.cpp": (wrapper + COMMANDS).encode(),
         "c6.kernel.cpp": (KERNELS + COMMANDS).encode(),
@@ -23,7 +25,8 @@ def default_package(path: Path, wrapper: str) -> Path:
         "c9.cubin": b"nine",
         "c7.fatbin": b"seven",
     }
-    return archives.write(path, {f"{archives.MODEL}{name}": content for name, content in members.items()})
+    archives.write(path, {f"{archives.MODEL}{name}": content for name, content in members.items()})
+    return archive.inspect(path)
 
 
 def test_text_and_binaries_come_from_the_default_package(tmp_path: Path) -> None:

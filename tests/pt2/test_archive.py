@@ -139,8 +139,10 @@ def test_expect_names_both_kinds(
     tmp_path: Path, members: dict[str, bytes], wanted: ArtifactKind, message: str, hint: str
 ) -> None:
     path = archives.write(tmp_path / "x.pt2", members)
+    found = pt2_archive.inspect(path)
+    pt2_archive.expect(found, found.kind)
     with pytest.raises(ArtifactError) as caught:
-        pt2_archive.expect(path, wanted)
+        pt2_archive.expect(found, wanted)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 

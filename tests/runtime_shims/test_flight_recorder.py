@@ -28,8 +28,8 @@ from runtime_shims.runtime_library import (
 )
 
 from aoti_debug.rundir import flight_recorder
-from aoti_debug.rundir.flight_format import FlightStatus
 from aoti_debug.rundir.flight_recorder import KeptLaunch, Recording
+from aoti_debug.rundir.flight_recorder_format import FlightStatus
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -66,7 +66,7 @@ class Answer:
     Attributes:
         shim_operators: names of the operators that have a C shim ("aten.addmm.default").
         schemas: schema of each of them, of custom_shims and of the operators that the proxy executor calls, by name.
-        wrapper_opt: how a default package optimizes the wrapper, "O1".
+        wrapper_opt: how a default package optimizes the wrapper, "O1"; "" where nothing was lowered.
         without_inputs: why no inputs are embedded; "" where they are.
         times: seconds of each step.
         triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.

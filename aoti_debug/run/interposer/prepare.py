@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import __version__, manifest, wrapper
-from aoti_debug.builder import instrument, toolchain
+from aoti_debug.builder.tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import torch_mismatch
@@ -23,6 +23,7 @@ from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
+from aoti_debug.run.interposer.libraries import libraries
 from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed
 from aoti_debug.wrapper import proxy
 from aoti_debug.wrapper.prototypes import parse_prototypes
@@ -156,6 +157,6 @@ def _libraries(tools: Toolchain, described: Manifest, symbols: tuple[Symbol, ...
     generated = {
         "entries.cpp": tables.entries(symbols),
         "table.cpp": tables.table(symbols),
-        "sites.cpp": instrument.tables(described),
+        "sites.cpp": sites_cpp(described),
     }
-    return toolchain.interposer(tools, described.device, flags, generated, text)
+    return libraries(tools, described.device, flags, generated, text)

@@ -13,12 +13,13 @@ import factories
 import pytest
 
 from aoti_debug import manifest
-from aoti_debug.builder import instrument, toolchain
+from aoti_debug.builder.tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
+from aoti_debug.run.interposer.libraries import libraries
 from aoti_debug.run.interposer.prepare import kernel_named
 from aoti_debug.run.interposer.symbols import OTHER_KERNEL, interposed
 from aoti_debug.rundir import run_directory
@@ -84,9 +85,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
     generated = {
         "entries.cpp": tables.entries(symbols),
         "table.cpp": tables.table(symbols),
-        "sites.cpp": instrument.tables(described),
+        "sites.cpp": sites_cpp(described),
     }
-    front, recorder = toolchain.interposer(tools, "cpu", flags, generated, manifest.to_json(described))
+    front, recorder = libraries(tools, "cpu", flags, generated, manifest.to_json(described))
     done = subprocess.run(
         [sys.executable, "-c", HOST, *map(str, (front, recorder, model, other))],
         env={**os.environ, "AOTI_DEBUG_DIR": str(folder / "runs"), "AOTI_DEBUG_LEVEL": "3"},

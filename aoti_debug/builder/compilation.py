@@ -1,0 +1,179 @@
+"""Compiles and links a package's library, as Inductor does for a default package: wrapper at -O1, kernels at -O3.
+
+Objects are compiled in parallel. Precompiled headers are kept between builds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.builder import runtime
+from aoti_debug.builder.runtime import RUNTIME
+from aoti_debug.builder.toolchain import STACK, Toolchain, compile_words, link_words, run
+from aoti_debug.frontend.sources import Flags, Sources, has_code
+from aoti_debug.machine import cache
+
+COLD_APART = "freorder-blocks-and-partition"  # what a level does lies apart from the code that runs at level 0
+LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
+INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
+EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+
+
+class Compilation:
+    """The objects of one library while they are being compiled.
+
+    Compilation of each starts as soon as it is added; `link` waits for all of them. A context manager: leaving it early
+    drops what has not started.
+    """
+
+    def __init__(self, toolchain: Toolchain, sources: Sources, work: Path) -> None:
+        self._toolchain = toolchain
+        self._sources = sources
+        self._work = work
+        self._pool = ThreadPoolExecutor(toolchain.jobs)
+        self._objects: list[Future[Sequence[Path]]] = []
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def add_kernels(self) -> None:
+        """The generated CPU kernels, if there are any and they are not compiled already."""
+        flags = self._sources.compile_flags
+        if self._sources.original is None and has_code(self._sources.kernels):
+            self._add(_compile_generated, self._sources.kernels, "kernel", flags)
+
+    def add_wrapper(self, text: str) -> None:
+        """The wrapper: as it was generated, or instrumented."""
+        flags = _optimize(self._sources.compile_flags, self._sources.wrapper_opt)
+        flags = replace(flags, cflags=(*flags.cflags, COLD_APART))
+        self._add(_compile_generated, text, "wrapper", flags)
+
+    def add_tables(self, text: str, manifest_json: str) -> None:
+        """The generated site tables, with the manifest embedded."""
+        self._add(_compile_tables, text, manifest_json)
+
+    def add_runtime(self) -> None:
+        """The runtime for the model's device."""
+        self._add(_runtime_objects)
+
+    def wait(self) -> None:
+        """Waits until everything is compiled. Raises ToolchainError as `link`."""
+        for future in self._objects:
+            future.result()
+
+    def link(self, library: Path) -> None:
+        """Links all objects into `library`.
+
+        Raises:
+            ToolchainError: something did not compile or link.
+        """
+        objects = [path for future in self._objects for path in future.result()]
+        flags = self._sources.link_flags
+        inputs = [str(path) for path in (*objects, *self._sources.objects)]
+        adopted = _adopt(self._sources.original, self._work) if self._sources.original is not None else []
+        command = [self._toolchain.compiler.path, *inputs, *compile_words(flags), STACK, "-o", str(library)]
+        run([*command, *adopted, *link_flags(self._sources)], f"{library.name} cannot be linked")
+        if self._sources.mapped_weights is not None:
+            _append_weights(library, self._sources.mapped_weights)
+
+    def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> None:
+        self._objects.append(self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments))
+
+
+def _adopt(original: Path, work: Path) -> list[str]:
+    """Linker words that take what is not defined here, kernels and weights, from a compiled library.
+
+    Both libraries define the same classes and templates. What this one does not export, the other one cannot get hold
+    of: each keeps to its own.
+    """
+    exports = work / "exports.map"
+    exports.write_text(EXPORTS)
+    return [
+        f"-L{original.parent}",
+        f"-l:{original.name}",
+        "-Wl,-rpath,$ORIGIN",
+        f"-Wl,--version-script={exports}",
+        "-Wl,-Bsymbolic",
+    ]
+
+
+def link_plain(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
+    """Builds the plain twin: the library as torch would build it from the same sources.
+
+    Raises:
+        ToolchainError: something did not compile or link.
+    """
+    with Compilation(toolchain, sources, work) as compilation:
+        compilation.add_kernels()
+        compilation.add_wrapper(sources.wrapper)
+        compilation.link(library)
+
+
+def kernel_flags(sources: Sources) -> tuple[str, ...]:
+    """The flags that the generated kernels are compiled with, without the include directories."""
+    flags = sources.compile_flags
+    return tuple(compile_words(replace(flags, include_dirs=())))
+
+
+def link_flags(sources: Sources) -> tuple[str, ...]:
+    """The flags and libraries that follow the objects on the linker's command line."""
+    return link_words(sources.link_flags)
+
+
+def _compile_generated(
+    toolchain: Toolchain, sources: Sources, work: Path, text: str, name: str, flags: Flags
+) -> list[Path]:
+    words = [*compile_words(flags), f"-I{RUNTIME}"]
+    header = _precompiled_header(toolchain, text, words)
+    source = work / f"{name}.cpp"
+    source.write_text(text)
+    include = ["-include", str(header)] if header else []
+    return [toolchain.compile(source, work / f"{name}.o", [*include, *words])]
+
+
+def _compile_tables(toolchain: Toolchain, _: Sources, work: Path, text: str, manifest_json: str) -> list[Path]:
+    return [runtime.compile_tables(toolchain, work, text, manifest_json)]
+
+
+def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Path]:
+    return runtime.objects(toolchain, sources.device, sources.compile_flags)
+
+
+def _precompiled_header(toolchain: Toolchain, text: str, words: list[str]) -> Path | None:
+    """A header that precompiles the includes that `text` begins with; None where it begins with none."""
+    leading = LEADING_INCLUDES.match(text)
+    includes = INCLUDE.findall(leading.group()) if leading else []
+    if not includes:
+        return None
+    header = "".join(f"{line}\n" for line in includes)
+
+    def fill(directory: Path) -> None:
+        path = directory / "leading.h"
+        path.write_text(header)
+        output = directory / f"leading.h{toolchain.compiler.header_suffix}"
+        command = [toolchain.compiler.path, "-x", "c++-header", str(path), *words, "-o", str(output)]
+        run(command, "the headers of torch cannot be precompiled")
+
+    return cache.entry("headers", toolchain.key(header, *words), fill) / "leading.h"
+
+
+def _optimize(flags: Flags, level: str) -> Flags:
+    """The flags with -O3 replaced by `level`; what a debug build asked for stays."""
+    return replace(flags, cflags=tuple(level if flag == "O3" else flag for flag in flags.cflags))
+
+
+def _append_weights(library: Path, weights: Path) -> None:
+    """Puts weights behind the library, page aligned, where a model that maps its weights looks for them."""
+    page = max(16384, mmap.PAGESIZE)
+    with library.open("ab") as out, weights.open("rb") as data:
+        out.write(b" " * (page - out.tell() % page))
+        shutil.copyfileobj(data, out, 1 << 20)

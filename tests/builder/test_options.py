@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder.options import BuildOptions
+
+
+def test_a_comma_separates_patterns() -> None:
+    assert BuildOptions("m.pt2", filters=("cpp_*,!nothing", "triton_*")).patterns == ("cpp_*", "!nothing", "triton_*")
+
+
+def test_libraries_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert BuildOptions("m.pt2", libraries=("a.so", "/b.so")).library_paths == (str(tmp_path / "a.so"), "/b.so")

@@ -332,7 +332,7 @@ def to_json(manifest: Manifest) -> str:
     return json_data.to_text(manifest)
 
 
-def from_json(text: str) -> Manifest:
+def from_json(text: str | bytes) -> Manifest:
     """Parses a manifest.
 
     Raises:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from aoti_debug.machine import process
+from aoti_debug.machine import json_data, process
 from aoti_debug.machine.process import Ended
 from aoti_debug.manifest import Compiler, Kind
 
@@ -101,15 +99,6 @@ class Evidence:
     what: str
     accesses: tuple[SeenAccess, ...]
     lines: tuple[str, ...]
-
-    @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> Evidence:
-        """
-        Raises:
-            KeyError, TypeError: a part is missing.
-        """
-        accesses = tuple(_access(access) for access in data["accesses"])
-        return cls(**{**data, "accesses": accesses, "lines": tuple(data["lines"])})
 
 
 @dataclass(frozen=True)
@@ -206,10 +195,10 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
         except OSError as error:
             return _failed(script, mode, 1, f"it cannot be started: {error.strerror}", "")
         try:
-            return Evidence.of_json(json.loads(path.read_text(encoding="utf-8")))
+            return json_data.parse(Evidence, path.read_bytes())
         except FileNotFoundError:
             return _failed(script, mode, ended.code, _ending(ended), ended.stdout)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, json_data.DamagedJsonError) as error:
             return _failed(script, mode, ended.code, f"its evidence cannot be read: {error}", ended.stdout)
 
 
@@ -243,18 +232,6 @@ def _tool(words: Sequence[str]) -> str:
         return ""
     after = [*words, ""][words.index("--sanitize") + 1]
     return after if after and not after.startswith("-") else "memcheck"
-
-
-def _access(data: Mapping[str, Any]) -> SeenAccess:
-    program, source, index = data["program"], data["source"], data["index"]
-    return SeenAccess(
-        **{
-            **data,
-            "program": None if program is None else (program[0], program[1], program[2]),
-            "source": None if source is None else SourceLine(**source),
-            "index": None if index is None else IndexValue(**index),
-        }
-    )
 
 
 def _missing(look: Callable[[], object]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.machine import files
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -66,7 +67,7 @@ def write_file(path: Path, text: str) -> None:
     check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        files.write(path, text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
 

@@ -6,11 +6,11 @@ writes it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aoti_debug.errors import UsageError
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.machine import json_data
 from aoti_debug.manifest import Manifest, Operand
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
@@ -38,13 +38,14 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     """
     Raises:
         UsageError: a value that the call passed was not recorded.
+        RunDirError: the manifest is damaged.
     """
     reader = _Reader(launch, arguments)
     passed = []
     for operand in launch.site.operands:
-        value = reader.value(operand.name, json.loads(operand.value))
+        value = reader.value(operand.name, _object(operand.value))
         passed.append(f"{operand.name}={value}" if operand.keyword else value)
-    results = [reader.target(f"ret{i}", json.loads(text)) for i, text in enumerate(launch.site.results)]
+    results = [reader.target(f"ret{i}", _object(text)) for i, text in enumerate(launch.site.results)]
     op = launch.site.op.replace("::", ".")
     line = call(f"{_bound(results)}torch.ops.{op}", passed)
     return defined_by(
@@ -53,7 +54,22 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
 
 
 def _kind(operand: Operand) -> str:
-    return str(next(iter(json.loads(operand.value))))
+    return next(iter(_object(operand.value)))
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """An argument or a result as the manifest keeps it, such as {"as_int": 3}.
+
+    Raises:
+        RunDirError: it is damaged.
+    """
+    try:
+        found = json_data.parse_object(text)
+    except json_data.DamagedJsonError as error:
+        raise RunDirError(f"the manifest is damaged: {text!r}: {error}", hint="run the package again") from error
+    if not found:
+        raise RunDirError(f"the manifest is damaged: {text!r} is empty", hint="run the package again")
+    return found
 
 
 def _bound(targets: list[str]) -> str:

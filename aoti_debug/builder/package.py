@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import secrets
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from typing import IO
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.machine import files
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
 
@@ -110,15 +109,17 @@ def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> No
 
 @contextlib.contextmanager
 def _writing(output: Path) -> Iterator[Path]:
-    """An empty temporary file beside `output`, gone at the end if it was not renamed."""
-    part = output.parent / f".{output.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
-    try:
-        part.touch(exist_ok=False)
-    except OSError as error:
-        raise UsageError(
-            f"{output.parent} cannot be written to: {error.strerror}", hint="name a file in another directory with -o"
-        ) from error
-    try:
+    """An empty temporary file beside `output`, deleted at the end if it was not renamed.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            part = stack.enter_context(files.temporary_beside(output))
+        except OSError as error:
+            raise UsageError(
+                f"{output.parent} cannot be written to: {error.strerror}",
+                hint="name a file in another directory with -o",
+            ) from error
         yield part
-    finally:
-        part.unlink(missing_ok=True)

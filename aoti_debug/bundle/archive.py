@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import os
 import tarfile
-import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from aoti_debug.bundle.contents import Contents
 from aoti_debug.errors import UsageError
+from aoti_debug.machine import files
 from aoti_debug.report import Subject
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")
@@ -43,36 +39,13 @@ def write_archive(path: Path, contents: Contents) -> None:
     write = _write_zip if path.name.endswith(".zip") else _write_tar
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path) as temporary:
+        with files.creating(path) as temporary:
             write(temporary, contents)
-            _publish(temporary, path)
+            temporary.chmod(0o644)
     except FileExistsError as error:
         raise UsageError(f"{path} is there already", hint="remove it, or name another file with -o") from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    """A link, unlike a renaming, replaces nothing. Where the file system has no links, a check has to do."""
-    temporary.chmod(0o644)
-    try:
-        os.link(temporary, path)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-            raise
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, "there already", str(path)) from error
-        temporary.rename(path)
 
 
 def _write_zip(file: Path, contents: Contents) -> None:

@@ -6,10 +6,12 @@ A finding is plain data, so that it can be kept as JSON (docs/triage.schema.json
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from aoti_debug.machine import json_data
+from aoti_debug.machine.json_data import DamagedJsonError
 from aoti_debug.manifest import Frame
 from aoti_debug.rundir.timeline import Launch
 
@@ -99,61 +101,97 @@ def to_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def from_json(data: Mapping[str, Any]) -> Finding:
+def from_json(data: Mapping[str, Any], where: str = "") -> Finding:
     """The inverse of `to_json`.
 
+    Args:
+        where: the place of `data` in its file, for messages; "" for the whole of it.
+
     Raises:
-        KeyError, TypeError, ValueError: it is no finding.
+        DamagedJsonError: it is no finding.
     """
-    where, origin = _place_from_json(data), data["origin"]
+    found = json_data.from_data(_FindingJson, data, where)
+    place = _place(json_data.from_data(_PlaceJson, data, where))
     return Finding(
-        kind=FindingKind(data["kind"]),
-        what=_text(data["what"]),
-        where=None if where == Place() else where,
-        evidence=_texts(data["evidence"]),
-        origin=None if origin is None else _place_from_json(origin),
-        chain=tuple(_place_from_json(place) for place in data["chain"]),
-        confirmed_by=_texts(data["confirmed_by"]),
-        contradicted_by=_texts(data["contradicted_by"]),
-        repro=_text(data["repro"] or ""),
-        next=_texts(data["next"]),
-        warnings=_texts(data["warnings"]),
+        kind=found.kind,
+        what=found.what,
+        where=None if place == Place() else place,
+        evidence=found.evidence,
+        origin=None if found.origin is None else _place(found.origin),
+        chain=tuple(map(_place, found.chain)),
+        confirmed_by=found.confirmed_by,
+        contradicted_by=found.contradicted_by,
+        repro=found.repro or "",
+        next=found.next,
+        warnings=found.warnings,
     )
 
 
-_NAMES = ("launch", "kernel", "operator", "input", "argument")
+@dataclass(frozen=True)
+class _PlaceJson:
+    """A place as JSON: null for what is unknown, the members of its frame among its own."""
+
+    launch: str | None
+    kernel: str | None
+    operator: str | None
+    input: str | None
+    argument: str | None
+    element: int | None
+    file: str | None
+    line: int | None
+    function: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class _FindingJson:
+    """A finding as JSON, but for the place that lies beside these members."""
+
+    kind: FindingKind
+    what: str
+    origin: _PlaceJson | None
+    chain: tuple[_PlaceJson, ...]
+    evidence: tuple[str, ...]
+    confirmed_by: tuple[str, ...]
+    contradicted_by: tuple[str, ...]
+    repro: str | None
+    next: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def _place_to_json(place: Place) -> dict[str, Any]:
     frame = place.frame
-    return {
-        **{name: getattr(place, name) or None for name in _NAMES},
-        "element": place.element,
-        "file": frame.file if frame else None,
-        "line": frame.line if frame else None,
-        "function": frame.function if frame else None,
-        "text": frame.text if frame else None,
-    }
-
-
-def _place_from_json(data: Mapping[str, Any]) -> Place:
-    file, element = data["file"], data["element"]
-    frame = (
-        None
-        if file is None
-        else Frame(_text(file), int(data["line"]), _text(data["function"] or ""), _text(data["text"] or ""))
+    return asdict(
+        _PlaceJson(
+            launch=place.launch or None,
+            kernel=place.kernel or None,
+            operator=place.operator or None,
+            input=place.input or None,
+            argument=place.argument or None,
+            element=place.element,
+            file=frame.file if frame else None,
+            line=frame.line if frame else None,
+            function=frame.function if frame else None,
+            text=frame.text if frame else None,
+        )
     )
-    names = {name: _text(data[name] or "") for name in _NAMES}
-    return Place(**names, element=None if element is None else int(element), frame=frame)
 
 
-def _texts(found: Any) -> tuple[str, ...]:
-    if not isinstance(found, list):
-        raise TypeError(f"{found!r} is no list")
-    return tuple(_text(item) for item in found)
+def _place(found: _PlaceJson) -> Place:
+    return Place(
+        launch=found.launch or "",
+        kernel=found.kernel or "",
+        operator=found.operator or "",
+        input=found.input or "",
+        argument=found.argument or "",
+        element=found.element,
+        frame=_frame(found),
+    )
 
 
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise TypeError(f"{found!r} is no text")
-    return found
+def _frame(found: _PlaceJson) -> Frame | None:
+    if found.file is None:
+        return None
+    if found.line is None:
+        raise DamagedJsonError(f"a place in {found.file} has no line")
+    return Frame(found.file, found.line, found.function or "", found.text or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import files
 from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, tensor_file_format
 from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
 from aoti_debug.rundir.flight_recorder_format import FlightStatus
@@ -168,11 +168,6 @@ def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recor
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".rescued-{os.getpid()}"
-    try:
-        with temporary.open("wb") as file:
-            file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
-            file.write(_elements(tensor, layout, recording))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with files.replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
+        file.write(_elements(tensor, layout, recording))

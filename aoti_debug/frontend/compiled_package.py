@@ -7,7 +7,6 @@ C++ kernels and the weights from it. A package of C++ sources has no such librar
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -124,7 +123,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     return Sources(
         directory=directory,
         stem=stem,
-        device=str(metadata["AOTI_DEVICE_KEY"]),
+        device=metadata["AOTI_DEVICE_KEY"],
         wrapper=sources.split_kernels(text)[0],
         kernels=sources.COMMANDS.sub("", kernels),
         extern_nodes=_text_if_there(directory / f"{stem}.json"),
@@ -145,13 +144,13 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
     path = extract.only(package, directory, ".wrapper_metadata.json")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {"AOTI_DEVICE_KEY": str(found["AOTI_DEVICE_KEY"]), **{key: str(found[key]) for key in found}}
-    except (ValueError, KeyError, TypeError) as error:
+    found = compatibility.parse_metadata(package.path, path.name, path.read_bytes())
+    if "AOTI_DEVICE_KEY" not in found:
         raise ArtifactError(
-            f"{path.name} of {package.path} is damaged: {error!r}", hint="copy or compile the package again"
-        ) from error
+            f"{path.name} of {package.path} is damaged: AOTI_DEVICE_KEY is missing",
+            hint="copy or compile the package again",
+        )
+    return found
 
 
 def _text_if_there(path: Path) -> str:

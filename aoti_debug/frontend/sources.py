@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from aoti_debug.errors import ToolchainError
+from aoti_debug.errors import ArtifactError, ToolchainError
+from aoti_debug.machine import json_data
+
+T = TypeVar("T")
 
 END_OF_WRAPPER = re.compile(r"^\} // namespace torch::aot_inductor[^\n]*\n", re.MULTILINE)
 COMPILE_FLAGS = "_compile_flags.json"
@@ -29,6 +30,23 @@ class Flags:
     libraries_dirs: tuple[str, ...]
     libraries: tuple[str, ...]
     passthrough: tuple[str, ...]  # words, dashes included
+
+
+@dataclass(frozen=True)
+class _FlagsJson:
+    compiler: str
+    definitions: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    cflags: tuple[str, ...]
+    ldflags: tuple[str, ...]
+    libraries_dirs: tuple[str, ...]
+    libraries: tuple[str, ...]
+    passthrough_args: tuple[str, ...]  # several words each
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    AOTI_DEVICE_KEY: str
 
 
 @dataclass(frozen=True)
@@ -78,16 +96,17 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
 
     Raises:
         ToolchainError: files are missing: this torch does not write `package_cpp_only` archives.
+        ArtifactError: a file is damaged.
     """
     wrapper_path = _one(directory, "*.wrapper.cpp")
     stem = wrapper_path.stem
     wrapper, kernels = split_kernels(_text(wrapper_path))
     files = sorted(path for path in directory.iterdir() if path.is_file())
-    metadata = json.loads(_one(directory, "*.wrapper_metadata.json").read_text())
+    metadata = _parsed(_Metadata, _one(directory, "*.wrapper_metadata.json"))
     return Sources(
         directory=directory,
         stem=stem,
-        device=str(metadata["AOTI_DEVICE_KEY"]),
+        device=metadata.AOTI_DEVICE_KEY,
         wrapper=wrapper,
         kernels=kernels,
         extern_nodes=_text(directory / f"{stem}.json"),
@@ -139,18 +158,25 @@ def _text(path: Path) -> str:
 
 
 def _flags(path: Path) -> Flags:
-    data: Mapping[str, Any] = json.loads(path.read_text())
+    found = _parsed(_FlagsJson, path)
     return Flags(
-        compiler=data["compiler"],
-        definitions=_words(data["definitions"]),
-        include_dirs=tuple(data["include_dirs"]),
-        cflags=_words(data["cflags"]),
-        ldflags=_words(data["ldflags"]),
-        libraries_dirs=tuple(data["libraries_dirs"]),
-        libraries=_words(data["libraries"]),
-        passthrough=tuple(word for text in data["passthrough_args"] for word in shlex.split(text)),
+        compiler=found.compiler,
+        definitions=_words(found.definitions),
+        include_dirs=found.include_dirs,
+        cflags=_words(found.cflags),
+        ldflags=_words(found.ldflags),
+        libraries_dirs=found.libraries_dirs,
+        libraries=_words(found.libraries),
+        passthrough=tuple(word for text in found.passthrough_args for word in shlex.split(text)),
     )
 
 
-def _words(values: list[str]) -> tuple[str, ...]:
+def _parsed(cls: type[T], path: Path) -> T:
+    try:
+        return json_data.parse(cls, path.read_bytes())
+    except json_data.DamagedJsonError as error:
+        raise ArtifactError(f"{path.name} is damaged: {error}", hint="copy or compile the package again") from error
+
+
+def _words(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(value.strip() for value in values if value.strip())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,15 @@ class Signature:
 
 
 def to_json(signature: Signature) -> str:
-    return json.dumps(asdict(signature))
+    return json_data.to_text(signature, indent=None)
 
 
 def from_json(text: str) -> Signature:
     """Raises ArtifactError where `text` is no signature."""
     try:
-        data = json.loads(text)
-        leaves = tuple(_leaf(leaf) for leaf in data["leaves"])
-        return Signature(leaves, str(data["in_spec"]), int(data.get("others", 0)))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"the package's input signature is damaged: {error!r}", hint="build it again") from error
+        return json_data.parse(Signature, text)
+    except json_data.DamagedJsonError as error:
+        raise ArtifactError(f"the package's input signature is damaged: {error}", hint="build it again") from error
 
 
 def describe(program: Any) -> Signature:
@@ -155,15 +153,3 @@ def _limit(upper: Any) -> int:
         return -1
     number = int(upper)
     return -1 if number >= 1 << 62 else number
-
-
-def _leaf(data: Mapping[str, Any]) -> Leaf:
-    strides: Sequence[int | str] | None = data["strides"]
-    return Leaf(
-        name=data["name"],
-        dtype=data["dtype"],
-        device=data["device"],
-        shape=tuple(Dim(**dim) for dim in data["shape"]),
-        strides=None if strides is None else tuple(strides),
-        constant=data["constant"],
-    )

@@ -28,9 +28,27 @@ class DamagedJsonError(ValueError):
     """Text that is not JSON, or JSON that is not what a dataclass describes; the message names the place."""
 
 
+class OtherFormatError(ValueError):
+    """JSON of a format version that this reader does not know; the message is "format 2; … reads format 1"."""
+
+
 def to_text(value: Any, *, indent: int | None = 1) -> str:
     """The JSON text (UTF-8, one object) of a dataclass instance."""
     return json.dumps(asdict(value), indent=indent)
+
+
+def parse_value(text: str | bytes) -> Any:
+    """Parses JSON text.
+
+    Raises:
+        DamagedJsonError: it is not JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise DamagedJsonError("it is nested too deeply") from None
+    except ValueError as error:
+        raise DamagedJsonError(str(error)) from error
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
@@ -39,12 +57,7 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
     Raises:
         DamagedJsonError: it is not JSON, is nested too deeply, or holds something else.
     """
-    try:
-        found = json.loads(text)
-    except RecursionError:
-        raise DamagedJsonError("it is nested too deeply") from None
-    except ValueError as error:
-        raise DamagedJsonError(str(error)) from error
+    found = parse_value(text)
     if not isinstance(found, dict):
         raise DamagedJsonError(f"it holds {_short(found)}, not an object")
     return found
@@ -57,6 +70,20 @@ def parse(cls: type[T], text: str | bytes) -> T:
         DamagedJsonError: the text is not JSON, or not an object of this class.
     """
     return from_data(cls, parse_object(text))
+
+
+def parse_versioned(text: str | bytes, format_: int) -> dict[str, Any]:
+    """Parses text that holds one JSON object, whose member `format` is its format version.
+
+    Raises:
+        DamagedJsonError: it is not JSON, is nested too deeply, or holds something else.
+        OtherFormatError: the format is another one.
+    """
+    data = parse_object(text)
+    found = data.get("format")
+    if type(found) is not int or found != format_:
+        raise OtherFormatError(f"format {_short(found)}; this aoti-debug reads format {format_}")
+    return data
 
 
 def from_data(cls: type[T], data: Any, where: str = "") -> T:

@@ -6,8 +6,8 @@ backtrace.txt and backtrace.maps hold addresses. `decode` turns them into functi
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import signal
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import process
+from aoti_debug.machine import files, json_data, process
 from aoti_debug.native.frames import MOST_FRAMES, Frame, is_noise, is_python, own_python, without_dying
 from aoti_debug.native.symbolize import complete_lines, mappings, resolve
 
@@ -83,19 +83,13 @@ def read(run: Path) -> Backtrace | None:
     if not path.exists():
         return decode(run)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise RunDirError(
-                f"{path} has format {data['format']}; this aoti-debug reads format {FORMAT}",
-                hint="read it with the version of aoti-debug that wrote it",
-            )
-        stacks = tuple(
-            Stack(s["thread"], s["signal"], s["address"], tuple(Frame(**f) for f in s["frames"]))
-            for s in data["stacks"]
-        )
-        return Backtrace(stacks, tuple(Frame(**f) for f in data["python"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunDirError(f"{path} is damaged: {error!r}", hint="run the package again") from error
+        return json_data.from_data(Backtrace, json_data.parse_versioned(path.read_bytes(), FORMAT))
+    except OSError as error:
+        raise RunDirError(f"cannot read {path}: {error.strerror}", hint="run the package again") from error
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
+    except json_data.DamagedJsonError as error:
+        raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
 
 
 def preserve(run: Path) -> None:
@@ -106,19 +100,11 @@ def preserve(run: Path) -> None:
     found = decode(run)
     if found is not None:
         data = {"format": FORMAT, **asdict(found)}
-        _replace(run / NAME, json.dumps(data, indent=1) + "\n")
+        with contextlib.suppress(OSError):
+            files.write(run / NAME, json.dumps(data, indent=1) + "\n")
     python = run / PYTHON
     if python.exists() and python.stat().st_size == 0:
         python.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
 
 
 def decode(run: Path) -> Backtrace | None:

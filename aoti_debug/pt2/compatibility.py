@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2.archive import Artifact
 
@@ -31,6 +31,23 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
 _MACHINES: Mapping[int, str] = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # numbers of <elf.h>
 METADATA = ".wrapper_metadata.json"
 _CPUINFO = Path("/proc/cpuinfo")
+
+
+def parse_metadata(path: Path, name: str, text: str | bytes) -> dict[str, str]:
+    """The content of a `*.wrapper_metadata.json`.
+
+    Args:
+        path, name: of the package and of the file, for the message.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    try:
+        return {key: str(value) for key, value in json_data.parse_object(text).items()}
+    except json_data.DamagedJsonError as error:
+        raise ArtifactError(
+            f"{name} of {path} is damaged: {error}", hint="copy or compile the package again"
+        ) from error
 
 
 def check(path: Path, metadata: Mapping[str, Any]) -> None:
@@ -121,7 +138,8 @@ def check_this_gpu(package: Artifact, folder: str) -> None:
         )
     for member in package.members:
         if member.startswith(folder) and member.endswith(METADATA):
-            check_gpu(package.path, json.loads(package.read(member)), torch.cuda.get_device_capability())
+            metadata = parse_metadata(package.path, member, package.read(member))
+            check_gpu(package.path, metadata, torch.cuda.get_device_capability())
 
 
 def check_gpu(path: Path, metadata: Mapping[str, Any], capability: tuple[int, int]) -> None:

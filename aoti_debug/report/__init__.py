@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 from aoti_debug.errors import UsageError
+from aoti_debug.machine import files
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
 from aoti_debug.report.redaction import Part, withheld
@@ -41,14 +41,9 @@ def write(subject: Subject, output: Path | None = None) -> Path:
     """
     path = output or subject.report
     text = html(subject)
-    temporary = path.parent / f".{path.name}.{os.getpid()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        files.write(path, text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
     return path

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.report.verdict import finding_of
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
@@ -65,9 +67,9 @@ def find(name: str | Path | None = None) -> Subject:
     if name is None:
         return _newest()
     wanted = Path(name)
-    for path in (wanted, wanted / run_directory.LATEST, Path(triage_directory.BASE) / wanted):
-        if (path / triage_directory.NAME).is_file():
-            return of_triage(triage_directory.open_triage(path))
+    triage = stamped_directories.find(wanted, Path(triage_directory.BASE), triage_directory.NAME)
+    if triage is not None:
+        return of_triage(triage_directory.open_triage(triage))
     try:
         return of_run(run_directory.open_run(name))
     except RunDirError as error:
@@ -79,7 +81,10 @@ def find(name: str | Path | None = None) -> Subject:
 
 def of_run(run: RunDir) -> Subject:
     info = run.info
-    versions = {"aoti-debug": info.tool_version, "torch": info.torch_version or run.manifest.torch_version}
+    versions = {
+        "aoti-debug": info.tool_version or run.manifest.tool_version,
+        "torch": info.torch_version or run.manifest.torch_version,
+    }
     return Subject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
 
 
@@ -92,7 +97,8 @@ def of_triage(triage: TriageDir) -> Subject:
     record = triage.record
     versions = dict(record.versions)
     if main is not None:
-        versions = {"aoti-debug": main.info.tool_version, "torch": main.manifest.torch_version} | versions
+        tool = main.info.tool_version or main.manifest.tool_version
+        versions = {"aoti-debug": tool, "torch": main.manifest.torch_version} | versions
     name = triage.path.name
     return Subject(name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage)
 
@@ -110,7 +116,7 @@ def _opened(path: Path, main: RunDir) -> RunDir | None:
 def _newest() -> Subject:
     found: list[tuple[float, Path]] = []
     for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
-        file = base / run_directory.LATEST / name
+        file = base / LATEST / name
         if file.is_file():
             found.append((file.stat().st_mtime, file.parent.resolve()))
     if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from aoti_debug.abi import Variable
 from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
+from aoti_debug.machine import stamped_directories
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2.extract import AS_COMPILED
@@ -109,7 +109,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     try:
         return _run_in(path, subject, options, observer)
     except (ArtifactError, TargetError, UsageError):
-        _remove(path, base if made else None)
+        stamped_directories.remove(path, base if made else None)
         raise
 
 
@@ -128,31 +128,12 @@ def _new_directory(base: Path) -> Path:
     """Raises:
     UsageError: it cannot be made.
     """
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-    attempt = 1
-    while True:
-        path = base / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            attempt += 1
-        except OSError as error:
-            raise UsageError(
-                f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
-            ) from error
-        else:
-            return path.resolve()
-
-
-def _remove(path: Path, base: Path | None) -> None:
-    """Leaves nothing behind of a run that never was.
-
-    Args:
-        base: the directory around it, if the run made that, too.
-    """
-    shutil.rmtree(path)
-    if base is not None and not any(base.iterdir()):
-        base.rmdir()
+    try:
+        return stamped_directories.create(base)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
+        ) from error
 
 
 def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> None:
@@ -191,7 +172,7 @@ def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observe
     ended, lost = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.given_up:
         raise _never_started(path, report, manifest)
-    run_directory.link_latest(path)
+    stamped_directories.link_latest(path)
     return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost or lost)
 
 
@@ -204,7 +185,7 @@ class _Linking(Observer):
 
     def reached(self, stage: Stage) -> None:
         if stage is Stage.CALL:
-            run_directory.link_latest(self._path)
+            stamped_directories.link_latest(self._path)
         self._observer.reached(stage)
 
     def output(self, stream: str, data: bytes) -> None:

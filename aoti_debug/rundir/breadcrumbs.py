@@ -6,13 +6,13 @@ link to it until `preserve` replaces it with a copy.
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import files
 
 NAME = "crumbs.bin"
 
@@ -65,7 +65,6 @@ def preserve(run: Path) -> None:
     if not link.is_symlink() or not link.exists():
         return
     shared = link.resolve()
-    copy = run / f".{NAME}.{os.getpid()}"
-    shutil.copyfile(shared, copy)
-    copy.replace(link)
+    with files.replacing(link) as copy:
+        shutil.copyfile(shared, copy)
     shared.unlink(missing_ok=True)

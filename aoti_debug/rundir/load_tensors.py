@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import json_data
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor, reach
@@ -110,13 +110,17 @@ def _layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
     try:
         return FileLayout(
             dtype=dtypes.bare_name(metadata["dtype"]),
-            shape=tuple(int(n) for n in json.loads(metadata["shape"])),
-            strides=tuple(int(n) for n in json.loads(metadata["strides"])),
+            shape=_integers(metadata["shape"]),
+            strides=_integers(metadata["strides"]),
             storage_offset=int(metadata["storage_offset"]),
             storage_bytes=int(metadata["storage_bytes"]),
         )
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise RunDirError(f"{path} was not written by aoti-debug: no {error} in its metadata", hint=_AGAIN) from error
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return json_data.from_data(tuple[int, ...], json_data.parse_value(text))
 
 
 def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torch.Tensor:

@@ -5,17 +5,33 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import files, json_data
 from aoti_debug.rundir.records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
 FORMAT = 1
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    launch: str
+    slot: int
+    bytes: int
+    hash: tuple[str, str]  # hexadecimal
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Index:
+    format: int
+    tensors: tuple[_Tensor, ...]
 
 
 def read(run: Path) -> tuple[TensorFile, ...]:
@@ -26,15 +42,15 @@ def read(run: Path) -> tuple[TensorFile, ...]:
     """
     path = run / NAME
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
-            raise RunDirError(f"{path} has format {found['format']}; this aoti-debug reads format {FORMAT}")
-        return tuple(_record(tensor) for tensor in found["tensors"])
+        found = json_data.from_data(_Index, json_data.parse_versioned(path.read_bytes(), FORMAT))
+        return tuple(_record(tensor) for tensor in found.tensors)
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}") from error
+    except ValueError as error:
         raise RunDirError(f"{path} is damaged: {error}", hint="without this file the run opens as it was") from error
 
 
@@ -44,40 +60,31 @@ def write(run: Path, tensors: Sequence[TensorFile]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    described = [
-        {
-            "launch": str(tensor.key),
-            "slot": tensor.slot,
-            "bytes": tensor.bytes,
-            "hash": [f"{part:016x}" for part in tensor.hash],
-            "path": tensor.path,
-            "reason": tensor.reason,
-        }
-        for tensor in tensors
-    ]
-    text = json.dumps({"format": FORMAT, "tensors": described}, indent=1)
-    temporary = run / f".{NAME}.{os.getpid()}"
-    try:
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(run / NAME)
-    finally:
-        temporary.unlink(missing_ok=True)
+    files.write(run / NAME, json_data.to_text(_Index(FORMAT, tuple(map(_described, tensors)))) + "\n")
 
 
-def _record(tensor: dict[str, object]) -> TensorFile:
-    call, _, launch = str(tensor["launch"]).rpartition(".")
+def _described(tensor: TensorFile) -> _Tensor:
+    first, second = (f"{part:016x}" for part in tensor.hash)
+    return _Tensor(str(tensor.key), tensor.slot, tensor.bytes, (first, second), tensor.path, tensor.reason)
+
+
+def _record(tensor: _Tensor) -> TensorFile:
+    """Raises:
+    ValueError: its launch or its hash is none.
+    """
+    call, _, launch = tensor.launch.rpartition(".")
     kind = CallKind.CONSTANT if call.startswith("c") else CallKind.MODEL
-    first, second = (int(part, 16) for part in tensor["hash"])  # type: ignore[attr-defined]
-    status = SaveStatus.SKIPPED if tensor["reason"] else SaveStatus.WRITTEN
+    first, second = (int(part, 16) for part in tensor.hash)
+    status = SaveStatus.SKIPPED if tensor.reason else SaveStatus.WRITTEN
     return TensorFile(
         time_ns=0,
         thread=0,
         key=LaunchKey(kind, int(call.removeprefix("c")), int(launch)),
-        slot=int(str(tensor["slot"])),
+        slot=tensor.slot,
         phase=Phase.BEFORE,
         status=status,
-        bytes=int(str(tensor["bytes"])),
+        bytes=tensor.bytes,
         hash=(first, second),
-        path=str(tensor["path"]),
-        reason=str(tensor["reason"]),
+        path=tensor.path,
+        reason=tensor.reason,
     )

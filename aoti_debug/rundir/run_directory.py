@@ -22,6 +22,8 @@ from pathlib import Path
 from aoti_debug import manifest
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json
 from aoti_debug.rundir import timeline as launches
@@ -30,7 +32,6 @@ from aoti_debug.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
 
 BASE = "aoti_debug_runs"
-LATEST = "latest"
 JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
@@ -182,12 +183,9 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
         RunDirError: there is none.
     """
     base = base or base_directory()
-    wanted = Path(name or LATEST)
-    for path in (wanted, base / wanted):
-        if (path / run_json.NAME).is_file():
-            return path.resolve()
-    if (wanted / LATEST / run_json.NAME).is_file():
-        return (wanted / LATEST).resolve()
+    found = stamped_directories.find(name, base, run_json.NAME)
+    if found is not None:
+        return found
     names = runs(base)
     if not names:
         raise RunDirError(f"no runs in {base}", hint="aoti-debug run PACKAGE.pt2 makes one; --run DIR names another")
@@ -196,19 +194,9 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     raise RunDirError(f"no run {str(name)!r} in {base}", hint=near(str(name), names))
 
 
-def link_latest(path: Path) -> None:
-    """Points `latest` beside a run directory to it, in one step."""
-    temporary = path.parent / f".{LATEST}-{path.name}"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(path.name)
-    temporary.replace(path.parent / LATEST)
-
-
 def runs(base: Path) -> tuple[str, ...]:
     """Names of the runs in `base`, oldest first."""
-    if not base.is_dir():
-        return ()
-    return tuple(sorted(p.name for p in base.iterdir() if p.name != LATEST and (p / run_json.NAME).is_file()))
+    return stamped_directories.names(base, run_json.NAME)
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -230,8 +218,7 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
     path = find(name, base)
     info = run_json.read(path)
     try:
-        text = (path / MANIFEST).read_text(encoding="utf-8")
-        return RunDir(path, info, manifest.from_json(text))
+        return RunDir(path, info, manifest.from_json((path / MANIFEST).read_bytes()))
     except OSError as error:
         raise RunDirError(
             f"{path} has no readable {MANIFEST}: {error.strerror}", hint="run the package again"

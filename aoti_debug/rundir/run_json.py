@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import files, json_data
+from aoti_debug.machine.json_data import DamagedJsonError
 
 NAME = "run.json"
 FORMAT = 1
@@ -53,7 +56,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class RunInfo:
-    tool_version: str
+    tool_version: str | None  # None where the package does not say, as torch_version
     torch_version: str | None
     pid: int
     started: str  # ISO 8601
@@ -79,9 +82,7 @@ def to_json(info: RunInfo) -> str:
 
 def write(info: RunInfo, run: Path) -> None:
     """Replaces run.json in one step."""
-    temporary = run / f".{NAME}.{os.getpid()}"
-    temporary.write_text(to_json(info), encoding="utf-8")
-    temporary.replace(run / NAME)
+    files.write(run / NAME, to_json(info))
 
 
 def read(run: Path) -> RunInfo:
@@ -90,23 +91,15 @@ def read(run: Path) -> RunInfo:
     """
     path = run / NAME
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return _read(json_data.parse_versioned(path.read_bytes(), FORMAT))
     except OSError as error:
         raise RunDirError(
             f"{run} is no run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"
         ) from error
-    except ValueError as error:
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{run} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
+    except DamagedJsonError as error:
         raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise RunDirError(
-            f"{run} has format {found}; this aoti-debug reads format {FORMAT}",
-            hint="read it with the version of aoti-debug that wrote it",
-        )
-    try:
-        return _build(data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunDirError(f"{path} is damaged: {error!r}", hint="run the package again") from error
 
 
 def poison_in_force(guards: bool, poison: int | None) -> int | None:
@@ -126,21 +119,25 @@ def started_at(info: RunInfo) -> datetime:
     return datetime.fromisoformat(info.started.replace("Z", "+00:00")).astimezone()
 
 
-def _build(data: dict[str, Any]) -> RunInfo:
-    known = {f.name: data[f.name] for f in fields(RunInfo) if f.name in data}
-    known["exit"] = _exit(known["exit"])
-    for name in ("filters", "command", "imports", "libraries"):
-        known[name] = tuple(known.get(name) or ())
-    known["phase"] = known.get("phase") or ""
-    info = RunInfo(**known)
-    started_at(info)
+# What takes the place of a member that is missing or null.
+_EMPTY: Mapping[str, Any] = {"filters": (), "phase": "", "command": (), "imports": (), "libraries": ()}
+_EMPTY_OF_EXIT: Mapping[str, Any] = {"detail": ""}
+
+
+def _read(data: Mapping[str, Any]) -> RunInfo:
+    """Raises:
+    DamagedJsonError: `data` is no run.json.
+    """
+    if not isinstance(data.get("exit"), Mapping):
+        raise DamagedJsonError("exit is missing or no object")
+    exit_ = _completed(data["exit"], _EMPTY_OF_EXIT)
+    info = json_data.from_data(RunInfo, {**_completed(data, _EMPTY), "exit": exit_})
+    try:
+        started_at(info)
+    except (ValueError, OverflowError) as error:
+        raise DamagedJsonError(f"started is no date: {error}") from error
     return info
 
 
-def _exit(data: dict[str, Any]) -> Exit:
-    known = {f.name: data[f.name] for f in fields(Exit) if f.name in data}
-    known["kind"] = ExitKind(known["kind"])
-    known["detail"] = known.get("detail") or ""
-    if known.get("stage"):
-        known["stage"] = Stage(known["stage"])
-    return Exit(**known)
+def _completed(data: Mapping[str, Any], empty: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, **{name: value for name, value in empty.items() if data.get(name) is None}}

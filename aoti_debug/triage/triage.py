@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
 import aoti_debug
+from aoti_debug.machine import stamped_directories
 from aoti_debug.triage import session, triage_directory
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Listener, Steps
@@ -36,7 +35,7 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
         outcome = session.investigate(options, folder, steps)
     except BaseException:
         if not (folder / triage_directory.RUNS).exists():
-            _remove(folder, options.out if made else None)
+            stamped_directories.remove(folder, options.out if made else None)
         raise
     record = Record(
         finding=outcome.finding,
@@ -52,17 +51,6 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
 
 def _silent(name: str, step: Step | None) -> None:
     """Listens to nothing."""
-
-
-def _remove(folder: Path, base: Path | None) -> None:
-    """Leaves nothing behind of a triage that never was.
-
-    Args:
-        base: the directory around it, if the triage made that, too.
-    """
-    shutil.rmtree(folder)
-    if base is not None and not any(base.iterdir()):
-        base.rmdir()
 
 
 def _versions() -> dict[str, str]:

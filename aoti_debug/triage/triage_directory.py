@@ -8,18 +8,17 @@ aoti_debug_triages/
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.machine import files, json_data, stamped_directories
+from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import LATEST
 
 BASE = "aoti_debug_triages"
 NAME = "triage.json"
@@ -98,19 +97,10 @@ def create(base: Path) -> Path:
     Raises:
         UsageError: it cannot be made.
     """
-    stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        for count in range(1, 1000):
-            path = base.resolve() / (stamp if count == 1 else f"{stamp}-{count}")
-            try:
-                path.mkdir()
-            except FileExistsError:
-                continue
-            return path
+        return stamped_directories.create(base)
     except OSError as error:
         raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="name another one") from error
-    raise UsageError(f"{base} has a thousand triages of this second", hint="name another directory")
 
 
 def write(path: Path, record: Record) -> None:
@@ -119,11 +109,9 @@ def write(path: Path, record: Record) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    temporary = path / f".{NAME}.{os.getpid()}"
     try:
-        temporary.write_text(to_json(path, record), encoding="utf-8")
-        temporary.replace(path / NAME)
-        run_directory.link_latest(path)
+        files.write(path / NAME, to_json(path, record))
+        stamped_directories.link_latest(path)
     except OSError as error:
         raise UsageError(f"cannot write {path / NAME}: {error.strerror}", hint="free some room on the disk") from error
 
@@ -153,21 +141,13 @@ def open_triage(name: str | Path | None = None, base: Path | None = None) -> Tri
     """
     path = find(name, base)
     try:
-        data = json.loads((path / NAME).read_text(encoding="utf-8"))
+        return TriageDir(path, _record(path, json_data.parse_versioned((path / NAME).read_bytes(), FORMAT)))
     except OSError as error:
         raise RunDirError(f"{path / NAME}: {error.strerror}", hint=_MAKES_ONE) from error
-    except ValueError as error:
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
+    except json_data.DamagedJsonError as error:
         raise RunDirError(f"{path / NAME} is damaged: {error}", hint="triage the model again") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise RunDirError(
-            f"{path} has format {found}; this aoti-debug reads format {FORMAT}",
-            hint="read it with the version of aoti-debug that wrote it",
-        )
-    try:
-        return TriageDir(path, _record(path, data))
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunDirError(f"{path / NAME} is damaged: {error!r}", hint="triage the model again") from error
 
 
 def find(name: str | Path | None = None, base: Path | None = None) -> Path:
@@ -177,33 +157,46 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
         RunDirError: there is none.
     """
     base = base or Path(BASE)
-    wanted = Path(name or LATEST)
-    for path in (wanted, base / wanted, wanted / LATEST):
-        if (path / NAME).is_file():
-            return path.resolve()
+    found = stamped_directories.find(name, base, NAME)
+    if found is not None:
+        return found
+    wanted = str(name or LATEST)
     names = triages(base)
     if not names:
         raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
-    raise RunDirError(f"no triage {str(wanted)!r} in {base}", hint=run_directory.near(str(wanted), names))
+    raise RunDirError(f"no triage {wanted!r} in {base}", hint=run_directory.near(wanted, names))
 
 
 def triages(base: Path) -> tuple[str, ...]:
     """Names of the finished triages in `base`, oldest first."""
-    if not base.is_dir():
-        return ()
-    return tuple(sorted(p.name for p in base.iterdir() if p.name != LATEST and (p / NAME).is_file()))
+    return stamped_directories.names(base, NAME)
+
+
+@dataclass(frozen=True)
+class _RecordJson:
+    """What is read of triage.json."""
+
+    finding: Mapping[str, Any]
+    steps: tuple[Step, ...]
+    versions: Mapping[str, str]
+    command: tuple[str, ...]
+    package: str | None
+    run: str | None
 
 
 def _record(path: Path, data: Mapping[str, Any]) -> Record:
-    finding = dict(data["finding"])
-    finding["repro"] = _absolute(path, finding["repro"])
+    """Raises:
+    DamagedJsonError: `data` is no triage.json.
+    """
+    found = json_data.from_data(_RecordJson, data)
+    finding = findings.from_json(found.finding, "finding")
     return Record(
-        finding=findings.from_json(finding),
-        steps=tuple(Step(str(s["name"]), float(s["seconds"]), str(s["text"])) for s in data["steps"]),
-        versions={str(name): str(version) for name, version in dict(data["versions"]).items()},
-        command=tuple(str(word) for word in data["command"]),
-        package=_absolute(path, data["package"]),
-        run=_absolute(path, data["run"]),
+        finding=replace(finding, repro=_absolute(path, finding.repro)),
+        steps=found.steps,
+        versions=found.versions,
+        command=found.command,
+        package=_absolute(path, found.package),
+        run=_absolute(path, found.run),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import device_name
 from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.machine import json_data
 
 _CHECK = re.compile(
     r"static void check_input_(\d+)\(.*?(?=^AOTI_NOINLINE|^void AOTInductorModel)", re.DOTALL | re.MULTILINE
@@ -102,7 +102,7 @@ def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
 def _leaf_count(spec: str) -> int:
     """How many values a dumped pytree has; -1 where it cannot be read."""
     try:
-        waiting, count = [json.loads(spec)[1]], 0
+        waiting, count = [json_data.parse_value(spec)[1]], 0
         while waiting:
             node = waiting.pop()
             waiting += node["children_spec"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
 from aoti_debug.manifest import Certainty, Frame, Provenance, Site
 from aoti_debug.wrapper.inference import infer
 from aoti_debug.wrapper.sites import Found
@@ -39,7 +38,16 @@ def own_frames(stacks: Sequence[str]) -> tuple[Frame, ...]:
     return tuple({(f.file, f.line): f for f in innermost if f is not None}.values())
 
 
-def kernel_information(text: str) -> Mapping[str, Mapping[str, Any]]:
+@dataclass(frozen=True)
+class KernelInformation:
+    """What Inductor has recorded of one kernel."""
+
+    stack_traces: tuple[str, ...] = ()
+    post_grad_nodes: tuple[str, ...] = ()
+    pre_grad_nodes: tuple[str, ...] = ()
+
+
+def kernel_information(text: str) -> Mapping[str, KernelInformation]:
     """The content of `kernel_information.json`, {} for an empty text.
 
     Raises:
@@ -48,12 +56,10 @@ def kernel_information(text: str) -> Mapping[str, Mapping[str, Any]]:
     if not text.strip():
         return {}
     try:
-        data = json.loads(text)
-    except ValueError as error:
+        data = json_data.parse_object(text)
+        return {name: json_data.from_data(KernelInformation, record, name) for name, record in data.items()}
+    except json_data.DamagedJsonError as error:
         raise ArtifactError(f"kernel_information.json is damaged: {error}", hint="compile the model again") from error
-    if not isinstance(data, dict):
-        raise ArtifactError("kernel_information.json is no JSON object", hint="compile the model again")
-    return data
 
 
 def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
@@ -96,17 +102,16 @@ def _located(provenance: Provenance, stack: str) -> Provenance:
     return replace(provenance, certainty=Certainty.EXACT, source=source, stacks=(stack,))
 
 
-def _recorded(found: Found, records: Mapping[str, Mapping[str, Any]]) -> Provenance:
+def _recorded(found: Found, records: Mapping[str, KernelInformation]) -> Provenance:
     notes = found.call.notes
     record = records.get(notes.handle)
     if record is None:
         return Provenance(Certainty.EXACT if notes.nodes else Certainty.NONE, notes.handle, pre_grad_nodes=notes.nodes)
-    stacks = tuple(record.get("stack_traces", ()))
     return Provenance(
         certainty=Certainty.EXACT,
         handle=notes.handle,
-        source=own_frames(stacks),
-        stacks=stacks,
-        post_grad_nodes=tuple(record.get("post_grad_nodes", ())),
-        pre_grad_nodes=tuple(record.get("pre_grad_nodes", ())),
+        source=own_frames(record.stack_traces),
+        stacks=record.stack_traces,
+        post_grad_nodes=record.post_grad_nodes,
+        pre_grad_nodes=record.pre_grad_nodes,
     )

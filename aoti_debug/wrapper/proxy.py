@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
+from aoti_debug.machine.json_data import DamagedJsonError
 from aoti_debug.manifest import Operand
 
 _KEYWORD = 2  # ArgumentKind of torch's export schema
 _NUMBERS = ("as_int", "as_ints", "as_sym_int", "as_sym_ints")
+_TENSORS = ("as_tensor", "as_tensors", "as_optional_tensor", "as_optional_tensors")
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,10 @@ def parse(text: str) -> tuple[Node, ...]:
     if not text.strip():
         return ()
     try:
-        return tuple(_node(entry["node"]) for entry in json.loads(text)["nodes"])
-    except (ValueError, KeyError, TypeError) as error:
+        return tuple(_node(entry.node) for entry in json_data.parse(_ListJson, text).nodes)
+    except DamagedJsonError as error:
         raise ArtifactError(
-            f"the list of proxy operators is damaged: {error!r}", hint="compile the model again"
+            f"the list of proxy operators is damaged: {error}", hint="compile the model again"
         ) from error
 
 
@@ -63,27 +66,60 @@ def targets(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.target for node in parse(text)))
 
 
-def _node(data: Mapping[str, Any]) -> Node:
+@dataclass(frozen=True)
+class _InputJson:
+    name: str
+    arg: Mapping[str, Any]
+    kind: int | None = None
+
+
+@dataclass(frozen=True)
+class _NodeJson:
+    target: str
+    inputs: tuple[_InputJson, ...]
+    outputs: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _EntryJson:
+    node: _NodeJson
+
+
+@dataclass(frozen=True)
+class _ListJson:
+    nodes: tuple[_EntryJson, ...]
+
+
+@dataclass(frozen=True)
+class _TensorJson:
+    name: str
+
+
+def _node(data: _NodeJson) -> Node:
     tensors: list[Flat] = []
     numbers: list[Flat] = []
-    for entry in data["inputs"]:
-        found, ints = _flatten(entry["name"], entry["arg"])
+    for entry in data.inputs:
+        found, ints = _flatten(entry.name, entry.arg)
         tensors += found
         numbers += ints
     outputs: list[Flat] = []
-    for i, output in enumerate(data["outputs"]):
+    for i, output in enumerate(data.outputs):
         found, ints = _flatten(f"ret{i}", output)
         outputs += found
         numbers += ints
-    operands = tuple(Operand(e["name"], e.get("kind") == _KEYWORD, json.dumps(e["arg"])) for e in data["inputs"])
-    results = tuple(json.dumps(output) for output in data["outputs"])
-    return Node(data["target"], tuple(tensors), tuple(outputs), tuple(numbers), operands, results)
+    operands = tuple(Operand(e.name, e.kind == _KEYWORD, json.dumps(e.arg)) for e in data.inputs)
+    results = tuple(json.dumps(output) for output in data.outputs)
+    return Node(data.target, tuple(tensors), tuple(outputs), tuple(numbers), operands, results)
 
 
 def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]:
     """The tensors and the integers of one argument, a tagged union such as {"as_tensor": {"name": "buf0"}}."""
+    if not arg:
+        raise DamagedJsonError(f"argument {name} is empty")
     kind, value = next(iter(arg.items()))
     items = value if isinstance(value, list) else None
+    if kind in (*_NUMBERS, *_TENSORS) and kind.endswith("s") is not (items is not None):
+        raise DamagedJsonError(f"argument {name}: {kind} holds {'no list' if items is None else 'a list'}")
     if kind in _NUMBERS:
         return [], [Flat(f"{name}[{i}]") for i in range(len(items))] if items is not None else [Flat(name)]
     tensors = [
@@ -96,8 +132,8 @@ def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]
 
 def _buffer(kind: str, item: Any) -> str:
     if kind in ("as_tensor", "as_tensors"):
-        return str(item["name"])
+        return json_data.from_data(_TensorJson, item, kind).name
     if kind in ("as_optional_tensor", "as_optional_tensors"):
         tensor = item.get("as_tensor") if isinstance(item, dict) else None
-        return str(tensor["name"]) if tensor else ""
+        return json_data.from_data(_TensorJson, tensor, kind).name if tensor else ""
     return ""

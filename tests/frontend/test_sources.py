@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
+from wrong_types import assert_refused
 
-from aoti_debug.errors import ToolchainError
+from aoti_debug.errors import ArtifactError, ToolchainError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.sources import Flags
 
@@ -69,4 +71,18 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
     folder = unpacked(tmp_path)
     (folder / "c1.wrapper_linker_flags.json").unlink()
     with pytest.raises(ToolchainError, match=r"has 0 files \*_linker_flags\.json instead of one"):
+        sources.read(folder, wrapper_opt="O1")
+
+
+@pytest.mark.parametrize("name", ["c1.wrapper_compile_flags.json", "c1.wrapper_metadata.json"])
+def test_wrong_types_are_damage(tmp_path: Path, name: str) -> None:
+    folder = unpacked(tmp_path)
+
+    def read(data: object) -> sources.Sources:
+        (folder / name).write_text(json.dumps(data))
+        return sources.read(folder, wrapper_opt="O1")
+
+    assert_refused(read, json.loads((folder / name).read_text()), ArtifactError, f"{name} is damaged")
+    (folder / name).write_text("[" * 200_000)
+    with pytest.raises(ArtifactError, match="is damaged"):
         sources.read(folder, wrapper_opt="O1")

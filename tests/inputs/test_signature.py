@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from torch.export import Dim
+from wrong_types import assert_refused
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import signature
@@ -62,10 +63,18 @@ def test_json_is_its_own_inverse(described: Signature) -> None:
     assert signature.from_json(signature.to_json(described)) == described
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"leaves": [{}], "in_spec": ""}', json.dumps({"leaves": 3})])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"leaves": [{}], "in_spec": ""}', json.dumps({"leaves": 3}), "[" * 200_000]
+)
 def test_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(ArtifactError, match="input signature is damaged"):
         signature.from_json(text)
+
+
+def test_wrong_types_are_damage() -> None:
+    leaf = Leaf("x", "torch.float32", "cpu", (SignatureDim(2, 9, "s0"), SignatureDim(4, 4)), ("4", 1))
+    data = json.loads(signature.to_json(Signature((leaf, Leaf("n", constant="2")), "[1]", 1)))
+    assert_refused(lambda changed: signature.from_json(json.dumps(changed)), data, ArtifactError)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.machine.json_data import DamagedJsonError, from_data, parse, parse_object, to_text
+from aoti_debug.machine.json_data import (
+    DamagedJsonError,
+    OtherFormatError,
+    from_data,
+    parse,
+    parse_object,
+    parse_value,
+    parse_versioned,
+    to_text,
+)
 
 
 class Color(str, Enum):
@@ -86,3 +95,23 @@ def test_a_wrong_type_is_refused_with_its_place(data: Any, message: str) -> None
 def test_what_is_no_json_object_is_refused(text: str | bytes) -> None:
     with pytest.raises(DamagedJsonError):
         parse_object(text)
+
+
+def test_any_json_value_is_parsed() -> None:
+    assert parse_value("[1, null]") == [1, None]
+    assert from_data(tuple[int, ...], parse_value("[1, 2]")) == (1, 2)
+    for text in ("", "[", "[" * 200_000):
+        with pytest.raises(DamagedJsonError):
+            parse_value(text)
+
+
+def test_the_format_version_comes_first() -> None:
+    assert parse_versioned('{"format": 3, "a": 1}', 3) == {"format": 3, "a": 1}
+    with pytest.raises(DamagedJsonError, match="a list, not an object"):
+        parse_versioned("[]", 3)
+    for found, shown in (("4", "4"), ("true", "true"), ('"3"', '"3"'), ("[]", "a list")):
+        with pytest.raises(OtherFormatError) as caught:
+            parse_versioned(f'{{"format": {found}}}', 3)
+        assert str(caught.value) == f"format {shown}; this aoti-debug reads format 3"
+    with pytest.raises(OtherFormatError, match="format null"):
+        parse_versioned("{}", 1)

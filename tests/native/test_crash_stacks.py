@@ -10,6 +10,7 @@ from pathlib import Path
 import native_library
 import pytest
 from native_library import SOURCE, line_of
+from wrong_types import assert_refused
 
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.errors import RunDirError
@@ -125,12 +126,11 @@ def test_files_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, text: str, encoding: str) -> int:
-        path.touch()
+    def full(path: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
     run = crashed(tmp_path, "frames 7 0x5010")
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     crash_stacks.preserve(run)
     assert sorted(path.name for path in run.iterdir()) == [crash_stacks.MAPS, crash_stacks.STACKS]
     assert crash_stacks.read(run) is not None
@@ -143,12 +143,27 @@ def test_what_is_kept_is_what_was_there(tmp_path: Path) -> None:
     assert crash_stacks.read(tmp_path) == before
 
 
-@pytest.mark.parametrize("text", ['{"format": 2}', "{", '{"format": 1, "stacks": [{}], "python": []}', "[]"])
+@pytest.mark.parametrize(
+    "text", ['{"format": 2}', "{", '{"format": 1, "stacks": [{}], "python": []}', "[]", "[" * 200_000]
+)
 def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     (tmp_path / crash_stacks.NAME).write_text(text)
     with pytest.raises(RunDirError, match=r"backtrace\.json") as caught:
         crash_stacks.read(tmp_path)
     assert caught.value.hint
+
+
+def test_wrong_types_are_damage(tmp_path: Path) -> None:
+    crash_stacks.preserve(crashed(tmp_path, "frames 7 0x5010"))
+    path = tmp_path / crash_stacks.NAME
+    data = json.loads(path.read_text())
+    data["python"] = [data["stacks"][0]["frames"][0] | {"file": "/u/ops.py", "line": 3}]
+
+    def read(changed: object) -> Backtrace | None:
+        path.write_text(json.dumps(changed))
+        return crash_stacks.read(tmp_path)
+
+    assert_refused(read, data, RunDirError, "backtrace.json is damaged", unread=("format",))
 
 
 def test_the_stack_of_python(tmp_path: Path) -> None:

@@ -86,3 +86,13 @@ def test_the_library_of_another_machine(tmp_path: Path) -> None:
     library.write_bytes(b"no library")
     with pytest.raises(ArtifactError, match=r"c\.so is no library"):
         compatibility.check_library(Path("c.pt2"), library)
+
+
+def test_metadata_is_texts() -> None:
+    assert compatibility.parse_metadata(PACKAGE, "x.json", b'{"a": "b", "n": 3}') == {"a": "b", "n": "3"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 200_000, b"\xff"])
+def test_damaged_metadata(text: str | bytes) -> None:
+    with pytest.raises(ArtifactError, match=r"x\.json of m\.pt2 is damaged"):
+        compatibility.parse_metadata(PACKAGE, "x.json", text)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def test_what_is_not_there_is_said() -> None:
     with pytest.raises(RunDirError, match="no run or triage 'nothing'") as error:
         report.find("nothing")
     assert opened.path.name in error.value.hint
+
+
+def test_a_run_that_names_no_versions_has_those_of_its_package() -> None:
+    opened = run(Path("aoti_debug_runs"))
+    named = {"aoti-debug": opened.manifest.tool_version, "torch": opened.manifest.torch_version}
+    unnamed = replace(opened, info=replace(opened.info, tool_version=None, torch_version=None))
+    assert report.of_run(unnamed).versions == named
 
 
 def test_runs_of_other_code_do_not_count() -> None:

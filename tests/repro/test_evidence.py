@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 from repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
+from wrong_types import assert_refused
 
+from aoti_debug.machine import json_data
 from aoti_debug.manifest import Compiler, Kernel, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, IndexValue, Machine, SourceLine, gather, modes
@@ -140,6 +142,7 @@ def script(folder: Path, text: str) -> Path:
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV", -11),
         ("raise SystemExit('no compiler')", "no compiler", 1),
         ("open(__import__('sys').argv[-1], 'w').write('{}')", "its evidence cannot be read: ", 0),
+        ("open(__import__('sys').argv[-1], 'w').write('[' * 200000)", "its evidence cannot be read: ", 0),
     ],
 )
 def test_scripts_that_leave_no_evidence(tmp_path: Path, text: str, what: str, code: int) -> None:
@@ -175,10 +178,12 @@ def test_gathered_evidence_is_the_file(tmp_path: Path) -> None:
     }
     text = f"import sys; open(sys.argv[-1], 'w').write({json.dumps(whole)!r}); sys.exit(11)"
     found = gather(script(tmp_path / "repro", text))
-    assert found == Evidence.of_json(whole)
+    assert found == json_data.from_data(Evidence, whole)
     (seen_one,) = found.accesses
     assert (seen_one.program, seen_one.index) == ((1, 0, 0), IndexValue("arg2_1", 2, 9))
     assert seen_one.source == SourceLine("repro.py", 3, "tl.load(in_ptr0 + i)")
+    data = json.loads(json.dumps(whole))
+    assert_refused(lambda changed: json_data.from_data(Evidence, changed), data, json_data.DamagedJsonError, ", not ")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from repro_launches import LaunchBuilder, manifest, replay
 
-from aoti_debug.errors import UsageError
+from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import CType, Form, Kind, Operand, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
@@ -57,6 +57,14 @@ def write(launch: LaunchBuilder, folder: Path, *imports: str, libraries: tuple[s
     known = replace(manifest(), imports=imports, libraries=libraries)
     write_folder(folder, generate(built, known, arguments), arguments)
     return folder
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "{", "[" * 200_000])
+def test_an_argument_that_is_damaged(tmp_path: Path, text: str) -> None:
+    launch = add_scaled(tmp_path / "run")
+    launch.details["operands"] = (*launch.details["operands"][:3], Operand("times", False, text))
+    with pytest.raises(RunDirError, match="the manifest is damaged"):
+        write(launch, tmp_path / "repro")
 
 
 def test_an_operator_with_its_module(tmp_path: Path) -> None:

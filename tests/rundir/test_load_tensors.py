@@ -159,6 +159,14 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         assert "level 1" in caught.value.hint
 
 
+@pytest.mark.parametrize("text", ["60", "[true]", "[60.0]", '["60"]', "[[60]]", "[" * 100_000])
+@pytest.mark.parametrize("name", ["shape", "strides"])
+def test_damaged_layouts_are_named(tmp_path: Path, name: str, text: str) -> None:
+    save(tmp_path / "t.safetensors", "x", BASE, **{name: text})
+    with pytest.raises(RunDirError, match=r"t\.safetensors is damaged"):
+        load_tensors.load_file(tmp_path / "t.safetensors")
+
+
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(RunDirError) as caught:
         load_tensors.load_file(tmp_path / "gone.safetensors")

@@ -297,6 +297,12 @@ def test_a_manifest_that_is_cut_off(tmp_path: Path) -> None:
     assert str(path / "manifest.json") in str(damaged(path))
 
 
+def test_a_manifest_that_is_no_text(tmp_path: Path) -> None:
+    path = run_directory(tmp_path, PACKAGE, two_launches())
+    (path / "manifest.json").write_bytes(b"{\xff}")
+    assert str(path / "manifest.json") in str(damaged(path))
+
+
 def test_no_manifest(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches())
     (path / "manifest.json").unlink()

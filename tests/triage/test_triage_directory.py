@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import schema
+from wrong_types import assert_refused
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Frame
 from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Record, Step
+from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 
 FRAME = Frame("/home/u/model.py", 28, "forward", "rows = table[index]")
 ORIGIN = Place("0.1", "cpp_fused_mul_0", "", "", "buf1", 100, FRAME)
@@ -114,7 +115,9 @@ def test_what_is_no_triage_is_refused(tmp_path: Path) -> None:
     whole = json.loads((path / "triage.json").read_text())
     damaged: list[tuple[str, str]] = [
         ("{", "damaged"),
-        ("[]", "format None"),
+        ("[]", "damaged"),
+        ("[" * 200_000, "damaged"),
+        (json.dumps(whole | {"format": True}), "format true"),
         (json.dumps(whole | {"format": 2}), "format 2"),
         (json.dumps(whole | {"finding": {}}), "damaged"),
         (json.dumps(whole | {"finding": whole["finding"] | {"kind": "boredom"}}), "damaged"),
@@ -125,6 +128,18 @@ def test_what_is_no_triage_is_refused(tmp_path: Path) -> None:
         (path / "triage.json").write_text(text)
         with pytest.raises(RunDirError, match=message):
             triage_directory.open_triage(path)
+
+
+def test_wrong_types_are_damage(tmp_path: Path) -> None:
+    path = triage_directory.create(tmp_path)
+    triage_directory.write(path, record(path))
+    data = json.loads((path / "triage.json").read_text())
+
+    def read(changed: object) -> TriageDir:
+        (path / "triage.json").write_text(json.dumps(changed))
+        return triage_directory.open_triage(path)
+
+    assert_refused(read, data, RunDirError, "triage.json is damaged", unread=("format", "repro"))
 
 
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.rundir import run_directory
 from aoti_debug.triage import triage_directory
 
@@ -27,7 +28,7 @@ def unreadable(base: Path) -> list[str]:
                 _ = [launch.args for launch in run.launches]
             except AotiDebugError as error:
                 found.append(str(error))
-    latest = base / run_directory.LATEST
+    latest = base / LATEST
     if latest.is_symlink() and not (latest / triage_directory.NAME).is_file():
         found.append(f"{latest} leads to no finished triage")
     return found

@@ -96,7 +96,9 @@ def test_every_dtype_is_one_of_torch() -> None:
         assert isinstance(getattr(torch, leaf.dtype.removeprefix("torch.")), torch.dtype)
 
 
-@pytest.mark.parametrize("spec", ['[1, {"type": null, "children_spec": [3]}]', "[1, {}]", "[1]", "nothing"])
+@pytest.mark.parametrize(
+    "spec", ['[1, {"type": null, "children_spec": [3]}]', "[1, {}]", "[1]", "nothing", "[" * 200_000]
+)
 def test_a_damaged_structure_is_none(spec: str) -> None:
     wrapper = check(0, "a", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
     found = input_checks.signature(wrapper, ("a",), "cpu")

@@ -92,7 +92,13 @@ def test_without_records_the_comments_still_name_the_nodes() -> None:
     assert sites["cpp_fused_relu_1"].provenance.certainty is Certainty.NONE
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "3", "[" * 200_000, '{"k:1": []}', '{"k:1": {"stack_traces": "x"}}'),
+        *('{"k:1": {"stack_traces": [1]}}', '{"k:1": {"post_grad_nodes": {}}}', '{"k:1": {"pre_grad_nodes": [null]}}'),
+    ],
+)
 def test_damaged_records_are_refused(text: str) -> None:
     with pytest.raises(ArtifactError, match="kernel_information"):
         attach([], text)

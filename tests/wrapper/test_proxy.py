@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from wrong_types import assert_refused
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Operand
@@ -45,10 +46,23 @@ def test_targets_are_named_once() -> None:
     assert targets("") == ()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"nodes": [{}]}', '{"nodes": 3}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"nodes": [{}]}', '{"nodes": 3}', "[" * 200_000])
 def test_damaged_lists_are_refused(text: str) -> None:
     with pytest.raises(ArtifactError, match="proxy operators"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "arg", [{}, {"as_tensor": "buf0"}, {"as_tensors": [{"name": 3}]}, {"as_optional_tensor": {"as_tensor": [1]}}]
+)
+def test_damaged_arguments_are_refused(arg: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError, match="proxy operators"):
+        parse(node("a::f", {"x": arg}))
+
+
+def test_wrong_types_are_damage() -> None:
+    data = json.loads(node("a::f", {"x": {"as_tensor": {"name": "buf0"}}}, {"as_tensor": {"name": "buf1"}}))
+    assert_refused(lambda changed: parse(json.dumps(changed)), data, ArtifactError, unread=("nodes[0].name",))
 
 
 def test_operands_and_results_are_kept_as_they_are() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.machine import files, json_data
 from aoti_debug.manifest import Promise
 
 ARCHIVE = "lowered.pt2"
@@ -83,7 +83,7 @@ class Answer:
     without_inputs: str
     times: Mapping[str, float]
     triton_configs: Mapping[str, TritonConfig] = field(default_factory=dict)
-    custom_shims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    custom_shims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     operator_stacks: Mapping[str, str] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     without_promises: str = ""
@@ -134,40 +134,43 @@ def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_request(request: Request) -> Path:
     path = Path(request.folder) / REQUEST
-    path.write_text(json.dumps(asdict(request)))
+    path.write_text(json_data.to_text(request, indent=None))
     return path
 
 
 def read_request(path: Path) -> Request:
-    data = json.loads(path.read_text())
-    return Request(**{**data, "imports": tuple(data["imports"]), "libraries": tuple(data["libraries"])})
+    """Raises:
+    ToolchainError: it is damaged.
+    """
+    try:
+        return json_data.parse(Request, path.read_bytes())
+    except json_data.DamagedJsonError as error:
+        raise _damaged(path, error) from error
 
 
 def write_answer(folder: Path, answer: Answer | Failure) -> None:
     """Writes the answer under its final name only when it is whole."""
-    part = folder / f"{ANSWER}.part"
-    part.write_text(json.dumps(asdict(answer)))
-    part.replace(folder / ANSWER)
+    files.write(folder / ANSWER, json_data.to_text(answer, indent=None))
 
 
 def read_answer(folder: Path) -> Answer | Failure | None:
-    """The answer; None where the process ended without one."""
+    """The answer; None where the process ended without one.
+
+    Raises:
+        ToolchainError: it is damaged.
+    """
     path = folder / ANSWER
     if not path.exists():
         return None
-    data = json.loads(path.read_text())
-    if "step" in data:
-        return Failure(**data)
-    configs = {
-        name: TritonConfig(**{**config, "values": tuple((key, value) for key, value in config["values"])})
-        for name, config in data["triton_configs"].items()
-    }
-    promises = tuple(
-        Promise(**{**promise, "sizes": tuple(promise["sizes"]), "strides": tuple(promise["strides"])})
-        for promise in data["promises"]
-    )
-    shims = tuple(data["shim_operators"])
-    return Answer(**{**data, "shim_operators": shims, "triton_configs": configs, "promises": promises})
+    try:
+        data = json_data.parse_object(path.read_bytes())
+        return json_data.from_data(Failure, data) if "step" in data else json_data.from_data(Answer, data)
+    except json_data.DamagedJsonError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: json_data.DamagedJsonError) -> ToolchainError:
+    return ToolchainError(f"{path} is damaged: {error}", hint="remove it and build again")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,12 +110,7 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
 def _metadata(package: Artifact, files: Path) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for path in sorted(files.glob("*_metadata.json")):
-        try:
-            found |= {key: str(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
-        except (ValueError, AttributeError) as error:
-            raise ArtifactError(
-                f"{path.name} of {package.path} is damaged: {error!r}", hint="copy or compile the package again"
-            ) from error
+        found |= compatibility.parse_metadata(package.path, path.name, path.read_bytes())
     return found
 
 

@@ -95,7 +95,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
         text=True,
         check=True,
     )
-    return json.loads(done.stdout), run_directory.open_run(folder / "runs" / run_directory.LATEST)
+    return json.loads(done.stdout), run_directory.open_run(folder / "runs")
 
 
 def test_every_argument_arrives_and_every_result_comes_back(ran: tuple[list[float], RunDir]) -> None:

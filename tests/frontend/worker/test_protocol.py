@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wrong_types import assert_refused
+
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.worker import protocol
+from aoti_debug.frontend.worker.protocol import Answer, Failure, Request, TritonConfig
+from aoti_debug.manifest import Promise
+
+ANSWER = Answer(
+    torch_version="2.13.0",
+    shim_operators=("aten.addmm.default",),
+    schemas={"aten.addmm.default": "aten::addmm(...)"},
+    wrapper_opt="O1",
+    without_inputs="",
+    times={"lower": 1.5},
+    triton_configs={"triton_poi_fused_0": TritonConfig((("XBLOCK", "128"), ("num_stages", "1")), 8, 16)},
+    custom_shims={"mylib::op": ("AOTITorchError aoti_torch_cpu_op()",)},
+    operator_stacks={"mylib::op.default": "File"},
+    promises=(Promise("buf0", "cpu", "float32", ("s0", "4"), ("4", "1")),),
+    without_promises="some",
+)
+FAILURE = Failure("load", "", "RuntimeError", "no such operator", "--import MODULE")
+
+
+def request(folder: Path) -> Request:
+    configs = {"max_autotune": True, "depth": {"a": [1, None, 2.5]}}
+    return Request("model.pt2", str(folder), configs, ("ops",), ("/lib/ops.so",), "in.pt", True, 7)
+
+
+def answer(folder: Path, data: Any) -> Answer | Failure | None:
+    (folder / protocol.ANSWER).write_text(data if isinstance(data, str) else json.dumps(data))
+    return protocol.read_answer(folder)
+
+
+def test_a_request_crosses_the_border(tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    path = protocol.write_request(asked)
+    assert protocol.read_request(path) == asked
+
+    def read(data: Any) -> Request:
+        path.write_text(json.dumps(data))
+        return protocol.read_request(path)
+
+    data = json.loads(path.read_text())
+    data["configs"] = {}
+    assert_refused(read, data, ToolchainError)
+
+
+@pytest.mark.parametrize("told", [ANSWER, FAILURE])
+def test_an_answer_crosses_the_border(tmp_path: Path, told: Answer | Failure) -> None:
+    assert protocol.read_answer(tmp_path) is None
+    protocol.write_answer(tmp_path, told)
+    assert protocol.read_answer(tmp_path) == told
+    assert [path.name for path in tmp_path.iterdir()] == [protocol.ANSWER]
+    assert_refused(lambda data: answer(tmp_path, data), json.loads(json.dumps(asdict(told))), ToolchainError)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[" * 200_000])
+def test_a_damaged_answer(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ToolchainError, match=r"answer\.json is damaged") as caught:
+        answer(tmp_path, text)
+    assert caught.value.hint

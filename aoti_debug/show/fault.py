@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
+from aoti_debug.show import cells, text
 from aoti_debug.values import Number, Tensor
 
 _LISTED = 6  # suspects
@@ -34,7 +34,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     elif verdict.suspects:
         lines.append(f"  {_HEADS[verdict.proof]} {text.count(len(verdict.suspects), 'launch')}:")
         shown = verdict.suspects[:_LISTED]
-        lines += [f"    {x.id}  {x.kernel}  {text.model_line(x.site.provenance)}" for x in shown]
+        lines += _suspects(shown, width)
         if len(verdict.suspects) > len(shown):
             lines.append(f"    … to {verdict.suspects[-1].id}")
     else:
@@ -45,6 +45,17 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     lines += _stack(verdict.frames, width)
     lines += [f"  next     {command}" for command in verdict.next_commands]
     return lines
+
+
+def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
+    """A line a launch: number, kernel, model line, one below the other."""
+    rows = [(x.id, x.kernel, text.model_line(x.site.provenance)) for x in shown]
+    number, kernel, line = (max(cells.count(row[column]) for row in rows) for column in (0, 1, 2))
+    kernel = min(kernel, width - number - line - 8)
+    return [
+        f"    {cells.pad_left(row[0], number)}  {cells.pad(cells.middle_cut(row[1], kernel), kernel)}  {row[2]}"
+        for row in rows
+    ]
 
 
 def _labelled(label: str, sentence: str, width: int) -> list[str]:

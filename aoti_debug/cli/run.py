@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from aoti_debug import manifest
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
-from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.inputs.random_inputs import MADE_UP
@@ -68,6 +68,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",
+    metavar="N",
     type=click.IntRange(0, 3),
     help="0 nothing, 1 save tensors, 2 print values, 3 print kernel names.  [default: the package's]",
 )
@@ -184,12 +185,12 @@ def command(
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
     print_lines(warnings(result.run.manifest, filters), err=True)
-    print_lines(text.wrapped(_from_outside(result.run.manifest), width()), err=True)
+    print_lines(text.wrapped(_from_outside(result.run.manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(text.wrapped(f"note: {MADE_UP}", width()), err=True)
+            print_lines(text.wrapped(f"note: {MADE_UP}", width(err=True)), err=True)
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
@@ -218,7 +219,7 @@ class LiveOutput(Observer):
         self._saved = SavedSoFar(run / "tensors", launches_of_a_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:
-        if stage is Stage.LOAD and self._console.is_terminal:
+        if stage is Stage.LOAD and is_live(self._console):
             columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
             self._progress.add_task("running", total=None)

@@ -307,7 +307,7 @@ def summary(result: RunResult, columns: int) -> list[str]:
     if run.info.exit.seconds is not None:
         facts.append(f"{text.seconds(run.info.exit.seconds)} in the model")
     facts.append(f"{text.seconds(result.seconds)} in all")
-    lines = [", ".join(facts)]
+    lines = text.wrapped(", ".join(facts), columns)
     notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
     lines += [line for note in notes for line in text.wrapped(note, columns)]
     lines.append(f"run: {_relative(run.path)}")

@@ -87,11 +87,3 @@ def first_line(message: str) -> str:
 def truncated(text: str, width: int) -> str:
     """Cut at its end where it is longer."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def middle_cut(name: str, width: int) -> str:
-    """Cut in its middle where it is longer: both ends tell names apart."""
-    if len(name) <= width:
-        return name
-    half = (width - 1) // 2
-    return f"{name[: width - 1 - half]}…{name[len(name) - half :] if half else ''}"

@@ -63,10 +63,3 @@ def test_first_lines() -> None:
     assert wording.first_line("\n  one \ntwo") == "one"
     assert wording.first_line("") == ""
     assert len(wording.first_line("x" * 1000)) == 300
-
-
-def test_cuts() -> None:
-    assert [wording.truncated("abcdef", width) for width in (6, 5)] == ["abcdef", "abcd…"]
-    assert wording.middle_cut("abcdef", 6) == "abcdef"
-    assert wording.middle_cut("abcdefgh", 5) == "ab…gh"
-    assert wording.middle_cut("abcdefgh", 1) == "…"

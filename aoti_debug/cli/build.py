@@ -19,9 +19,9 @@ from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import unmatched_warning
+from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.manifest import Form, Manifest, Source
 
-WIDTH = 100
 LABEL = 18  # columns
 LISTED = 12
 ONLY_MODEL = "model"  # its name where a package holds one
@@ -42,6 +42,7 @@ STAGES = {
 @click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
 @click.option(
     "--level",
+    metavar="N",
     type=click.IntRange(0, 3),
     default=3,
     show_default=True,
@@ -128,13 +129,11 @@ def command(
     )
     with _progress() as progress:
         summary = builder.build_report(chosen, progress)
-    for line in describe(summary):
-        click.echo(line)
-    for line in unmatched_warning(summary.manifest, summary.unmatched):
-        click.echo(line, err=True)
+    print_lines(describe(summary, width()))
+    print_lines(unmatched_warning(summary.manifest, summary.unmatched), err=True)
 
 
-def describe(summary: BuildSummary) -> list[str]:
+def describe(summary: BuildSummary, columns: int) -> list[str]:
     """What was built, in lines: sites by kind, arguments, what was not recognised, size, time."""
     manifest = summary.manifest
     args = [arg for site in manifest.sites for arg in site.args]
@@ -162,12 +161,22 @@ def describe(summary: BuildSummary) -> list[str]:
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
     ]
     rows += _against(summary)
-    indent = " " * LABEL
     lines = [str(summary.package)]
     for label, text in rows:
-        lines += textwrap.wrap(text, WIDTH, initial_indent=f"  {label}".ljust(LABEL), subsequent_indent=indent)
+        lines += _wrapped(label, text, columns)
     wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.without_inputs else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{wanted}"]
+
+
+def _wrapped(label: str, text: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=f"  {label}".ljust(LABEL),
+        subsequent_indent=" " * LABEL,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _model_lines(summary: BuildSummary) -> str:
@@ -203,7 +212,7 @@ def built_from(manifest: Manifest) -> str:
 def _progress() -> Iterator[builder.Progress]:
     """Tells of the stages on stderr: a live line on a terminal, a line for each stage that ended elsewhere."""
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not is_live(console):
 
         def report(stage: str, seconds: float | None) -> None:
             if seconds is not None:

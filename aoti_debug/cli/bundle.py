@@ -8,7 +8,11 @@ import click
 
 from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
+from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.report import Part
+from aoti_debug.show.cells import middle_cut
+
+_SIZE = 11  # columns
 
 
 @click.command("bundle")
@@ -55,6 +59,8 @@ def command(what: str | None, output: Path | None, parts: tuple[Part, ...]) -> N
 
 
 def _table(rows: list[tuple[str, int, str]]) -> None:
-    width = min(max(len(name) for name, _, _ in rows), 70)
+    indent = " " * (_SIZE + 2)
     for name, size, why in rows:
-        click.echo(f"  {wording.middle_cut(name, width):<{width}}  {wording.byte_size(size):>10}  {why}".rstrip())
+        named = middle_cut(name, width() - len(indent) - 1)
+        first, *more = wording.wrapped(f"{named}: {why}" if why else named, width(), indent)
+        print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])

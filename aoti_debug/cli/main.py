@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
+from aoti_debug.cli.lines import wants_no_colour
 from aoti_debug.errors import AotiDebugError, InternalError
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
-    "build": "Turn an exported program or a compiled package into an instrumented package.",
+    "build": "Make an instrumented package of a model, exported or compiled.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "repro": "Write a script that replays one kernel launch alone.",
@@ -75,12 +76,14 @@ def group(context: click.Context) -> None:
     """Debugger for PyTorch AOTInductor models.
 
     \b
-    aoti-debug triage model.pt2              # why does it crash, hang or compute NaN?
-    aoti-debug build model.pt2               # exported program or compiled package -> model.instrumented.pt2
-    aoti-debug run model.instrumented.pt2    # run it; a crash names its kernel launch
-    aoti-debug show                          # what was launched, with which tensors
-    aoti-debug repro KERNEL                  # replay one launch alone
+    aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
+    aoti-debug build model.pt2             # writes model.instrumented.pt2
+    aoti-debug run model.instrumented.pt2  # run it; a crash names its launch
+    aoti-debug show                        # what was launched, with which tensors
+    aoti-debug repro KERNEL                # replay one launch alone
     """
+    if wants_no_colour():
+        context.color = False
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

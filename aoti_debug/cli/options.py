@@ -36,7 +36,12 @@ inductor_configs = click.option(
     help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
 )
 calls = click.option(
-    "--calls", type=click.IntRange(min=1), default=1, show_default=True, help="Call the model so often."
+    "--calls",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Call the model so often.",
 )
 
 

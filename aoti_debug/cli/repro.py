@@ -53,9 +53,10 @@ def command(
 
     \b
     aoti-debug repro cpp_fused_relu_1
-    python repro_cpp_fused_relu_1_0.3/repro.py               compares with the record
-    python repro_cpp_fused_relu_1_0.3/repro.py --sanitize    finds wrong accesses
-    python repro_cpp_fused_relu_1_0.3/repro.py --help     --repeat, --poison, --bench, --reduce, ...
+    cd repro_cpp_fused_relu_1_0.3
+    python repro.py               # compares with the record
+    python repro.py --sanitize    # finds wrong accesses
+    python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come.
     """

@@ -16,7 +16,7 @@ from aoti_debug import manifest, wording
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import unmatched_warning
-from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.inputs.random_inputs import MADE_UP
@@ -66,6 +66,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",
+    metavar="N",
     type=click.IntRange(0, 3),
     help="0 nothing, 1 save tensors, 2 print values, 3 print kernel names.  [default: the package's]",
 )
@@ -183,12 +184,12 @@ def command(
         result = run_with(chosen, live)
     described = result.run.manifest
     print_lines(unmatched_warning(described, described.unmatched(filters)), err=True)
-    print_lines(wording.wrapped(_from_outside(described), width()), err=True)
+    print_lines(wording.wrapped(_from_outside(described), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(wording.wrapped(f"note: {MADE_UP}", width()), err=True)
+            print_lines(wording.wrapped(f"note: {MADE_UP}", width(err=True)), err=True)
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
@@ -217,7 +218,7 @@ class LiveOutput(Observer):
         self._saved = SavedSoFar(run / "tensors", launches_of_a_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:
-        if stage is Stage.LOAD and self._console.is_terminal:
+        if stage is Stage.LOAD and is_live(self._console):
             columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
             self._progress.add_task("running", total=None)
@@ -305,7 +306,7 @@ def summary(result: RunResult, columns: int) -> list[str]:
     if run.info.exit.seconds is not None:
         facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
     facts.append(f"{wording.duration(result.seconds)} in all")
-    lines = [", ".join(facts)]
+    lines = wording.wrapped(", ".join(facts), columns)
     notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
     lines += [line for note in notes for line in wording.wrapped(note, columns)]
     lines.append(f"run: {_relative(run.path)}")

@@ -19,6 +19,7 @@ from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, near
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
@@ -45,16 +46,24 @@ class Selection:
 
 @click.command("show")
 @click.argument("what", metavar="[RUN|KERNEL|NUMBER]", required=False)
-@click.option("--run", "run", metavar="DIR", help="The run: a directory, or a name in the directory of runs.  [latest]")
+@click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
 @click.option(
     "--phase",
     type=click.Choice(list(PHASES)),
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
 @click.option("--source", is_flag=True, help="Show the source of the kernel too.")
-@click.option("--all", "all_", is_flag=True, help=f"Show every launch, not {LIMIT} of them.")
+@click.option(
+    "--all",
+    "all_",
+    is_flag=True,
+    help=f"Show every launch, not {LIMIT} of them; of a launch every FX node and every stack.",
+)
+@click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
-def command(what: str | None, run: str | None, phase: str | None, source: bool, all_: bool, as_json: bool) -> None:
+def command(
+    what: str | None, run: str | None, phase: str | None, source: bool, all_: bool, wide: bool, as_json: bool
+) -> None:
     """Show the launches of a run: the latest one, or RUN.
 
     With the name of a KERNEL, a pattern of such names, or the NUMBER of a launch (0.3, or 3 for it) these are shown in
@@ -64,10 +73,12 @@ def command(what: str | None, run: str | None, phase: str | None, source: bool, 
     _keep_crumbs(selection.run)
     if as_json:
         _print_document(selection)
-    elif selection.launches is None:
-        _print_overview(selection.run, None if all_ else LIMIT)
+        return
+    columns = UNLIMITED if wide else width()
+    if selection.launches is None:
+        _print_overview(selection.run, None if all_ else LIMIT, columns)
     else:
-        _print_launches(selection, None if phase is None else PHASES[phase], source, None if all_ else LIMIT)
+        _print_launches(selection, None if phase is None else PHASES[phase], source, all_, columns)
 
 
 def select(what: str | None, run: str | None) -> Selection:
@@ -109,15 +120,17 @@ def _names_a_run(what: str) -> bool:
     return True
 
 
-def _print_overview(run: RunDir, limit: int | None) -> None:
+def _print_overview(run: RunDir, limit: int | None, columns: int) -> None:
     verdict = diagnose(run)
     around = verdict.suspects[0] if verdict is not None and verdict.suspects else None
-    print_lines(overview(run, verdict, excerpt(run.launches, limit, around), width()))
+    print_lines(overview(run, verdict, excerpt(run.launches, limit, around), columns))
 
 
-def _print_launches(selection: Selection, phases: Sequence[Phase] | None, source: bool, limit: int | None) -> None:
+def _print_launches(
+    selection: Selection, phases: Sequence[Phase] | None, source: bool, all_: bool, columns: int
+) -> None:
     run, launches = selection.run, selection.launches or ()
-    columns = width()
+    limit = None if all_ else LIMIT
     if selection.in_full and len(launches) <= IN_FULL:
         shown = launches
     else:
@@ -126,7 +139,7 @@ def _print_launches(selection: Selection, phases: Sequence[Phase] | None, source
         )
         shown = launches[:1] if selection.in_full else ()
     for launch in shown:
-        print_lines([*detail(run, launch, columns, phases, source), ""])
+        print_lines([*detail(run, launch, columns, phases, source, all_), ""])
 
 
 def _print_document(selection: Selection) -> None:

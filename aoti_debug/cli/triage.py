@@ -13,10 +13,11 @@ from rich.status import Status
 
 from aoti_debug import report, wording
 from aoti_debug.cli import options
-from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.show.cells import middle_cut
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -64,6 +65,7 @@ _NAME = 30  # columns
 )
 @click.option(
     "--tries",
+    metavar="N",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
@@ -162,10 +164,9 @@ class Progress:
     def __call__(self, name: str, step: Step | None) -> None:
         self._stop()
         if step is not None:
-            click.echo(
-                f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}", err=True
-            )
-        elif self._console.is_terminal:
+            line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
+            click.echo(middle_cut(line, width(err=True)), err=True)
+        elif is_live(self._console):
             self._status = self._console.status(name)
             self._status.start()
 

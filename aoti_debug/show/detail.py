@@ -3,50 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase
-from aoti_debug.manifest import Certainty, Form
+from aoti_debug.manifest import Form
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
-from aoti_debug.show import elements, text
+from aoti_debug.show import cells, elements, model_lines, text
+from aoti_debug.show.fx_nodes import own_nodes
 from aoti_debug.show.measured import Measurer, phases
 from aoti_debug.values import Layout, Value
 
+_MOST_NODES = 6
 _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
 
 
-def detail(run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, source: bool) -> list[str]:
-    """Every argument with its values, the grid, the model's source, the kernel's source if asked for.
+def detail(
+    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, source: bool, unfolded: bool = False
+) -> list[str]:
+    """Every argument with its values, the grid, the model's lines, the kernel's source if asked for.
 
     Args:
         choice: the phases to show of each argument; None: inputs before, outputs after, both of what is both.
+        source: with the kernel's source.
+        unfolded: with all FX nodes, also those that other launches compute, and the traced stacks as they are.
 
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
     lines = [f"launch {launch.id}  {launch.kernel}"]
     lines += _facts(run, launch, width)
-    lines += _provenance(launch, width)
+    lines += _provenance(run, launch, width, unfolded)
     for grid in launch.grids:
         lines += _grid(grid)
     measurer = Measurer(run)
     tensors = [a for a in launch.args if not _is_number(a)]
+    folder = _folder(run, tensors, choice)
+    if folder is not None:
+        lines.append(f"  {'files':<11}{_from_here(folder)}/")
     if tensors:
         lines.append("  arguments")
     seen: set[tuple[str, Value]] = set()
     for argument in tensors:
         again = (argument.name, argument.after) in seen
         seen.add((argument.name, argument.after))
-        lines += [_again(argument)] if again else _argument(argument, measurer, choice or phases(argument), width)
+        shown = choice or phases(argument)
+        lines += [_again(argument)] if again else _argument(argument, measurer, shown, folder, width)
     numbers = [a for a in launch.args if _is_number(a)]
     if numbers:
         lines.append("  numbers")
-        name_width = max(len(a.name) for a in numbers)
-        lines += [f"    {a.name:<{name_width}}  {a.spec.ctype:<8} {_number(a)}" for a in numbers]
+        right = max((len(_number(a)) for a in numbers if a.spec.form is not Form.STRING), default=0)
+        lines += _aligned([(a.name, a.spec.ctype, f"{_number(a):>{right}}") for a in numbers])
     if source:
         lines += _kernel_source(run, launch)
     return lines
+
+
+def _folder(run: RunDir, tensors: Sequence[Argument], choice: Sequence[Phase] | None) -> Path | None:
+    """Where the saved tensors of a launch lie; None without any, or where they lie in several folders."""
+    saved = [a.files[phase] for a in tensors for phase in choice or phases(a) if phase in a.files]
+    folders = {run.tensor_path(file).parent for file in saved if file.path}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def _from_here(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _is_number(argument: Argument) -> bool:
@@ -55,6 +77,12 @@ def _is_number(argument: Argument) -> bool:
 
 def _number(argument: Argument) -> str:
     return argument.spec.text if argument.spec.form is Form.STRING else text.value(argument.after)
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Names, C types and values in columns."""
+    name, ctype = (max(cells.count(row[column]) for row in rows) for column in (0, 1))
+    return [f"    {cells.pad(row[0], name)}  {cells.pad(row[1], ctype)}  {row[2]}" for row in rows]
 
 
 def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
@@ -75,7 +103,7 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
         ("called", f"call {launch.key.call} of {site.function}, thread {launch.thread}"),
     ]
     if site.line:
-        facts.append(("wrapper", f"line {site.line}: {site.callee}"))
+        facts.append(("wrapper", f"line {site.line}{f': {site.callee}' if site.callee != site.kernel else ''}"))
     if site.subgraph:
         facts.append(("subgraph", site.subgraph))
     if launch.loops:
@@ -91,25 +119,20 @@ def _labelled(label: str, fact: str, width: int) -> list[str]:
     return [f"  {label:<11}{first[len(indent) :]}", *rest]
 
 
-def _provenance(launch: Launch, width: int) -> list[str]:
+def _provenance(run: RunDir, launch: Launch, width: int, unfolded: bool) -> list[str]:
     provenance = launch.site.provenance
-    if provenance.certainty is Certainty.NONE:
-        return _labelled("model", "line unknown", width)
-    lines: list[str] = []
-    for frame in provenance.source:
-        lines += _labelled(
-            "model", f"{frame.file}:{frame.line} in {frame.function} ({provenance.certainty.value})", width
-        )
-        lines.append(f"{'':15}{frame.text.strip()}")
-    for label, nodes in (("fx nodes", provenance.post_grad_nodes), ("traced as", provenance.pre_grad_nodes)):
-        if nodes:
-            lines += _labelled(label, ", ".join(nodes), width)
-    shown = {frame.text.strip() for frame in provenance.source}
-    for stack in provenance.stacks:
-        if len(stack.splitlines()) > 2 or stack.splitlines()[-1].strip() not in shown:
-            lines.append("  stack")
-            lines += [f"    {line.rstrip()}" for line in stack.splitlines()]
-    return lines
+    lines = model_lines.model_lines(provenance, width)
+    post, pre = provenance.post_grad_nodes, provenance.pre_grad_nodes
+    own = post if unfolded else own_nodes(launch.site, run.manifest.sites)
+    lines += _nodes("fx nodes", own, len(post), width, unfolded)
+    lines += _nodes("traced as", pre, len(pre), width, unfolded)
+    return lines + (model_lines.whole_stacks(provenance) if unfolded else model_lines.stack_lines(provenance, width))
+
+
+def _nodes(label: str, nodes: Sequence[str], total: int, width: int, unfolded: bool) -> list[str]:
+    shown = nodes if unfolded else nodes[:_MOST_NODES]
+    more = f" and {total - len(shown)} more (--all)" if len(shown) < total else ""
+    return _labelled(label, f"{', '.join(shown)}{more}", width) if shown else []
 
 
 def _grid(grid: Grid) -> list[str]:
@@ -117,8 +140,11 @@ def _grid(grid: Grid) -> list[str]:
     lines = [f"  {'grid':<11}({blocks}), {wording.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
     if grid.arguments:
         lines.append(f"  passed to {grid.kernel}")
-        name_width = max(len(argument.name) for argument in grid.arguments)
-        lines += [f"    {a.name:<{name_width}}  {a.ctype:<12} {text.value(a.value)}" for a in grid.arguments]
+        values = [text.value(argument.value) for argument in grid.arguments]
+        right = max(map(len, values))
+        lines += _aligned(
+            [(a.name, a.ctype, f"{value:>{right}}") for a, value in zip(grid.arguments, values, strict=True)]
+        )
     return lines
 
 
@@ -126,7 +152,9 @@ def _again(argument: Argument) -> str:
     return f"    {text.ROLES[argument.role]:<8}{argument.name}  the same tensor again"
 
 
-def _argument(argument: Argument, measurer: Measurer, shown: Sequence[Phase], width: int) -> list[str]:
+def _argument(
+    argument: Argument, measurer: Measurer, shown: Sequence[Phase], folder: Path | None, width: int
+) -> list[str]:
     role = text.ROLES[argument.role]
     layout = argument.layout
     words = [f"    {role:<8}{argument.name}"]
@@ -137,7 +165,7 @@ def _argument(argument: Argument, measurer: Measurer, shown: Sequence[Phase], wi
         words.append(f"of {argument.spec.base}")
     lines = wording.flowed(words, width, hang=" " * 12)
     for phase in shown:
-        lines += _phase(argument, phase, measurer, width)
+        lines += _phase(argument, phase, measurer, folder, width)
     return lines
 
 
@@ -152,7 +180,7 @@ def _placement(argument: Argument, layout: Layout) -> list[str]:
     return words
 
 
-def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> list[str]:
+def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, width: int) -> list[str]:
     found = measurer.measure(argument, phase)
     recorded, saved = argument.stats.get(phase), argument.files.get(phase)
     label = f"      {_PHASES[phase]:<8}"
@@ -169,7 +197,8 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, width: int) -> 
             [f"[{', '.join(spelled)}]"] if len(spelled) < 2 else _list(spelled), width, " " * 14, " "
         )
     if saved is not None and saved.path:
-        lines.append(f"{label if not lines else ' ' * len(label)}{saved.path}")
+        file = saved.path if folder is None else PurePosixPath(saved.path).name
+        lines.append(cells.middle_cut(f"{label if not lines else ' ' * len(label)}{file}", width))
     return lines
 
 

@@ -8,7 +8,7 @@ from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text
+from aoti_debug.show import cells, text
 from aoti_debug.values import Number, Tensor
 
 _LISTED = 6  # suspects
@@ -35,7 +35,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     elif verdict.suspects:
         lines.append(f"  {_HEADS[verdict.proof]} {wording.count(len(verdict.suspects), 'launch')}:")
         shown = verdict.suspects[:_LISTED]
-        lines += [f"    {x.id}  {x.kernel}  {text.model_line(x.site.provenance)}" for x in shown]
+        lines += _suspects(shown, width)
         if len(verdict.suspects) > len(shown):
             lines.append(f"    … to {verdict.suspects[-1].id}")
     else:
@@ -46,6 +46,17 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     lines += _stack(verdict.frames, width)
     lines += [f"  next     {command}" for command in verdict.next_commands]
     return lines
+
+
+def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
+    """A line a launch: number, kernel, model line, one below the other."""
+    rows = [(x.id, x.kernel, text.model_line(x.site.provenance)) for x in shown]
+    number, kernel, line = (max(cells.count(row[column]) for row in rows) for column in (0, 1, 2))
+    kernel = min(kernel, width - number - line - 8)
+    return [
+        f"    {cells.pad_left(row[0], number)}  {cells.pad(cells.middle_cut(row[1], kernel), kernel)}  {row[2]}"
+        for row in rows
+    ]
 
 
 def _labelled(label: str, sentence: str, width: int) -> list[str]:
@@ -63,7 +74,7 @@ def _source(launch: Launch, width: int) -> list[str]:
     for frame in provenance.source[:2]:
         lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
         if frame.text:
-            lines.append(wording.middle_cut(f"             {frame.text.strip()}", width))
+            lines.append(cells.middle_cut(f"             {frame.text.strip()}", width))
     return lines
 
 
@@ -80,7 +91,7 @@ def _grids(launch: Launch, width: int) -> list[str]:
 def _stack(frames: Sequence[str], width: int) -> list[str]:
     """Where the host was, innermost first; the end of a long line says more than its middle."""
     room = width - 11
-    shown = [wording.middle_cut(frame, room) for frame in frames]
+    shown = [cells.middle_cut(frame, room) for frame in frames]
     return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
 
 

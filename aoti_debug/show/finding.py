@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.show import cells
 
 MOST_LINES = 23  # with a blank line above and the report below: 25
 _LABEL = 11
@@ -54,12 +55,12 @@ def place_text(place: Place) -> str:
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
-    yield from (wording.middle_cut(line, width) for line in _labelled(label, place_text(place)))
+    yield from (cells.middle_cut(line, width) for line in _labelled(label, place_text(place)))
     if place.frame is not None:
         where = f"{place.frame.file}:{place.frame.line} in {place.frame.function}"
-        yield wording.middle_cut(f"{'':{_LABEL}}{where}", width)
+        yield cells.middle_cut(f"{'':{_LABEL}}{where}", width)
         if place.frame.text:
-            yield wording.middle_cut(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
+            yield cells.middle_cut(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
 
 
 def _labelled(label: str, value: str) -> list[str]:
@@ -70,7 +71,7 @@ def _cut(label: str, sentences: Sequence[str], width: int, most: int) -> Iterato
     """Sentences under one label, a line each."""
     for number, sentence in enumerate(sentences[:most]):
         head = label if number == 0 else ""
-        yield wording.middle_cut(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
+        yield cells.middle_cut(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
 
 
 def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list[str]:

@@ -1,13 +1,24 @@
-"""Tables of plain text that fit into a number of columns."""
+"""Tables of plain text that fit into a number of columns, a line a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from aoti_debug.wording import middle_cut
+from aoti_debug.show import cells
 
 _GAP = 2
+
+
+class Cell(Protocol):
+    """Text that knows how to shorten itself."""
+
+    def __str__(self) -> str:
+        """In full."""
+
+    def fit(self, width: int) -> str:
+        """In at most `width` cells."""
 
 
 @dataclass(frozen=True)
@@ -16,32 +27,60 @@ class Column:
     Attributes:
         least: the column is not made narrower than this, if it has as much to show.
         share: how it takes part in what is left over; 0: it always has the room that it needs.
-        folds: a cell that is too long goes on in the next line; otherwise its middle is cut out.
-        breaks_after: characters after which a cell that folds is broken: the last one of the first of these texts that
-            has one within the line; where none has, the line is filled.
+        right: its cells are aligned on the right.
+        dropped_below: a table of fewer cells than this that has to shorten something goes without the column.
     """
 
     title: str
     least: int = 4
     share: int = 0
-    folds: bool = False
-    breaks_after: tuple[str, ...] = (" ",)
+    right: bool = False
+    dropped_below: int = 0
 
 
-def lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+@dataclass(frozen=True)
+class Table:
+    """
+    Attributes:
+        lines: titles, a rule, and a line a row.
+        dropped: the titles of columns that are left out.
+        shortened: whether a cell is not shown in full.
+    """
+
+    lines: tuple[str, ...]
+    dropped: tuple[str, ...]
+    shortened: bool
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width: int) -> Table:
     """The table with its titles, no line longer than `width` unless the columns' least widths are."""
-    widths = _widths(columns, rows, width)
-    out = _row([column.title for column in columns], columns, widths)
-    out += _row(["-" * n for n in widths], columns, widths)
-    for row in rows:
-        out += _row(row, columns, widths)
-    return out
+    needed = _needed(columns, rows)
+    dropped = {i for i, column in enumerate(columns) if width < column.dropped_below and _total(needed) > width}
+    kept = [i for i in range(len(columns)) if i not in dropped]
+    titles = tuple(columns[i].title for i in sorted(dropped))
+    columns, needed = [columns[i] for i in kept], [needed[i] for i in kept]
+    rows = [[row[i] for i in kept] for row in rows]
+    widths = _widths(columns, needed, width)
+    lines = [_line([column.title for column in columns], columns, widths)]
+    lines.append(_line(["-" * n for n in widths], columns, widths))
+    lines += [_line(row, columns, widths) for row in rows]
+    return Table(tuple(lines), titles, widths != needed)
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    needed = [max([len(column.title), *(len(row[index]) for row in rows)]) for index, column in enumerate(columns)]
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> list[int]:
+    return [
+        max([len(column.title), *(cells.count(str(row[index])) for row in rows)])
+        for index, column in enumerate(columns)
+    ]
+
+
+def _widths(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
     widths = [n if not c.share else min(n, max(c.least, len(c.title))) for n, c in zip(needed, columns, strict=True)]
-    left = width - sum(widths) - _GAP * (len(columns) - 1)
+    left = width - _total(widths)
     while left > 0:
         hungry = [i for i, column in enumerate(columns) if column.share and widths[i] < needed[i]]
         if not hungry:
@@ -54,28 +93,11 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
     return widths
 
 
-def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+def _line(row: Sequence[str | Cell], columns: Sequence[Column], widths: Sequence[int]) -> str:
     parts = [
-        list(_fold(cell, n, column.breaks_after)) if column.folds else [middle_cut(cell, n)]
-        for cell, column, n in zip(cells, columns, widths, strict=True)
+        (cells.pad_left if column.right else cells.pad)(
+            cells.middle_cut(cell, n) if isinstance(cell, str) else cell.fit(n), n
+        )
+        for cell, column, n in zip(row, columns, widths, strict=True)
     ]
-    height = max(len(part) for part in parts)
-    return [
-        (" " * _GAP)
-        .join((part[i] if i < len(part) else "").ljust(n) for part, n in zip(parts, widths, strict=True))
-        .rstrip()
-        for i in range(height)
-    ]
-
-
-def _fold(cell: str, width: int, breaks_after: Sequence[str]) -> Iterable[str]:
-    while len(cell) > width:
-        cut = next((found for marks in breaks_after if (found := _last(cell, width, marks))), width)
-        yield cell[:cut].rstrip()
-        cell = cell[cut:].lstrip(" ")
-    yield cell
-
-
-def _last(cell: str, width: int, marks: str) -> int:
-    """Where the line ends after the last of the marks; 0 without one. A space takes no room at the end of a line."""
-    return max(cell.rfind(mark, 0, width + (mark == " ")) for mark in marks) + 1
+    return (" " * _GAP).join(parts).rstrip()

@@ -7,24 +7,25 @@ from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
-from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.show import grid, text
+from aoti_debug.show.argument_names import argument_names
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column
 from aoti_debug.show.measured import Measurer, worst_value
+from aoti_debug.show.value_cells import aligned
 
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 
 COLUMNS = (
-    Column("launch"),
-    Column("kernel", least=24, share=3, folds=True, breaks_after=("_ ",)),
-    Column("kind"),
-    Column("arguments", least=16, share=2, folds=True, breaks_after=(" ", "_.")),
-    Column("model line", least=14, share=1),
-    Column("worst value", least=14, share=1, folds=True, breaks_after=(" ", "_")),
+    Column("launch", right=True),
+    Column("kernel", least=16, share=2),
+    Column("kind", dropped_below=120),
+    Column("arguments", least=21, share=2),
+    Column("model line", least=12, share=1),
+    Column("worst value", least=17, share=1),
 )
 
 
@@ -56,7 +57,7 @@ def header(run: RunDir, width: int) -> list[str]:
     """What was run, how it ended, and what was recorded."""
     info = run.info
     timeline = run.timeline
-    seconds = f" in {wording.duration(info.exit.seconds)}" if info.exit.seconds is not None else ""
+    seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
     state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
     launched = (
         f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(timeline.calls), 'call')}{seconds}"
@@ -109,11 +110,14 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
         RunDirError: a saved tensor is missing or damaged.
     """
     measurer = Measurer(run, BUDGET)
-    rows = [
-        [*_row(launch), _mark(launch, verdict) or _status(run, launch) or worst_value(launch, measurer)]
-        for launch in part.shown
-    ]
-    lines = grid.lines(COLUMNS, rows, width)
+    values = [_mark(x, verdict) or _status(run, x) or worst_value(x, measurer) for x in part.shown]
+    rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
+    table = grid.table(COLUMNS, rows, width)
+    lines = list(table.lines)
+    hidden = ["names are shortened"] if table.shortened else []
+    hidden += [f"{title} is left out" for title in table.dropped]
+    if hidden:
+        lines.append(f"{', '.join(hidden)}; --wide shows all of it")
     if measurer.exhausted:
         lines.append(
             f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
@@ -124,13 +128,13 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     return lines
 
 
-def _row(launch: Launch) -> list[str]:
+def _row(launch: Launch) -> list[str | grid.Cell]:
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     return [
         launch.id,
         launch.kernel + iteration,
         launch.site.kind.value,
-        arguments(launch),
+        argument_names(launch),
         text.model_line(launch.site.provenance),
     ]
 
@@ -153,16 +157,3 @@ def _status(run: RunDir, launch: Launch) -> str:
             return "empty grid"
         case LaunchStatus.RETURNED:
             return ""
-
-
-def arguments(launch: Launch) -> str:
-    """ "x, l_weight → buf0": tensors that were read, and those that were written; "?" where that is unknown."""
-    tensors = [a for a in launch.args if _is_tensor(a)]
-    read = [a.name + ("?" if a.role is Role.UNKNOWN else "") for a in tensors if a.role is not Role.OUT]
-    written = [a.name for a in tensors if a.role in (Role.OUT, Role.INOUT)]
-    left, right = (", ".join(dict.fromkeys(names)) for names in (read, written))
-    return f"{left} → {right}".strip() if right else left
-
-
-def _is_tensor(argument: Argument) -> bool:
-    return argument.tensor is not None or (argument.role is not Role.NONE and argument.written)

@@ -36,8 +36,12 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
     return BuildSummary(manifest=manifest, **(known | fields))
 
 
+def described(built: BuildSummary) -> list[str]:
+    return build.describe(built, 100)
+
+
 def test_summary() -> None:
-    assert build.describe(summary(factories.make_manifest(ADDMM, RELU, RELU))) == [
+    assert described(summary(factories.make_manifest(ADDMM, RELU, RELU))) == [
         "m.instrumented.pt2",
         "  built from      exported program",
         "  launch sites    3: 2 cpp, 1 shim_out",
@@ -56,7 +60,7 @@ def test_summary_of_what_went_less_well() -> None:
     calls = tuple(Unrecognised("run_impl", line, f"aoti_torch_cpu_new_{line}({'x, ' * 30});") for line in range(15))
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
     why = "the program has no example inputs"
-    lines = build.describe(summary(manifest, package=Path("a b.pt2"), without_inputs=why))
+    lines = described(summary(manifest, package=Path("a b.pt2"), without_inputs=why))
     assert lines[4] == "  not recognised  15"
     assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines
@@ -71,9 +75,7 @@ def test_summary_of_what_went_less_well() -> None:
 
 def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
     manifest = replace(factories.make_manifest(RELU), without_promises="this torch does not log the layouts of buffers")
-    assert "  promises        not all: this torch does not log the layouts of buffers" in build.describe(
-        summary(manifest)
-    )
+    assert "  promises        not all: this torch does not log the layouts of buffers" in described(summary(manifest))
 
 
 def from_package(**fields: Any) -> Manifest:
@@ -84,34 +86,34 @@ def from_package(**fields: Any) -> Manifest:
 
 
 def test_summary_of_a_compiled_package() -> None:
-    lines = build.describe(summary(from_package()))
+    lines = described(summary(from_package()))
     assert lines[1:4] == [
         "  built from      compiled package",
         "  kernels         7 of 7 kernels identical to the original",
         "  model lines     none were compiled in; --exported PROGRAM.pt2 joins those of its program",
     ]
-    joined = build.describe(summary(from_package(model="large"), joined=1))
+    joined = described(summary(from_package(model="large"), joined=1))
     assert joined[1] == "  built from      compiled package, model large"
     assert "  model lines     1 of 1 launch sites, joined by kernel source and order from the program" in joined
     assert "  model lines     none: no kernel of the exported program" in "\n".join(
-        build.describe(summary(from_package(), joined=0))
+        described(summary(from_package(), joined=0))
     )
     recorded = replace(from_package(), sites=(RELU,))
-    assert not [line for line in build.describe(summary(recorded)) if line.startswith("  model lines")]
+    assert not [line for line in described(summary(recorded)) if line.startswith("  model lines")]
 
 
 def test_summary_of_what_else_there_is_to_say_of_a_package() -> None:
-    lines = build.describe(summary(from_package(source=Source.UNCOMPILED, sameness=None)))
+    lines = described(summary(from_package(source=Source.UNCOMPILED, sameness=None)))
     assert lines[1] == "  built from      package of C++ sources: its C++ kernels are compiled here"
     other = from_package(other_torch="another torch than the installed 2.13.0 compiled it", without_weights="given")
-    lines = build.describe(summary(other))
+    lines = described(summary(other))
     assert "  compiled by     another torch than the installed 2.13.0 compiled it" in lines
     assert "  weights         none: given" in lines
 
 
 def test_kernels_that_differ_from_those_of_a_package() -> None:
     compared = Comparison(Path("c.pt2"), 3, (Difference("cpp_fused_relu_0", "its source differs"),), ("cpp_old_1",))
-    lines = build.describe(summary(factories.make_manifest(RELU), against=compared))
+    lines = described(summary(factories.make_manifest(RELU), against=compared))
     assert lines[-4:-1] == [
         "  against         2 of 3 kernels identical to those of c.pt2",
         "                  cpp_fused_relu_0: its source differs",

@@ -19,8 +19,8 @@ def test_it_says_what_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"aoti_debug_triage_{found.path.name}.zip"
     assert Path(lines[0]).is_file()
-    assert any(line.split()[0] == "repro/repro.py" for line in lines[2:])
-    assert lines[lines.index("left out:") + 1].split()[0] == "package.pt2"
+    assert any(line.endswith("B  repro/repro.py") for line in lines[2:])
+    assert "B  package.pt2: the package" in lines[lines.index("left out:") + 1]
 
 
 def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -> None:

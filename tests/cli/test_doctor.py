@@ -33,8 +33,7 @@ def test_a_line_a_check_and_what_to_do_below(monkeypatch: pytest.MonkeyPatch) ->
         "ok       torch              2.13.0",
         "missing  addr2line          not found",
         "                            → stacks of crashes name functions but no lines: install binutils",
-        "warning  shared memory      64 MiB of much much much much much much much much much much much much",
-        "                            much much much much much much much much free",
+        "warning  shared memory      64 MiB of " + "much " * 20 + "free",
         "                            → docker run --shm-size=2g",
         "models can be built and run here; 2 things could be better",
     ]

@@ -88,18 +88,26 @@ def test_a_forgotten_verb_is_offered(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_help_lists_every_verb_and_loads_none(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_help_lists_every_verb_and_loads_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main.run(arguments) == 0
     text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
     assert all(f"  {verb} " in text for verb in main.VERBS)
 
 
 @pytest.mark.parametrize("verb", list(main.VERBS))
-def test_every_verb_has_help(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_every_verb_has_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main.run([verb, "--help"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"Usage: aoti-debug {verb} ")
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
 
 
 def test_starts_fast_and_without_torch() -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 from factories import make_manifest, site
+from recorded import long_names
 
 from aoti_debug.cli import main
-from aoti_debug.cli.run import SavedSoFar, launches_of_a_call
+from aoti_debug.cli.run import SavedSoFar, launches_of_a_call, summary
+from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.show import cells
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 
@@ -152,3 +155,13 @@ def test_launches_that_a_call_has() -> None:
     assert launches_of_a_call(make_manifest(site("k"), site("c", function="_const_run_impl"))) == 1
     assert launches_of_a_call(make_manifest(site("k"), site("b", subgraph="true_graph_0"))) is None
     assert launches_of_a_call(make_manifest(site("k", loops=1))) is None
+
+
+@pytest.mark.parametrize(("columns", "notes"), [(80, 2), (cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])
+def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int) -> None:
+    run = long_names(tmp_path)
+    found = summary(RunResult(run, None, 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns)
+    end = next(number for number, line in enumerate(found) if line.startswith("run: "))
+    assert found[0].startswith("30 launches in 1 call, ")
+    assert len(found[1:end]) == notes
+    assert max(map(len, found[:end])) <= columns

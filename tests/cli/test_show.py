@@ -56,7 +56,9 @@ def test_the_latest_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show() == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"run {NEW}: clean"
-    assert [line.split()[0] for line in out.splitlines() if line.startswith("0.")] == [f"0.{n}" for n in range(5)]
+    assert [line.split()[0] for line in out.splitlines() if line.lstrip().startswith("0.")] == [
+        f"0.{n}" for n in range(5)
+    ]
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -100,7 +102,7 @@ def test_a_kernel_that_was_launched_often_is_a_table_and_its_first_launch(
 def test_a_pattern_is_a_table(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show("*_out") == 0
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines() if line.startswith("0.")] == ["0.4"]
+    assert [line.split()[0] for line in out.splitlines() if line.lstrip().startswith("0.")] == ["0.4"]
     assert first_lines(out)[-1].startswith("launch  kernel")
 
 
@@ -132,7 +134,9 @@ def test_a_running_process_reads_up_to_its_last_record(
     data = path.read_bytes()
     path.write_bytes(data[: len(data.rstrip(b"\0")) - 20])
     assert show(OLD) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("0.")][-1].startswith("0.0 ")
+    assert [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("0.")][-1].split()[
+        0
+    ] == "0.0"
 
 
 def complaint(capsys: pytest.CaptureFixture[str]) -> list[str]:

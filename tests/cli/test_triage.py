@@ -5,7 +5,9 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug.cli import main
+from aoti_debug.cli import main, triage
+from aoti_debug.show import cells
+from aoti_debug.triage.triage_directory import Step
 
 
 def test_a_model_that_is_not_there_leaves_nothing_behind(
@@ -28,3 +30,16 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: tuple[str, ...]
     model = archives.write(tmp_path / "model.pt2", archives.PROGRAM)
     assert main.run(["triage", str(model), *options, "--out", str(tmp_path / "out")]) == 2
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("columns", [80, 120, cells.UNLIMITED])
+def test_a_step_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(triage, "width", lambda *, err: columns)
+    step = Step("repro, checked", 13.7, f"load outside of table: element {2**47} of 64000, {'9' * 60} past the end")
+    with triage.Progress() as progress:
+        progress(step.name, step)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) <= columns
+    assert line.startswith("repro, checked")
+    assert line.endswith(" past the end")
+    assert ("…" in line) == (columns < 1000)

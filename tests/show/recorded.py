@@ -39,6 +39,12 @@ CUDA = make_manifest(
     kernels=[triton_kernel("triton_poi_fused_0")],
     device="cuda",
 )
+LAYER = "encoder_layers_0_self_attn_in_proj_weight_view"
+KERNELS = (
+    "cpp_fused__scaled_dot_product_flash_attention_for_cpu__unsafe_view_add_clone_select_squeeze_transpose_view_1",
+    "triton_per_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_view_12",
+    "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
+)
 CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD, seconds=0.0123)
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
 
@@ -92,3 +98,23 @@ def device_fault(base: Path, every: int = 1) -> RunDir:
     raised = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
     crumbs = factories.crumbs(1 if every == 1 else 0, every=every)
     return open_run(run_directory(base, CUDA, writer, exit=raised, crumbs=crumbs))
+
+
+def long_names(base: Path, launches: int = 30) -> RunDir:
+    """Many launches, all of whose names are long, with statistics of what they write."""
+    names = [f"{LAYER}_{n}" for n in range(6)]
+    frame = Frame("/home/u/modeling_with_a_name_of_many_columns.py", 1234, "forward", "y")
+    provenance = Provenance(Certainty.EXACT, source=(frame,))
+    package = make_manifest(
+        *(
+            site(kernel, *(arg(name) for name in names), arg(f"{LAYER}_out", Role.OUT), provenance=provenance)
+            for kernel in KERNELS
+        )
+    )
+    writer = JournalWriter(level=2)
+    writer.call_begin()
+    value = tensor(2)
+    for launch in range(launches):
+        writer.launch(launch, launch % len(KERNELS), *[value] * 7)
+        writer.tensor_stats(launch, 6, Phase.AFTER, statistics(), layout=value.layout)
+    return open_run(run_directory(base, package, writer))

@@ -14,8 +14,8 @@ from aoti_debug.show.detail import detail
 from aoti_debug.values import Absent
 
 
-def lines(run: RunDir, launch: str, *phases: Phase, source: bool = False) -> list[str]:
-    return detail(run, run.launch(launch), 100, phases or None, source)
+def lines(run: RunDir, launch: str, *phases: Phase, source: bool = False, unfolded: bool = False) -> list[str]:
+    return detail(run, run.launch(launch), 100, phases or None, source, unfolded)
 
 
 def test_values_of_level_2(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_values_of_level_2(tmp_path: Path) -> None:
         "  status     returned, 3.0 µs on the host",
         "  kind       shim_out, aten.addmm.out",
         "  called     call 0 of run_impl, thread 1",
-        "  wrapper    line 100: aoti_torch_cpu_addmm_out",
+        "  wrapper    line 100",
         "  model      /home/u/model.py:12 in forward (exact)",
         "               y = torch.relu(x)",
         "  arguments",
@@ -35,7 +35,7 @@ def test_values_of_level_2(tmp_path: Path) -> None:
         "    in      l_weight_view  float32[64,32]  cpu  strides [1,64]  0x2000  at element 16 of 16.0 KiB",
         "            of l_weight",
         "  numbers",
-        "    beta  double   1.0",
+        "    beta  double  1.0",
     ]
 
 
@@ -71,7 +71,7 @@ def test_grid_and_source_of_a_triton_kernel(tmp_path: Path) -> None:
         "  passed to triton_poi_fused_0",
         "    in_ptr0   CUdeviceptr  0x7f00",
         "    out_ptr0  CUdeviceptr  0x7f80",
-        "    xnumel    int32_t      256",
+        "    xnumel    int32_t         256",
     ]
     assert "  stream     slot 0, sequence 2" in found
     assert found[-4:] == [
@@ -96,32 +96,46 @@ def test_an_operator_has_no_source(tmp_path: Path) -> None:
     assert found[-1] == "aoti_torch_cpu_addmm_out has no source of its own: it is aten.addmm.out"
 
 
-def test_stacks_and_nodes(tmp_path: Path) -> None:
-    stack = (
-        '  File "/home/u/model.py", line 3, in forward\n    h = self.norm(x)\n  File "/torch/nn.py", line 9\n    f(x)'
-    )
+NODES = ("var_mean", "add_1", "embedding", "permute_8", "view_10", "add_3", "mul_1", "mul")
+STACK = (
+    '  File "/home/u/model.py", line 3, in forward\n    h = self.norm(x)\n  File "/torch/nn.py", line 9, in f\n    f(x)'
+)
+
+
+def fused(base: Path) -> RunDir:
     provenance = Provenance(
         Certainty.EXACT,
         source=(Frame("/home/u/model.py", 3, "forward", "h = self.norm(x)"),),
-        stacks=(stack,),
-        post_grad_nodes=("var_mean", "mul"),
+        stacks=(STACK,),
+        post_grad_nodes=NODES,
         pre_grad_nodes=("layer_norm",),
     )
     writer = JournalWriter()
     writer.launch(0, 0, tensor(2))
-    run = open_run(run_directory(tmp_path, make_manifest(site("k", arg("x"), provenance=provenance)), writer))
-    found = lines(run, "0")
+    return open_run(run_directory(base, make_manifest(site("k", arg("x"), provenance=provenance)), writer))
+
+
+def test_model_lines_and_nodes_are_folded(tmp_path: Path) -> None:
+    found = lines(fused(tmp_path), "0")
     start = found.index("  model      /home/u/model.py:3 in forward (exact)")
-    assert found[start : start + 9] == [
+    assert found[start : found.index("  arguments")] == [
         "  model      /home/u/model.py:3 in forward (exact)",
         "               h = self.norm(x)",
-        "  fx nodes   var_mean, mul",
+        "  fx nodes   var_mean, add_1, embedding, permute_8, view_10, add_3 and 2 more (--all)",
+        "  traced as  layer_norm",
+        "  stack      /torch/nn.py",
+        "                9  f(x)",
+    ]
+
+
+def test_all_nodes_and_stacks(tmp_path: Path) -> None:
+    found = lines(fused(tmp_path), "0", unfolded=True)
+    start = found.index("               h = self.norm(x)")
+    assert found[start + 1 : found.index("  arguments")] == [
+        f"  fx nodes   {', '.join(NODES)}",
         "  traced as  layer_norm",
         "  stack",
-        '      File "/home/u/model.py", line 3, in forward',
-        "        h = self.norm(x)",
-        '      File "/torch/nn.py", line 9',
-        "        f(x)",
+        *(f"    {line}" for line in STACK.splitlines()),
     ]
 
 
@@ -147,14 +161,15 @@ def test_saved_tensors(tmp_path: Path) -> None:
     }
     save_file({"x": value}, run / "tensors/x.safetensors", metadata)
     found = lines(open_run(run), "0", Phase.BEFORE, Phase.AFTER)
-    assert found[found.index("  arguments") :] == [
+    assert found[found.index("  arguments") - 1 :] == [
+        f"  files      {run / 'tensors'}/",
         "  arguments",
         "    in      x  float32[2,2]  cpu  strides [2,1]  0x1000",
         "      before  min -4 at 3  max 1 at 0  mean -1  std 2.16025  +Inf 1  zeros 1",
-        "              tensors/x.safetensors",
+        "              x.safetensors",
         "    out     o  float32[2,2]  cpu  strides [2,1]  0x1000",
         "      before  uninitialised",
-        "              tensors/o.safetensors",
+        "              o.safetensors",
         "      after   the disk is full",
         "    in      mask  None",
     ]

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import factories
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
-from recorded import INFERRED, SEGV, device_fault
+from recorded import INFERRED, SEGV, device_fault, long_names
 
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
@@ -54,6 +55,17 @@ def test_a_range(tmp_path: Path) -> None:
         "  noticed  in 0.5  triton_poi_fused_0",
         "  next     AOTI_DEBUG_CRUMB_EVERY=1 aoti-debug run m.pt2",
     ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_suspects_stand_below_each_other(tmp_path: Path, width: int) -> None:
+    verdict = diagnose(device_fault(tmp_path / "fault", every=4))
+    assert verdict
+    named = replace(verdict, suspects=long_names(tmp_path / "long").launches[:3])
+    suspects = [line for line in verdict_lines(named, width) if line.startswith("    0.")]
+    assert [line.split()[0] for line in suspects] == ["0.0", "0.1", "0.2"]
+    assert max(map(len, suspects)) <= width
+    assert len({line.index("  modeling") for line in suspects}) == 1
 
 
 def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV) -> RunDir:

@@ -1,50 +1,76 @@
 from __future__ import annotations
 
-from aoti_debug.show.grid import Column, lines
+from dataclasses import dataclass
+
+import pytest
+
+from aoti_debug.show import cells
+from aoti_debug.show.grid import Column, Table, table
 
 COLUMNS = (
-    Column("id"),
-    Column("name", least=6, share=2, folds=True, breaks_after=("_",)),
+    Column("id", right=True),
+    Column("name", least=6, share=2),
     Column("where", least=5, share=1),
 )
 
 
+@dataclass(frozen=True)
+class Stars:
+    """Shortens itself."""
+
+    def __str__(self) -> str:
+        return "*" * 30
+
+    def fit(self, width: int) -> str:
+        return str(self) if width >= 30 else f"{width} stars"
+
+
 def test_a_table_is_as_wide_as_it_has_to_be() -> None:
-    assert lines(COLUMNS, [["1", "a_b", "x.py:1"], ["20", "c", ""]], 100) == [
-        "id  name  where",
-        "--  ----  ------",
-        "1   a_b   x.py:1",
-        "20  c",
-    ]
+    assert table(COLUMNS, [["1", "a_b", "x.py:1"], ["20", "c", ""]], 100) == Table(
+        (
+            "id  name  where",
+            "--  ----  ------",
+            " 1  a_b   x.py:1",
+            "20  c",
+        ),
+        dropped=(),
+        shortened=False,
+    )
 
 
-def test_cells_fold_after_their_breaks_and_others_lose_their_middle() -> None:
-    assert lines(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == [
-        "id  name          where",
-        "--  ------------  --------",
-        "1   alpha_beta_   dire…y:1",
-        "    gamma_delta",
-    ]
+def test_cells_that_are_too_long_lose_their_middle() -> None:
+    assert table(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == Table(
+        (
+            "id  name          where",
+            "--  ------------  --------",
+            " 1  alpha_…delta  dire…y:1",
+        ),
+        dropped=(),
+        shortened=True,
+    )
 
 
-def test_a_cell_without_a_break_is_cut_where_the_column_ends() -> None:
-    found = lines(COLUMNS, [["1", "x" * 13, "y"]], 18)
-    assert found[2:] == ["1   xxxxxxx  y", "    xxxxxx"]
+def test_a_cell_may_shorten_itself() -> None:
+    assert table(COLUMNS, [["1", Stars(), "x"]], 19).lines[-1] == " 1  8 stars   x"
+    assert table(COLUMNS, [["1", Stars(), "x"]], cells.UNLIMITED).lines[-1].count("*") == 30
 
 
-def test_a_word_is_broken_only_where_it_does_not_fit_into_a_line() -> None:
-    columns = (Column("arguments", least=16, share=1, folds=True, breaks_after=(" ", "_.")),)
-    names = "buf1, a_b, layers_0_self_attn_in_proj_weight, layers.0.norm.weight → buf2_view, buf3"
-    assert lines(columns, [[names]], 16)[2:] == [
-        "buf1, a_b,",
-        "layers_0_self_",
-        "attn_in_proj_",
-        "weight,",
-        "layers.0.norm.",
-        "weight →",
-        "buf2_view, buf3",
-    ]
+@pytest.mark.parametrize(("width", "titles"), [(16, ["id"]), (18, ["id", "kind"]), (60, ["id", "kind"])])
+def test_a_column_is_dropped_where_a_narrow_table_would_be_shortened(width: int, titles: list[str]) -> None:
+    columns = (Column("id"), Column("kind", dropped_below=17))
+    found = table(columns, [["1" * 8, "shim_alloc"]], width)
+    assert found.lines[0].split() == titles
+    assert (found.dropped, found.shortened) == ((("kind",) if len(titles) == 1 else ()), False)
+
+
+def test_a_narrow_table_that_fits_keeps_its_columns() -> None:
+    assert table((Column("id"), Column("kind", dropped_below=100)), [["1", "cpp"]], 80).lines[0] == "id  kind"
+
+
+def test_wide_characters_take_two_cells() -> None:
+    found = table((Column("name"), Column("x")), [["模型", "1"], ["ab", "2"]], 80)
+    assert found.lines[2:] == ("模型  1", "ab    2")
 
 
 def test_no_rows() -> None:
-    assert lines(COLUMNS, [], 40) == ["id  name  where", "--  ----  -----"]
+    assert table(COLUMNS, [], 40).lines == ("id  name  where", "--  ----  -----")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import CPU, crashed, device_fault, level_2
+from recorded import CPU, KERNELS, LAYER, crashed, device_fault, level_2, long_names
 
 from aoti_debug.abi import LaunchFlag
 from aoti_debug.diagnosis.verdict import diagnose
-from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
-from aoti_debug.show.overview import arguments, excerpt, overview
+from aoti_debug.show import cells
+from aoti_debug.show.overview import excerpt, overview
 
 
 def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
@@ -24,14 +24,14 @@ def test_a_clean_run(tmp_path: Path) -> None:
     assert lines(level_2(tmp_path)) == [
         "run 20261120-231501-4711: clean",
         "  level 2  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
-        "  3 launches in 1 call in 12.3 ms",
+        "  3 launches in 1 call, 12.3 ms in the model",
         "",
-        "launch  kernel                        kind          arguments            model line    worst value",
-        "------  ----------------------------  ------------  -------------------  ------------  -------------",
-        "0.0     aoti_torch_cpu_addmm_out      shim_out      x, l_weight_view →   model.py:12   3 NaN in buf0",
-        "                                                    buf0",
-        "0.1     cpp_fused_relu_sum_1          cpp           buf0 → buf0, buf1    model.py:14   1 NaN in buf1",
-        "0.2     aoti_torch_index_put_out [3]  shim_inplace  buf1, buf0 → buf1    ~model.py:20  -7 in buf1",
+        "launch  kernel                        arguments                model line    worst value",
+        "------  ----------------------------  -----------------------  ------------  -------------",
+        "   0.0  aoti_torch_cpu_addmm_out      x, l_weight_view → buf0  model.py:12   3 NaN in buf0",
+        "   0.1  cpp_fused_relu_sum_1          buf0 → buf0, buf1        model.py:14   1 NaN in buf1",
+        "   0.2  aoti_torch_index_put_out [3]  buf1, buf0 → buf1        ~model.py:20     -7 in buf1",
+        "kind is left out; --wide shows all of it",
     ]
 
 
@@ -52,9 +52,9 @@ def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "",
         "launch  kernel                    kind      arguments                model line   worst value",
         "------  ------------------------  --------  -----------------------  -----------  -----------",
-        "0.0     aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view → buf0  model.py:12  -",
-        "0.1     cpp_fused_relu_sum_1      cpp       buf0 → buf0, buf1        model.py:14  -",
-        "0.2     mylib::op.default         proxy     buf1 → buf2              -            GUILTY",
+        "   0.0  aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view → buf0  model.py:12  -",
+        "   0.1  cpp_fused_relu_sum_1      cpp       buf0 → buf0, buf1        model.py:14  -",
+        "   0.2  mylib::op.default         proxy     buf1 → buf2              -            GUILTY",
     ]
 
 
@@ -71,7 +71,7 @@ def many(base: Path, count: int, ended: int, exit_: Exit) -> RunDir:
 
 
 def shown(found: list[str]) -> list[str]:
-    return [line.split()[0] for line in found if line.startswith("0.")]
+    return [line.split()[0] for line in found if line.lstrip().startswith("0.")]
 
 
 def test_a_long_run_shows_its_beginning(tmp_path: Path) -> None:
@@ -137,29 +137,36 @@ def test_suspects_and_where_a_fault_was_noticed(tmp_path: Path) -> None:
     assert [line.split()[-1] for line in four[-6:]] == [*["suspect"] * 4, "-", "failed"]
 
 
-def test_names_that_are_too_long_go_on_in_the_next_line(tmp_path: Path) -> None:
-    kernel = "triton_per_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_view_12"
-    names = [f"a_long_buffer_{n}" for n in range(6)]
-    writer = JournalWriter()
-    writer.launch(0, 0, *(tensor(2) for _ in names))
-    package = make_manifest(site(kernel, *(arg(name) for name in names)))
-    found = lines(open_run(run_directory(tmp_path, package, writer)))
-    assert max(map(len, found)) <= 100
-    *_, titles, rule = found[:6]
-    starts = [titles.index(title) for title in ("launch", "kernel", "kind", "arguments", "model line", "worst")]
-    columns = [
-        "".join(row[start:end].strip() for row in found[6:])
-        for start, end in zip(starts, [*starts[1:], None], strict=True)
+@pytest.mark.parametrize("width", [80, 100, 119, 120, 150, 200, 260])
+def test_one_launch_is_one_line(tmp_path: Path, width: int) -> None:
+    found = lines(long_names(tmp_path), width=width)
+    rows = [line for line in found if line.lstrip().startswith("0.")]
+    assert shown(found) == [f"0.{n}" for n in range(30)]
+    assert found.index(rows[-1]) - found.index(rows[0]) == 29
+    assert max(map(cells.count, found)) <= width
+    assert found[-1].startswith("names are shortened")
+    starts = [found[found.index("") + 1].index(title) for title in ("kernel", "arguments", "model line", "worst value")]
+    assert all(rows[0][start - 1] == " " and rows[0][start] != " " for start in starts)
+    assert rows[0].endswith("_out")
+    assert " 2.25 in " in rows[0]
+
+
+def test_nothing_is_shortened_where_the_width_is_not_limited(tmp_path: Path) -> None:
+    found = lines(long_names(tmp_path), width=cells.UNLIMITED)
+    rows = [line for line in found if line.lstrip().startswith("0.")]
+    assert len(rows) == 30
+    assert "…" not in "".join(found)
+    assert "--wide" not in found[-1]
+    names = ", ".join(f"{LAYER}_{n}" for n in range(6))
+    assert f"{names} → {LAYER}_out" in rows[1]
+    assert KERNELS[1] in rows[1]
+    assert "modeling_with_a_name_of_many_columns.py:1234" in rows[1]
+
+
+def test_kernels_that_differ_at_their_ends_stay_different(tmp_path: Path) -> None:
+    rows = [line.split()[1] for line in lines(long_names(tmp_path, 3)) if line.lstrip().startswith("0.")]
+    assert [row.partition("…")[0] for row in rows] == [
+        k[: row.index("…")] for k, row in zip(KERNELS, rows, strict=True)
     ]
-    assert columns == ["0.0", kernel, "shim_out", ",".join(names), "model.py:12", "-"]
-    assert len(rule) <= 100
-
-
-def test_arguments_of_a_launch(tmp_path: Path) -> None:
-    writer = JournalWriter()
-    writer.launch(0, 0, *(tensor(2) for _ in range(4)))
-    package = make_manifest(
-        site("k", arg("u", Role.UNKNOWN), arg("a"), arg("a"), arg("o", Role.OUT)),
-    )
-    run = open_run(run_directory(tmp_path, package, writer))
-    assert arguments(run.launch("0")) == "u?, a → o"
+    assert all(k.endswith(row.partition("…")[2]) for k, row in zip(KERNELS, rows, strict=True))
+    assert len(set(rows)) == 3

@@ -1,0 +1,76 @@
+"""The tensors of a launch by name, in one line: "x, l_weight → buf0"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug.manifest import Role
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.show import cells
+
+_ARROW = " → "
+_COMMA = ", "
+_SHORTEST = 8  # cells of a name; where that is still too long, names are left out and counted
+
+
+@dataclass(frozen=True)
+class ArgumentNames:
+    """
+    Attributes:
+        read: each once; "?" behind one of which it is not known whether it is read or written.
+        written: each once.
+    """
+
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return _line(self.read, self.written)
+
+    def fit(self, width: int) -> str:
+        """In at most `width` cells: names lose their middles; if that is not enough, the last ones are counted."""
+        read, written = len(self.read), len(self.written)
+        while True:
+            names = _first(self.read, read), _first(self.written, written)
+            least = _SHORTEST if max(read, written) > 1 else 1
+            longest = _longest(names, width, least)
+            if longest is not None or least == 1:
+                return cells.middle_cut(_cut(names, longest or least), width)
+            if read >= written:
+                read -= 1
+            else:
+                written -= 1
+
+
+def argument_names(launch: Launch) -> ArgumentNames:
+    """The tensors that a launch reads and those that it writes."""
+    tensors = [a for a in launch.args if _is_tensor(a)]
+    read = [a.name + ("?" if a.role is Role.UNKNOWN else "") for a in tensors if a.role is not Role.OUT]
+    written = [a.name for a in tensors if a.role in (Role.OUT, Role.INOUT)]
+    return ArgumentNames(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
+
+
+def _is_tensor(argument: Argument) -> bool:
+    return argument.tensor is not None or (argument.role is not Role.NONE and argument.written)
+
+
+def _first(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """The first names and the number of the others: "x", "y", "+3"."""
+    return names if count == len(names) else (*names[:count], f"+{len(names) - count}")
+
+
+def _longest(names: tuple[tuple[str, ...], tuple[str, ...]], width: int, least: int) -> int | None:
+    """The length, not below `least`, to which names are cut so that the line fits; None where there is none."""
+    sizes = [cells.count(name) for side in names for name in side] or [0]
+    room = width - (cells.count(_line(*names)) - sum(sizes))
+    lengths = range(max(*sizes, least), least - 1, -1)
+    return next((n for n in lengths if sum(min(size, n) for size in sizes) <= room), None)
+
+
+def _cut(names: tuple[tuple[str, ...], tuple[str, ...]], longest: int) -> str:
+    return _line(*(tuple(cells.middle_cut(name, longest) for name in side) for side in names))
+
+
+def _line(read: tuple[str, ...], written: tuple[str, ...]) -> str:
+    left, right = _COMMA.join(read), _COMMA.join(written)
+    return f"{left}{_ARROW}{right}".strip() if right else left

@@ -1,0 +1,89 @@
+"""The model's lines that a launch comes from, grouped by file: the line that matters first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from aoti_debug.manifest import Certainty, Frame, Provenance
+from aoti_debug.show import cells
+from aoti_debug.wrapper.provenance import frames
+
+MOST = 8  # lines of the stacks
+_LABEL = 13  # columns
+_LIBRARY = re.compile(r".*/(?:site|dist)-packages/")
+
+
+def model_lines(provenance: Provenance, width: int) -> list[str]:
+    """The innermost lines of the model's own code; "line unknown" where there is none."""
+    if provenance.certainty is Certainty.NONE:
+        return [f"{_label('model')}line unknown"]
+    if not provenance.source:
+        return []
+    first = provenance.source[0]
+    lines = [f"{_label('model')}{first.file}:{first.line} in {first.function} ({provenance.certainty.value})"]
+    groups = _by_file(provenance.source)
+    same = groups.pop(first.file)
+    if len(same) == 1:
+        lines.append(cells.middle_cut(f"{'':{_LABEL + 2}}{first.text.strip()}", width))
+    else:
+        lines += _numbered(same, width)
+    for file, found in groups.items():
+        lines += [f"{'':{_LABEL}}{file}", *_numbered(found, width)]
+    return lines
+
+
+def stack_lines(provenance: Provenance, width: int) -> list[str]:
+    """The other lines of the traced stacks, at most MOST of them: the model's own files first, then libraries."""
+    known = {(frame.file, frame.line) for frame in provenance.source}
+    traced = [frame for stack in provenance.stacks for frame in frames(stack) if (frame.file, frame.line) not in known]
+    groups = sorted(_by_file(traced).items(), key=lambda group: _is_library(group[0]))
+    total = sum(len(found) for _, found in groups)
+    lines: list[str] = []
+    room = MOST
+    for file, found in groups:
+        if room > 0:
+            lines += [f"{'':{_LABEL}}{_short(file)}", *_numbered(found[:room], width)]
+        room -= len(found)
+    if total > MOST:
+        lines.append(f"{'':{_LABEL}}and {total - MOST} more (--all)")
+    return _under("stack", lines)
+
+
+def whole_stacks(provenance: Provenance) -> list[str]:
+    """Every traced stack as torch recorded it, outermost call first."""
+    lines: list[str] = []
+    for stack in provenance.stacks:
+        lines += ["  stack", *(f"    {line.rstrip()}" for line in stack.splitlines())]
+    return lines
+
+
+def _label(label: str) -> str:
+    return f"  {label:<{_LABEL - 2}}"
+
+
+def _under(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"{_label(label)}{lines[0][_LABEL:]}", *lines[1:]] if lines else []
+
+
+def _by_file(found: Iterable[Frame]) -> dict[str, list[Frame]]:
+    """Each line once, by number; files in the order of their first line."""
+    groups: dict[str, dict[int, Frame]] = {}
+    for frame in found:
+        groups.setdefault(frame.file, {}).setdefault(frame.line, frame)
+    return {file: [lines[number] for number in sorted(lines)] for file, lines in groups.items()}
+
+
+def _numbered(found: Sequence[Frame], width: int) -> Iterator[str]:
+    digits = max(4, *(len(str(frame.line)) for frame in found))
+    for frame in found:
+        yield cells.middle_cut(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)
+
+
+def _is_library(file: str) -> bool:
+    return _LIBRARY.match(file) is not None
+
+
+def _short(file: str) -> str:
+    """Below the directory of installed packages: "torch/nn/functional.py"."""
+    return _LIBRARY.sub("", file)

@@ -1,0 +1,36 @@
+"""Values with the names of their tensors, one below the other: "-4.343 in buf0", " 3.099 in buf1"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aoti_debug.show import cells
+
+_IN = " in "
+
+
+@dataclass(frozen=True)
+class ValueCell:
+    """
+    Attributes:
+        value: with spaces in front, as wide as those of the other rows.
+        name: of the tensor.
+    """
+
+    value: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.value}{_IN}{self.name}"
+
+    def fit(self, width: int) -> str:
+        """The name loses its middle; the value is never cut."""
+        return f"{self.value}{_IN}{cells.middle_cut(self.name, width - len(self.value) - len(_IN))}"
+
+
+def aligned(found: Sequence[str]) -> list[str | ValueCell]:
+    """Cells of a column: values are aligned on the right, texts without a tensor stay as they are."""
+    parts = [text.partition(_IN) for text in found]
+    width = max((len(value) for value, _, name in parts if name), default=0)
+    return [ValueCell(f"{value:>{width}}", name) if name else value for value, _, name in parts]

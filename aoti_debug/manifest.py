@@ -33,7 +33,7 @@ class Kind(str, Enum):
     CUTLASS = "cutlass"
 
 
-class Source(str, Enum):
+class PackageOrigin(str, Enum):
     """What a package was built from."""
 
     EXPORTED = "exported program"  # lowered and compiled here
@@ -112,7 +112,7 @@ class Arg:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ModelLine:
     """A line of the model's source."""
 
     file: str
@@ -125,7 +125,7 @@ class Frame:
 class Provenance:
     certainty: Certainty
     handle: str = ""  # Inductor's key: "aoti_torch_cpu_addmm_out:1"
-    source: tuple[Frame, ...] = ()  # innermost frames of the model's own code, one a traced stack
+    source: tuple[ModelLine, ...] = ()  # innermost frames of the model's own code, one a traced stack
     stacks: tuple[str, ...] = ()
     post_grad_nodes: tuple[str, ...] = ()
     pre_grad_nodes: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ class Unrecognised:
 
 
 @dataclass(frozen=True)
-class Compiler:
+class KernelCompilation:
     """How the generated C++ kernels were compiled."""
 
     command: str = ""
@@ -297,7 +297,7 @@ class Manifest:
     sites: tuple[Site, ...]
     kernels: tuple[Kernel, ...]
     unrecognised: tuple[Unrecognised, ...] = ()
-    compiler: Compiler = Compiler()
+    compiler: KernelCompilation = KernelCompilation()
     imports: tuple[str, ...] = ()  # --import
     libraries: tuple[str, ...] = ()  # --load-library, absolute paths
     source_sha256: str = ""  # of the generated wrapper before instrumentation
@@ -310,7 +310,7 @@ class Manifest:
     allocations: tuple[Allocation, ...] = ()  # of buffers; GuardDamage::allocation is an index in it
     handed_out: tuple[str, ...] = ()  # variables of branches and loops that are moved into an output
     model: str = "model"  # its name in the package
-    source: Source = Source.EXPORTED
+    source: PackageOrigin = PackageOrigin.EXPORTED
     without_weights: str = ""  # why the package has none for its constants; "" where it has
     other_torch: str = ""  # what tells that another torch than torch_version compiled the original; "" if nothing does
     sameness: Sameness | None = None  # with the compiled package; each kernel's hash is in `kernels`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Compiler, Kernel, Manifest
+from aoti_debug.manifest import Kernel, KernelCompilation, Manifest
 from aoti_debug.repro import c_numbers, literals
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
@@ -69,7 +69,7 @@ def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> 
     return c_numbers.source(ctype, slot.value.value)
 
 
-def _source(kernel: Kernel, compiler: Compiler) -> str:
+def _source(kernel: Kernel, compiler: KernelCompilation) -> str:
     text = kernel.source
     if PREFIX not in text:
         text = f"#include <{PREFIX}>\n{text}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aoti_debug.machine import json_data, process
 from aoti_debug.machine.process import Ended
-from aoti_debug.manifest import Compiler, Kind
+from aoti_debug.manifest import KernelCompilation, Kind
 
 FAILED = "failed"
 
@@ -127,7 +127,7 @@ class Machine:
     address_sanitizer: str = ""
 
 
-def this_machine(compiler: Compiler, cuda: bool) -> Machine:
+def this_machine(compiler: KernelCompilation, cuda: bool) -> Machine:
     """
     Args:
         compiler: of the package.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aoti_debug.manifest import Kernel, Manifest, Origin, Source
+from aoti_debug.manifest import Kernel, Manifest, Origin, PackageOrigin
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -40,7 +40,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     if launch.started and launch.grid is None:
         return "the run has no record of its grid: the journal ends before the kernel was started"
     if not kernel.config and launch.binary is None:
-        again = " (build it again with this version of aoti-debug)" if manifest.source is Source.EXPORTED else ""
+        again = " (build it again with this version of aoti-debug)" if manifest.source is PackageOrigin.EXPORTED else ""
         return (
             f"the package does not say how {name} was compiled{again}, and its machine code is not at hand: "
             f"{launch.no_binary}"

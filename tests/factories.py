@@ -15,11 +15,11 @@ from aoti_debug.manifest import (
     Certainty,
     CType,
     Form,
-    Frame,
     Kernel,
     KernelParam,
     Kind,
     Manifest,
+    ModelLine,
     Provenance,
     Role,
     Site,
@@ -71,7 +71,7 @@ def site(
     kernel: str, *args: Arg, kind: Kind = Kind.SHIM_OUT, line: int | None = 12, id_: int = 0, **fields: Any
 ) -> Site:
     """A site; `line` is that of the model's source, None for a site without provenance."""
-    frame = Frame("/home/u/model.py", line or 0, "forward", "y = torch.relu(x)")
+    frame = ModelLine("/home/u/model.py", line or 0, "forward", "y = torch.relu(x)")
     provenance = Provenance(Certainty.EXACT, source=(frame,)) if line else Provenance(Certainty.NONE)
     known: dict[str, Any] = {"function": "run_impl", "callee": kernel, "line": 100, "provenance": provenance} | fields
     numbered = tuple(replace(a, value=index) for index, a in enumerate(args))

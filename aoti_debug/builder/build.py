@@ -13,11 +13,11 @@ from aoti_debug import manifest
 from aoti_debug.builder import compare_kernels, lowering, original_kernels, package, package_manifest
 from aoti_debug.builder.analysis import analyse, with_model_lines
 from aoti_debug.builder.checked_options import CheckedOptions, check
-from aoti_debug.builder.compare_kernels import Comparison
+from aoti_debug.builder.compare_kernels import KernelComparison
 from aoti_debug.builder.compilation import Compilation, link_plain
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.builder.options import TIMEOUT, BuildOptions
-from aoti_debug.builder.progress import Progress, Stages
+from aoti_debug.builder.progress import BuildProgress, Stages
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.builder.tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
@@ -26,12 +26,12 @@ from aoti_debug.frontend import example_inputs, torch_mismatch
 from aoti_debug.frontend.lowered import Lowered
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.manifest import Manifest, Source
+from aoti_debug.manifest import Manifest, PackageOrigin
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["BuildOptions", "BuildSummary", "Progress", "build", "build_report"]
+__all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
 
 
 def build(
@@ -48,7 +48,7 @@ def build(
     model: str = "",
     random_inputs: int | None = None,
     exported: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: BuildProgress | None = None,
     timeout: float = TIMEOUT,
 ) -> Path:
     """Builds an instrumented package and returns its path. See BuildOptions for the arguments.
@@ -76,7 +76,7 @@ def build(
     return build_report(options, progress).package
 
 
-def build_report(options: BuildOptions, progress: Progress | None = None) -> BuildSummary:
+def build_report(options: BuildOptions, progress: BuildProgress | None = None) -> BuildSummary:
     """Builds an instrumented package and says what is in it. Raises as `build`."""
     began = time.monotonic()
     checked = check(options)
@@ -154,14 +154,14 @@ def _other_torch_explained(lowered: Lowered, tools: Toolchain) -> Iterator[None]
     try:
         yield
     except ToolchainError as error:
-        if lowered.source is Source.EXPORTED:
+        if lowered.source is PackageOrigin.EXPORTED:
             raise
         raise torch_mismatch.explained(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
 def _compare(
     checked: CheckedOptions, lowered: Lowered, described: Manifest, torch: Torch, work: Path
-) -> Comparison | None:
+) -> KernelComparison | None:
     if checked.against is None:
         return None
     directory = work / "against"

@@ -26,13 +26,13 @@ _ONLY_OUTPUT = ("fPIC", "shared", "g1", "fno-omit-frame-pointer")
 
 
 @dataclass(frozen=True)
-class Difference:
+class KernelDifference:
     kernel: str
     reason: str  # "its source differs"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class KernelComparison:
     """
     Attributes:
         package: the file that was compared with.
@@ -43,7 +43,7 @@ class Comparison:
 
     package: Path
     kernels: int
-    different: tuple[Difference, ...]
+    different: tuple[KernelDifference, ...]
     missing: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -99,14 +99,14 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
     return Kernels(kernel_details.with_configs(wrapper.kernels_of(text, kernels), {}, directory), flags)
 
 
-def compare(package: Path, fresh: Kernels, other: Kernels) -> Comparison:
+def compare(package: Path, fresh: Kernels, other: Kernels) -> KernelComparison:
     """
     Args:
         package: which `other` comes from.
     """
     theirs, ours = _identities(other), _identities(fresh)
     different = tuple(
-        Difference(kernel.name, _reason(kernel, fresh, other))
+        KernelDifference(kernel.name, _reason(kernel, fresh, other))
         for identity, kernel in zip(ours, fresh.kernels, strict=True)
         if identity not in theirs
     )
@@ -115,7 +115,7 @@ def compare(package: Path, fresh: Kernels, other: Kernels) -> Comparison:
         for identity, kernel in zip(theirs, other.kernels, strict=True)
         if identity not in ours and kernel.name not in {found.kernel for found in different}
     )
-    return Comparison(package, len(fresh.kernels), different, missing)
+    return KernelComparison(package, len(fresh.kernels), different, missing)
 
 
 def _identities(found: Kernels) -> list[tuple[object, ...]]:

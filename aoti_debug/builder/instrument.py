@@ -13,7 +13,7 @@ from aoti_debug.builder.tables import c_literal
 from aoti_debug.errors import InternalError
 from aoti_debug.manifest import Kernel, Site
 from aoti_debug.wrapper import allocations, expressions
-from aoti_debug.wrapper.calls import Call, Scan
+from aoti_debug.wrapper.calls import CallExpression, Scan
 from aoti_debug.wrapper.functions import Body, device_of, entry_points
 from aoti_debug.wrapper.kernels import functions
 from aoti_debug.wrapper.lexer import mask
@@ -107,7 +107,7 @@ def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) ->
         yield Edit(*loop.span, "for (aoti_debug::Loop aoti_debug_loop;; aoti_debug_loop.next()) {")
 
 
-def _launches(calls: Sequence[Call], sites: Sequence[Site]) -> Iterator[Edit]:
+def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterator[Edit]:
     """The edits of all sites. Calls that were not recognised are left alone."""
     remaining = iter(calls)
     for site in sites:

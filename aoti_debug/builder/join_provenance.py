@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from aoti_debug.builder.kernel_text import normalised
-from aoti_debug.manifest import Certainty, Kernel, Manifest, Provenance, Site, Source
+from aoti_debug.manifest import Certainty, Kernel, Manifest, PackageOrigin, Provenance, Site
 
 NO_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 
@@ -50,7 +50,7 @@ def join(
 
 def lacks_lines(manifest: Manifest) -> bool:
     """Whether a package was compiled without model lines, and the program that it came from could lend it some."""
-    compiled = manifest.source in (Source.COMPILED, Source.UNCOMPILED)
+    compiled = manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
     return compiled and not any(site.provenance.source for site in manifest.sites)
 
 

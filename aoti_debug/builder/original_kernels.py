@@ -7,13 +7,13 @@ from pathlib import Path
 
 from aoti_debug.errors import InternalError
 from aoti_debug.frontend.lowered import Lowered
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, kernel_hashes
 
 
 def hashes(lowered: Lowered) -> Mapping[str, str]:
     """SHA-256 of the machine code of each kernel that the package brought along, by name."""
-    return {} if lowered.source is Source.EXPORTED else kernel_hashes.of_files(lowered.sources.shipped)
+    return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.of_files(lowered.sources.shipped)
 
 
 def check(output: Path, originals: Mapping[str, str], model: str) -> None:

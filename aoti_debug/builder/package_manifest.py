@@ -12,7 +12,7 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.lowered import Lowered
 from aoti_debug.inputs.signature import Leaf
-from aoti_debug.manifest import Compiler, Kernel, Manifest, Sameness
+from aoti_debug.manifest import Kernel, KernelCompilation, Manifest, Sameness
 from aoti_debug.wrapper import Analysis, promised_layouts
 
 
@@ -36,7 +36,7 @@ def describe(
         sites=analysis.sites,
         kernels=kernels,
         unrecognised=analysis.unrecognised,
-        compiler=Compiler(
+        compiler=KernelCompilation(
             command=tools.compiler.path,
             kernel_flags=compilation.kernel_flags(sources),
             include_dirs=sources.compile_flags.include_dirs,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
-class Progress(Protocol):
+class BuildProgress(Protocol):
     """Is told of every stage: when it begins (`seconds` None), and how long it took."""
 
     def __call__(self, stage: str, seconds: float | None) -> None: ...
@@ -21,7 +21,7 @@ class Stages:
         seconds: of each stage that has ended, in order.
     """
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: BuildProgress | None) -> None:
         self._progress = progress
         self.seconds: dict[str, float] = {}
 

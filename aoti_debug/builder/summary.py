@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.builder.compare_kernels import Comparison
-from aoti_debug.inputs.signature import Signature
+from aoti_debug.builder.compare_kernels import KernelComparison
+from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.manifest import Manifest
 
 
@@ -31,8 +31,8 @@ class BuildSummary:
     stages: Mapping[str, float]
     without_inputs: str
     unmatched: tuple[str, ...]
-    inputs: Signature
-    against: Comparison | None = None
+    inputs: ModelSignature
+    against: KernelComparison | None = None
     joined: int | None = None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug.bundle.archive import check_output, default_name, write_archive
 from aoti_debug.bundle.contents import Contents, contents_of
-from aoti_debug.report import Part, Subject
+from aoti_debug.report import RedactedPart, ReportSubject
 
 __all__ = ["Bundle", "write_bundle"]
 
@@ -26,7 +26,7 @@ class Bundle:
     contents: Contents
 
 
-def write_bundle(subject: Subject, output: Path | None = None, parts: Collection[Part] = ()) -> Bundle:
+def write_bundle(subject: ReportSubject, output: Path | None = None, parts: Collection[RedactedPart] = ()) -> Bundle:
     """Writes the archive, whole or not at all.
 
     Args:

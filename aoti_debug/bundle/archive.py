@@ -11,12 +11,12 @@ from pathlib import Path
 from aoti_debug.bundle.contents import Contents
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import files
-from aoti_debug.report import Subject
+from aoti_debug.report import ReportSubject
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")
 
 
-def default_name(subject: Subject) -> str:
+def default_name(subject: ReportSubject) -> str:
     return f"aoti_debug_{subject.what}_{subject.name}.zip"
 
 

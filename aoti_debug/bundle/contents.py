@@ -15,7 +15,7 @@ from aoti_debug import manifest, report, wording
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.diagnosis import findings
 from aoti_debug.native import crash_stacks
-from aoti_debug.report import Part, Subject
+from aoti_debug.report import RedactedPart, ReportSubject
 from aoti_debug.report.redaction import Withheld, withheld
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
 from aoti_debug.rundir.run_directory import RunDir
@@ -85,7 +85,7 @@ class Contents:
         self.left_out.append(LeftOut(name, size_of(path), why))
 
 
-def contents_of(subject: Subject, parts: frozenset[Part]) -> Contents:
+def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Contents:
     """
     Raises:
         RunDirError: a run is damaged.
@@ -109,7 +109,7 @@ def contents_of(subject: Subject, parts: frozenset[Part]) -> Contents:
     return contents
 
 
-def _verdict(contents: Contents, subject: Subject, hidden: Withheld) -> None:
+def _verdict(contents: Contents, subject: ReportSubject, hidden: Withheld) -> None:
     finding = hidden.finding(subject.finding)
     if subject.triage is None:
         contents.add("verdict.json", json.dumps(findings.to_json(finding), indent=1) + "\n")
@@ -127,13 +127,13 @@ def _verdict(contents: Contents, subject: Subject, hidden: Withheld) -> None:
     contents.add(triage_directory.NAME, triage_directory.to_json(here, record))
 
 
-def _report(contents: Contents, subject: Subject, parts: frozenset[Part]) -> None:
+def _report(contents: Contents, subject: ReportSubject, parts: frozenset[RedactedPart]) -> None:
     made = subject.report
     text = made.read_text(encoding="utf-8") if _is_own(made) and not parts else report.html(subject, parts)
     contents.add(str(report.REPORT), text)
 
 
-def _repro(contents: Contents, subject: Subject, hidden: Withheld) -> None:
+def _repro(contents: Contents, subject: ReportSubject, hidden: Withheld) -> None:
     """Only what lies within the triage: its record may name any path."""
     if not subject.finding.repro:
         return
@@ -155,7 +155,7 @@ def _repro(contents: Contents, subject: Subject, hidden: Withheld) -> None:
                 contents.add(f"{name}{file.relative_to(folder)}", file)
 
 
-def _run(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden: Withheld) -> None:
+def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, hidden: Withheld) -> None:
     info = replace(run.info, exit=replace(run.info.exit, detail=hidden.text(run.info.exit.detail)))
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
     package = manifests.without_source(run.manifest) if hidden.source else run.manifest
@@ -188,7 +188,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden:
     _rest(contents, run.path, prefix, known)
 
 
-def _tensors(contents: Contents, run: RunDir, prefix: str, subject: Subject, hidden: Withheld) -> frozenset[str]:
+def _tensors(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, hidden: Withheld) -> frozenset[str]:
     """Paths of the saved tensors that go along: those of the launch that is to blame, if they are not too large."""
     folder = run.path / "tensors"
     if not folder.is_dir():

@@ -20,7 +20,7 @@ from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
-from aoti_debug.manifest import Form, Manifest, Source
+from aoti_debug.manifest import Form, Manifest, PackageOrigin
 
 LABEL = 18  # columns
 LISTED = 12
@@ -204,12 +204,12 @@ def _against(summary: BuildSummary) -> list[tuple[str, str]]:
 def built_from(manifest: Manifest) -> str:
     """Which of the things that can be built from it was; of a package, which of its models."""
     name = f", model {manifest.model}" if manifest.model != ONLY_MODEL else ""
-    here = ": its C++ kernels are compiled here" if manifest.source is Source.UNCOMPILED else ""
+    here = ": its C++ kernels are compiled here" if manifest.source is PackageOrigin.UNCOMPILED else ""
     return f"{manifest.source.value}{name}{here}"
 
 
 @contextmanager
-def _progress() -> Iterator[builder.Progress]:
+def _progress() -> Iterator[builder.BuildProgress]:
     """Tells of the stages on stderr: a live line on a terminal, a line for each stage that ended elsewhere."""
     console = Console(stderr=True, highlight=False)
     if not is_live(console):

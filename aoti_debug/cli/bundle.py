@@ -9,7 +9,7 @@ import click
 from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
 from aoti_debug.cli.lines import print_lines, width
-from aoti_debug.report import Part
+from aoti_debug.report import RedactedPart
 from aoti_debug.show.cells import middle_cut
 
 _SIZE = 11  # columns
@@ -27,7 +27,7 @@ _SIZE = 11  # columns
 @click.option(
     "--no-tensors",
     "parts",
-    flag_value=Part.TENSORS,
+    flag_value=RedactedPart.TENSORS,
     type=click.UNPROCESSED,
     multiple=True,
     help="Leave out values of tensors and what was computed from them: statistics, histograms, the repro.",
@@ -35,12 +35,12 @@ _SIZE = 11  # columns
 @click.option(
     "--no-source",
     "parts",
-    flag_value=Part.SOURCE,
+    flag_value=RedactedPart.SOURCE,
     type=click.UNPROCESSED,
     multiple=True,
     help="Leave out source of kernels and of the model, stacks, the repro.",
 )
-def command(what: str | None, output: Path | None, parts: tuple[Part, ...]) -> None:
+def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ...]) -> None:
     """Pack a run, or a triage, into one archive to send; without a name the newest of both.
 
     Verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. It says what is

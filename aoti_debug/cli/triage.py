@@ -124,7 +124,7 @@ def command(
         imports=imports,
         libraries=libraries,
     )
-    with Progress() as progress:
+    with StepProgress() as progress:
         found = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
     page = report.write_triage(found)
     if as_json:
@@ -148,14 +148,14 @@ def relative(path: Path) -> str:
     return str(path).removeprefix(f"{Path.cwd()}/")
 
 
-class Progress:
+class StepProgress:
     """A line a step on stderr: how long it took and what it found."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status: Status | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> StepProgress:
         return self
 
     def __exit__(self, *_: object) -> None:

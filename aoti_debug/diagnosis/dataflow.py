@@ -17,17 +17,17 @@ from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """The bytes [begin, end) of one device's memory."""
 
     device: str
     begin: int
     end: int
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, other: ByteRange) -> bool:
         return self.device == other.device and self.begin < other.end and other.begin < self.end
 
-    def covers(self, other: Span) -> bool:
+    def covers(self, other: ByteRange) -> bool:
         return self.device == other.device and self.begin <= other.begin and other.end <= self.end
 
 
@@ -49,7 +49,7 @@ class _Access:
     order: int
     launch: Launch
     argument: Argument
-    span: Span
+    span: ByteRange
 
 
 class Dataflow:
@@ -114,13 +114,13 @@ class Dataflow:
         return bool(outside_name(self._run.manifest, argument)) and _base(access.argument) == _base(argument)
 
 
-def span_of(argument: Argument) -> Span | None:
+def span_of(argument: Argument) -> ByteRange | None:
     """The bytes that an argument's elements lie in; None where it is no tensor, empty, or of unknown layout."""
     tensor = argument.tensor
     if tensor is None or tensor.data_ptr == 0:
         return None
     extent = tensor.layout.extent_bytes
-    return Span(tensor.layout.device, tensor.data_ptr, tensor.data_ptr + extent) if extent > 0 else None
+    return ByteRange(tensor.layout.device, tensor.data_ptr, tensor.data_ptr + extent) if extent > 0 else None
 
 
 def outside_name(manifest: Manifest, argument: Argument) -> str:

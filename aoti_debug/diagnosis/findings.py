@@ -12,7 +12,7 @@ from typing import Any
 
 from aoti_debug.machine import json_data
 from aoti_debug.machine.json_data import DamagedJsonError
-from aoti_debug.manifest import Frame
+from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.timeline import Launch
 
 
@@ -46,7 +46,7 @@ class Place:
     input: str = ""
     argument: str = ""
     element: int | None = None
-    frame: Frame | None = None
+    frame: ModelLine | None = None
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def _place(found: _PlaceJson) -> Place:
     )
 
 
-def _frame(found: _PlaceJson) -> Frame | None:
+def _frame(found: _PlaceJson) -> ModelLine | None:
     if found.file is None:
         return None
     if found.line is None:
         raise DamagedJsonError(f"a place in {found.file} has no line")
-    return Frame(found.file, found.line, found.function or "", found.text or "")
+    return ModelLine(found.file, found.line, found.function or "", found.text or "")

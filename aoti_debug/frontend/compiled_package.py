@@ -22,7 +22,7 @@ from aoti_debug.frontend.worker.protocol import Answer, Request
 from aoti_debug.inputs import signature
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
@@ -76,7 +76,7 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
         answer=answer,
         triton_configs=answer.triton_configs,
         model=model,
-        source=Source.UNCOMPILED if of_sources else Source.COMPILED,
+        source=PackageOrigin.UNCOMPILED if of_sources else PackageOrigin.COMPILED,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 
 
 def lent(package: Lowered, program: Lowered, exported: Path) -> EmbeddedInputs:
@@ -32,27 +32,27 @@ def lent(package: Lowered, program: Lowered, exported: Path) -> EmbeddedInputs:
     return EmbeddedInputs(None, f"those of {exported.name} do not fit")
 
 
-def may_be_compiled_from(takes: Signature, program: Signature) -> bool:
+def may_be_compiled_from(takes: ModelSignature, program: ModelSignature) -> bool:
     """Whether a package takes as many values as a program, and tensors of its dtypes and numbers of dimensions."""
     if takes.count != program.count or len(takes.leaves) != len(_tensors(program)):
         return False
     return all(_kind(one) == _kind(other) for one, other in _known(takes, program))
 
 
-def overlap(takes: Signature, program: Signature) -> bool:
+def overlap(takes: ModelSignature, program: ModelSignature) -> bool:
     """Whether every dimension of a program's tensors may have a size that the package's has; of signatures that belong
     together."""
     pairs = _known(takes, program)
     return all(_common(*dims) for one, other in pairs for dims in zip(one.shape, other.shape, strict=True))
 
 
-def _known(takes: Signature, program: Signature) -> list[tuple[Leaf, Leaf]]:
+def _known(takes: ModelSignature, program: ModelSignature) -> list[tuple[Leaf, Leaf]]:
     """The tensors of both, side by side, of which the package says what they have to be."""
     pairs = zip(takes.leaves, _tensors(program), strict=True)
     return [(one, other) for one, other in pairs if one.is_tensor]
 
 
-def _tensors(signature: Signature) -> list[Leaf]:
+def _tensors(signature: ModelSignature) -> list[Leaf]:
     return [leaf for leaf in signature.leaves if leaf.is_tensor]
 
 

@@ -26,7 +26,7 @@ from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.machine import cache, process
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.machine.process import Child
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import Artifact
 
@@ -120,7 +120,7 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> Lowered:
         answer=answer,
         triton_configs=configs,
         model=MODEL,
-        source=Source.EXPORTED,
+        source=PackageOrigin.EXPORTED,
     )
 
 

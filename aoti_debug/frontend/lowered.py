@@ -11,8 +11,8 @@ from aoti_debug.frontend.sources import Sources
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, TritonConfig
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.signature import Signature
-from aoti_debug.manifest import Source
+from aoti_debug.inputs.signature import ModelSignature
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2.archive import Artifact
 
 
@@ -53,10 +53,10 @@ class Lowered:
     answer: Answer
     triton_configs: Mapping[str, TritonConfig]
     model: str
-    source: Source
+    source: PackageOrigin
 
     @cached_property
-    def signature(self) -> Signature:
+    def signature(self) -> ModelSignature:
         """What the model takes."""
         return signature.from_json(self.signature_file.read_text(encoding="utf-8"))
 

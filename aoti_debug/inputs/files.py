@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs import validate
-from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.inputs.signature import Leaf, ModelSignature
 from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Inputs:
     kwargs: Mapping[str, Any]
 
 
-def read(path: str | Path, signature: Signature) -> Inputs:
+def read(path: str | Path, signature: ModelSignature) -> Inputs:
     """Reads an inputs file and checks it.
 
     Raises:
@@ -53,7 +53,7 @@ def content(path: Path) -> Any:
     return _read_safetensors(path) if path.suffix == ".safetensors" else _load(path, path)
 
 
-def fit(path: Path, data: Any, signature: Signature) -> Inputs:
+def fit(path: Path, data: Any, signature: ModelSignature) -> Inputs:
     """The content of an inputs file as a call's arguments.
 
     Raises:
@@ -73,7 +73,7 @@ def device_index(data: Any) -> int:
     return next((device.index for device in found if device.type == "cuda"), -1)
 
 
-def missing(where: str, signature: Signature) -> ArtifactError:
+def missing(where: str, signature: ModelSignature) -> ArtifactError:
     """The error of a model that is to be called with its own inputs and has none."""
     return ArtifactError(
         f"{where} has no inputs in it",
@@ -94,7 +94,7 @@ def embedded(package: Artifact) -> Inputs | None:
     return Inputs(tuple(data["args"]), data["kwargs"])
 
 
-def signature_of(package: Artifact) -> Signature:
+def signature_of(package: Artifact) -> ModelSignature:
     """The signature inside an instrumented package.
 
     Raises:
@@ -122,7 +122,7 @@ def write(inputs: Inputs, path: Path) -> None:
         ) from error
 
 
-def check(inputs: Inputs, signature: Signature, where: str) -> None:
+def check(inputs: Inputs, signature: ModelSignature, where: str) -> None:
     """Compares inputs with what was exported.
 
     Args:
@@ -142,7 +142,7 @@ def _flatten(inputs: Inputs) -> list[Any]:
     return list(pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))[0])
 
 
-def _arrange(path: Path, data: Any, signature: Signature) -> Inputs:
+def _arrange(path: Path, data: Any, signature: ModelSignature) -> Inputs:
     """The content of a `.pt` file as inputs; of several readings the one of the structure that was exported."""
     import torch
 
@@ -164,7 +164,7 @@ def _arrange(path: Path, data: Any, signature: Signature) -> Inputs:
     )
 
 
-def _likeness(reading: Inputs, signature: Signature) -> int:
+def _likeness(reading: Inputs, signature: ModelSignature) -> int:
     """2: the structure that was exported; 1: at least as many values; 0: neither."""
     from torch.utils import _pytree as pytree
 
@@ -174,7 +174,7 @@ def _likeness(reading: Inputs, signature: Signature) -> int:
     return int(len(values) == signature.count)
 
 
-def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
+def _ordered(inputs: Inputs, signature: ModelSignature) -> Inputs:
     """The inputs with keywords in the order of the signature's leaves."""
     from torch.utils import _pytree as pytree
 
@@ -186,7 +186,7 @@ def _ordered(inputs: Inputs, signature: Signature) -> Inputs:
     return Inputs(inputs.args, {name: inputs.kwargs[name] for name in kwargs})
 
 
-def _from_names(path: Path, tensors: Mapping[Any, Any], signature: Signature) -> Inputs:
+def _from_names(path: Path, tensors: Mapping[Any, Any], signature: ModelSignature) -> Inputs:
     names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
     positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
     given = {str(name): value for name, value in tensors.items()}
@@ -208,7 +208,7 @@ def _moved(tensor: Tensor, leaf: Leaf) -> Tensor:
     return tensor if tensor.device.type == leaf.device else tensor.to(leaf.device)
 
 
-def structured(values: Sequence[Any], signature: Signature) -> Inputs:
+def structured(values: Sequence[Any], signature: ModelSignature) -> Inputs:
     """Inputs of a signature with a structure from the values of its leaves. Arguments that are no leaf become None, at
     the end: it does not matter to the model which argument carries a tensor, but in which order they come."""
     from torch.utils import _pytree as pytree

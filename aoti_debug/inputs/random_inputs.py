@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.inputs.files import Inputs, constant, structured
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
 from aoti_debug.values import reach
@@ -30,7 +30,7 @@ _SPREAD = 14  # how far beyond the least size a size goes
 _TENSORS = (Form.TENSOR, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER)
 
 
-def make(signature: Signature, manifest: Manifest, seed: int) -> Inputs:
+def make(signature: ModelSignature, manifest: Manifest, seed: int) -> Inputs:
     """Fitting inputs; the same for the same seed.
 
     Raises:
@@ -50,7 +50,7 @@ def make(signature: Signature, manifest: Manifest, seed: int) -> Inputs:
     return structured(values, signature)
 
 
-def shapes(signature: Signature, seed: int) -> tuple[tuple[int, ...], ...]:
+def shapes(signature: ModelSignature, seed: int) -> tuple[tuple[int, ...], ...]:
     """Sizes within the recorded bounds. Dimensions with one symbol, or one pair of bounds, have one size."""
     symbols = Symbols()
     dims = [dim for leaf in signature.leaves for dim in leaf.shape if not dim.fixed]
@@ -60,7 +60,7 @@ def shapes(signature: Signature, seed: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(_known_size(dim, symbols, seed) for dim in leaf.shape) for leaf in signature.leaves)
 
 
-def index_limits(signature: Signature, manifest: Manifest, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def index_limits(signature: ModelSignature, manifest: Manifest, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Of each input, what an integer in it has to stay below to be a valid index wherever it is read."""
     tensors = [position for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
     if len(manifest.inputs) != len(tensors):

@@ -59,7 +59,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Signature:
+class ModelSignature:
     """Leaves in the order of the flattened (args, kwargs).
 
     Attributes:
@@ -92,19 +92,19 @@ class Signature:
         return "".join(f"\n  {line}" for line in self.lines())
 
 
-def to_json(signature: Signature) -> str:
+def to_json(signature: ModelSignature) -> str:
     return json_data.to_text(signature, indent=None)
 
 
-def from_json(text: str) -> Signature:
+def from_json(text: str) -> ModelSignature:
     """Raises ArtifactError where `text` is no signature."""
     try:
-        return json_data.parse(Signature, text)
+        return json_data.parse(ModelSignature, text)
     except json_data.DamagedJsonError as error:
         raise ArtifactError(f"the package's input signature is damaged: {error}", hint="build it again") from error
 
 
-def describe(program: Any) -> Signature:
+def describe(program: Any) -> ModelSignature:
     """The signature of a `torch.export.ExportedProgram`."""
     import torch
     from torch.utils import _pytree as pytree
@@ -123,7 +123,7 @@ def describe(program: Any) -> Signature:
         in_spec = pytree.treespec_dumps(program.call_spec.in_spec)
     except NotImplementedError:  # a container without a serialized name
         in_spec = ""
-    return Signature(tuple(leaves), in_spec)
+    return ModelSignature(tuple(leaves), in_spec)
 
 
 def _describe_tensor(name: str, tensor: Any, ranges: Mapping[Any, Any]) -> Leaf:

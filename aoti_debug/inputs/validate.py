@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.errors import Mismatch
-from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.inputs.signature import Leaf, ModelSignature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def mismatches(values: Sequence[Any], signature: Signature, where: str) -> tuple[Mismatch, ...]:
+def mismatches(values: Sequence[Any], signature: ModelSignature, where: str) -> tuple[Mismatch, ...]:
     """Everything that is wrong with the flattened inputs.
 
     Args:
@@ -36,7 +36,7 @@ def mismatches(values: Sequence[Any], signature: Signature, where: str) -> tuple
     )
 
 
-def _wrong_count(promised: str, found: str, sentence: str, signature: Signature) -> Mismatch:
+def _wrong_count(promised: str, found: str, sentence: str, signature: ModelSignature) -> Mismatch:
     return Mismatch("", -1, "count", promised, found, sentence, f"the model takes:{signature.described()}")
 
 
@@ -47,7 +47,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 class _Checker:
-    def __init__(self, values: Sequence[Any], signature: Signature, where: str) -> None:
+    def __init__(self, values: Sequence[Any], signature: ModelSignature, where: str) -> None:
         self._where = where
         self._symbols = Symbols()
         self._seen: dict[str, str] = {}  # symbol -> the input that told its size

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, process
-from aoti_debug.native.frames import MOST_FRAMES, Frame, is_noise, is_python, own_python, without_dying
+from aoti_debug.native.frames import MOST_FRAMES, StackFrame, is_noise, is_python, own_python, without_dying
 from aoti_debug.native.symbolize import complete_lines, mappings, resolve
 
 NAME = "backtrace.json"
@@ -48,7 +48,7 @@ class Stack:
     thread: int
     signal: str
     address: int | None
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Backtrace:
     """
 
     stacks: tuple[Stack, ...]
-    python: tuple[Frame, ...] = ()
+    python: tuple[StackFrame, ...] = ()
 
     @property
     def died(self) -> Stack | None:
@@ -124,7 +124,7 @@ def decode(run: Path) -> Backtrace | None:
     )
 
 
-def useful(stack: Stack, python: Sequence[Frame] = ()) -> tuple[str, ...]:
+def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
     """At most six frames that say what happened: the innermost one, operators, the generated code.
 
     Args:
@@ -151,7 +151,7 @@ def last_words(run: Path) -> str:
     return " ".join(dict.fromkeys(said[:2]))
 
 
-def _line(same: Sequence[Frame]) -> str:
+def _line(same: Sequence[StackFrame]) -> str:
     """Frames of one text, of a function that calls itself."""
     return same[0].text if len(same) == 1 else f"{same[0].text} (× {len(same)})"
 
@@ -188,10 +188,12 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     return found
 
 
-def _python_frames(text: str) -> tuple[Frame, ...]:
+def _python_frames(text: str) -> tuple[StackFrame, ...]:
     """The stack of the thread that the package runs in, down to where the package was called."""
     for stack in re.split(r"^(?=Current thread|Thread |Stack )", text, flags=re.MULTILINE):
-        found = [Frame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)]
+        found = [
+            StackFrame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)
+        ]
         if found:
             return own_python(found)
     return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.native.frames import MOST_FRAMES, Frame, is_noise, own_python, short_name
+from aoti_debug.native.frames import MOST_FRAMES, StackFrame, is_noise, own_python, short_name
 
 _ORIGIN = re.compile(r"^Exception raised from (.+) at (\S+):(\d+) \(most recent call first\)", re.MULTILINE)
 _NATIVE = re.compile(r"^frame #\d+: (.+?) \+ 0x[0-9a-f]+ \(0x[0-9a-f]+ in (.+)\)$", re.MULTILINE)
@@ -24,21 +24,23 @@ def frames(text: str) -> tuple[str, ...]:
     return () if not stacks else tuple(frame.text for frame in (*_native(stacks[0]), *_python(stacks[0])))[:MOST_FRAMES]
 
 
-def _native(stack: str) -> list[Frame]:
+def _native(stack: str) -> list[StackFrame]:
     origin = _ORIGIN.match(stack)
     if origin is None:
         return []
     function, file, line = origin.groups()
-    found = [Frame(name, library) for name, library in _NATIVE.findall(stack) if name != _UNKNOWN]
+    found = [StackFrame(name, library) for name, library in _NATIVE.findall(stack) if name != _UNKNOWN]
     useful = [frame for frame in found if not is_noise(frame)]
     first = next((frame for frame in useful if short_name(frame.function).split("::")[-1] == function), None)
     if first is not None:
         useful = useful[useful.index(first) + 1 :]
         function = first.function
-    return [Frame(function, first.library if first else "", 0, file, int(line)), *useful]
+    return [StackFrame(function, first.library if first else "", 0, file, int(line)), *useful]
 
 
-def _python(stack: str) -> tuple[Frame, ...]:
+def _python(stack: str) -> tuple[StackFrame, ...]:
     if not stack.startswith("At:"):
         return ()
-    return own_python(Frame(function, file=file, line=int(line)) for file, line, function in _PYTHON.findall(stack))
+    return own_python(
+        StackFrame(function, file=file, line=int(line)) for file, line, function in _PYTHON.findall(stack)
+    )

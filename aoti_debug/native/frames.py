@@ -17,7 +17,7 @@ _NAME_WIDTH = 110  # characters
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """A frame of a stack.
 
     Attributes:
@@ -133,7 +133,7 @@ _DYING = re.compile(
 )
 
 
-def is_noise(frame: Frame) -> bool:
+def is_noise(frame: StackFrame) -> bool:
     """Whether it says nothing: starts of threads, torch's dispatcher, its loader, the interpreter, our runtime."""
     name = short_name(frame.function)
     if _GENERATED.match(name):
@@ -145,19 +145,19 @@ def is_noise(frame: Frame) -> bool:
     return name.startswith(_EVERYWHERE) or bool(_HOSTS.search(frame.library))
 
 
-def is_python(frame: Frame) -> bool:
+def is_python(frame: StackFrame) -> bool:
     """Whether it is the interpreter's."""
     return bool(_PYTHON.search(frame.library)) or frame.function.startswith("_PyEval")
 
 
-def own_python(stack: Iterable[Frame]) -> tuple[Frame, ...]:
+def own_python(stack: Iterable[StackFrame]) -> tuple[StackFrame, ...]:
     """Frames of a Python stack, innermost first, that are the operator's: none of torch's, none outside of the
     package's call."""
     inside = takewhile(lambda frame: not _CALLER.search(frame.file), stack)
     return tuple(frame for frame in inside if not _ADDED.search(frame.file))
 
 
-def without_dying(stack: Sequence[Frame]) -> tuple[Frame, ...]:
+def without_dying(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:
     """The stack of a process that ended itself, from the code on that asked for it."""
     for position, frame in enumerate(stack):
         name = short_name(frame.function)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.machine import process
 from aoti_debug.native.elf import Library
-from aoti_debug.native.frames import Frame, demangle
+from aoti_debug.native.frames import StackFrame, demangle
 
 _ADDR2LINE_SECONDS = 20
 
@@ -42,14 +42,14 @@ def mappings(text: str) -> list[Mapping]:
     return found
 
 
-def resolve(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[Frame, ...]]:
+def resolve(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[StackFrame, ...]]:
     """Frames of each address, more than one where functions are inlined."""
-    found: dict[int, tuple[Frame, ...]] = {}
+    found: dict[int, tuple[StackFrame, ...]] = {}
     by_library: dict[str, list[tuple[int, int]]] = {}
     for address in addresses:
         mapping = next((m for m in maps if m.start <= address < m.end), None)
         if mapping is None or not mapping.path.startswith("/"):
-            found[address] = (Frame("", "" if mapping is None else mapping.path, address),)
+            found[address] = (StackFrame("", "" if mapping is None else mapping.path, address),)
         else:
             by_library.setdefault(mapping.path, []).append((address, address - mapping.start + mapping.offset))
     for path, offsets in by_library.items():
@@ -57,7 +57,7 @@ def resolve(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tupl
     return found
 
 
-def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tuple[Frame, ...]]:
+def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tuple[StackFrame, ...]]:
     """Args:
     offsets: an address, the byte of the file that was mapped there.
     """
@@ -67,23 +67,23 @@ def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tup
             names = library.functions(value for value in linked.values() if value is not None)
             has_lines = library.has_lines
     except (OSError, ValueError):
-        return {address: (Frame("", str(path), offset),) for address, offset in offsets}
+        return {address: (StackFrame("", str(path), offset),) for address, offset in offsets}
     known = {address: (value if value is not None else 0) for address, value in linked.items()}
     lines = _source_lines(path, sorted(set(known.values()))) if has_lines else {}
     return {
-        address: lines.get(value) or (Frame(demangle(names.get(value, "")), str(path), value),)
+        address: lines.get(value) or (StackFrame(demangle(names.get(value, "")), str(path), value),)
         for address, value in known.items()
     }
 
 
-def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
+def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[StackFrame, ...]]:
     """What addr2line says, where it is installed and knows the line."""
     command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
     try:
         ran = process.run(command, timeout=_ADDR2LINE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    found: dict[int, list[Frame]] = {}
+    found: dict[int, list[StackFrame]] = {}
     current, name = 0, ""
     for line in ran.stdout.splitlines():
         if re.fullmatch(r"0x[0-9a-f]+", line):
@@ -93,6 +93,8 @@ def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Frame
         else:
             place = re.match(r"(.+):(\d+)", line)
             if place and place[1] != "??" and name != "??":
-                found.setdefault(current, []).append(Frame(demangle(name), str(path), current, place[1], int(place[2])))
+                found.setdefault(current, []).append(
+                    StackFrame(demangle(name), str(path), current, place[1], int(place[2]))
+                )
             name = ""
     return {address: tuple(dict.fromkeys(frames)) for address, frames in found.items()}

@@ -9,14 +9,14 @@ from aoti_debug.errors import UsageError
 from aoti_debug.machine import files
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
-from aoti_debug.report.redaction import Part, withheld
-from aoti_debug.report.subject import REPORT, Subject, find, of_run, of_triage
+from aoti_debug.report.redaction import RedactedPart, withheld
+from aoti_debug.report.subject import REPORT, ReportSubject, find, of_run, of_triage
 from aoti_debug.triage.triage_directory import TriageDir
 
-__all__ = ["REPORT", "Part", "Subject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
+__all__ = ["REPORT", "RedactedPart", "ReportSubject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
 
 
-def html(subject: Subject, parts: Collection[Part] = ()) -> str:
+def html(subject: ReportSubject, parts: Collection[RedactedPart] = ()) -> str:
     """The page as text.
 
     Args:
@@ -29,7 +29,7 @@ def html(subject: Subject, parts: Collection[Part] = ()) -> str:
     return page(document_of(subject, withheld(parts, manifests, subject.finding)))
 
 
-def write(subject: Subject, output: Path | None = None) -> Path:
+def write(subject: ReportSubject, output: Path | None = None) -> Path:
     """Writes the page, whole or not at all, over an older one; returns where.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.diagnosis.findings import Place
-from aoti_debug.manifest import Frame
+from aoti_debug.manifest import ModelLine
 
 AROUND = 6  # lines before and after
 _LARGEST = 4 << 20  # bytes of a source file that is read
@@ -20,42 +20,42 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Context:
+class LaunchContext:
     """
     Attributes:
         lines: those around the frame's, or only that one.
         remark: why there are no others; "".
     """
 
-    frame: Frame
+    frame: ModelLine
     lines: tuple[Line, ...]
     remark: str
 
 
-def context_of(frame: Frame) -> Context:
+def context_of(frame: ModelLine) -> LaunchContext:
     """Reads the file that a frame names; only Python files, and only if they still say what was recorded."""
     own = (Line(frame.line, frame.text, True),) if frame.text else ()
     try:
         lines = _read(Path(frame.file))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return Context(frame, own, f"the file is not read here: {reason}")
+        return LaunchContext(frame, own, f"the file is not read here: {reason}")
     return around(frame, lines)
 
 
-def around(frame: Frame, lines: list[str]) -> Context:
+def around(frame: ModelLine, lines: list[str]) -> LaunchContext:
     """The frame's line and its neighbours among the lines of its file."""
     index = frame.line - 1
     own = (Line(frame.line, frame.text, True),) if frame.text else ()
     said = lines[index].strip() if 0 <= index < len(lines) else ""
     if not frame.text or said != frame.text.strip():
-        return Context(frame, own, "the file is not as it was when the model was exported")
+        return LaunchContext(frame, own, "the file is not as it was when the model was exported")
     first = max(index - AROUND, 0)
     part = lines[first : index + AROUND + 1]
-    return Context(frame, tuple(Line(first + i + 1, text, first + i == index) for i, text in enumerate(part)), "")
+    return LaunchContext(frame, tuple(Line(first + i + 1, text, first + i == index) for i, text in enumerate(part)), "")
 
 
-def places_with_lines(*places: Place | None) -> tuple[Frame, ...]:
+def places_with_lines(*places: Place | None) -> tuple[ModelLine, ...]:
     """The model lines of places, each once."""
     return tuple(dict.fromkeys(place.frame for place in places if place is not None and place.frame is not None))
 

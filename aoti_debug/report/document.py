@@ -11,13 +11,13 @@ from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import graph, marks
 from aoti_debug.report.compact import Compactor, merged
-from aoti_debug.report.context import Context, context_of, places_with_lines
+from aoti_debug.report.context import LaunchContext, context_of, places_with_lines
 from aoti_debug.report.redaction import NOTHING, Withheld
 from aoti_debug.report.samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.report.samples import ELEMENTS, Sampler
 from aoti_debug.report.selection import excerpt_of, important_first
-from aoti_debug.report.sources import Source, kernels_of, source_of
-from aoti_debug.report.subject import Subject
+from aoti_debug.report.sources import SourceFile, kernels_of, source_of
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.document import document as show_document
@@ -42,8 +42,8 @@ class Document:
     name: str
     head: dict[str, Any]
     run: dict[str, Any] | None
-    contexts: tuple[Context, ...]
-    sources: tuple[Source, ...]
+    contexts: tuple[LaunchContext, ...]
+    sources: tuple[SourceFile, ...]
     data: dict[str, Any]
     steps: tuple[dict[str, Any], ...]
     versions: dict[str, str]
@@ -51,14 +51,14 @@ class Document:
     remarks: tuple[str, ...]
 
 
-def document_of(subject: Subject, withheld: Withheld = NOTHING) -> Document:
+def document_of(subject: ReportSubject, withheld: Withheld = NOTHING) -> Document:
     """
     Raises:
         RunDirError: a run is damaged.
     """
     finding = withheld.finding(subject.finding)
     run = subject.run
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
     known: dict[str, int] = {}
     if run is not None and not withheld.source:
         kernels = {kernel.name: kernel for kernel in run.manifest.kernels if kernel.source}
@@ -101,7 +101,7 @@ def _facts(run: RunDir, withheld: Withheld) -> dict[str, Any]:
     }
 
 
-def _data(subject: Subject, withheld: Withheld, sources: dict[str, int]) -> dict[str, Any]:
+def _data(subject: ReportSubject, withheld: Withheld, sources: dict[str, int]) -> dict[str, Any]:
     run, finding = subject.run, subject.finding
     if run is None:
         return {**Compactor(withheld, "").tables(), "launches": [], "histograms": [], "graph": graph.EMPTY}
@@ -181,7 +181,7 @@ def _first_marked(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"{mark.value} in {launches}, first in launch {first['id']} {kernel}{worst}"
 
 
-def _commands(subject: Subject) -> tuple[tuple[str, str], ...]:
+def _commands(subject: ReportSubject) -> tuple[tuple[str, str], ...]:
     found = [(subject.command_line, f"the {subject.what} itself")] if subject.command else []
     run = subject.run
     if run is not None:

@@ -11,7 +11,7 @@ from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import Manifest
 
 
-class Part(str, Enum):
+class RedactedPart(str, Enum):
     TENSORS = "tensors"  # values of tensors and everything computed from them
     SOURCE = "source"  # source of kernels and of the model, stacks
 
@@ -36,16 +36,16 @@ class Withheld:
         lines: lines of source that no text may quote.
     """
 
-    parts: frozenset[Part] = frozenset()
+    parts: frozenset[RedactedPart] = frozenset()
     lines: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> bool:
-        return Part.TENSORS in self.parts
+        return RedactedPart.TENSORS in self.parts
 
     @property
     def source(self) -> bool:
-        return Part.SOURCE in self.parts
+        return RedactedPart.SOURCE in self.parts
 
     def text(self, sentence: str) -> str:
         """A sentence for people without the numbers, or the source, that it may quote.
@@ -94,7 +94,7 @@ class Withheld:
 NOTHING = Withheld()
 
 
-def withheld(parts: Collection[Part], manifests: Iterable[Manifest], finding: Finding) -> Withheld:
+def withheld(parts: Collection[RedactedPart], manifests: Iterable[Manifest], finding: Finding) -> Withheld:
     """What to leave out; the source lines are those that the manifests and the finding know."""
     if not parts:
         return NOTHING

@@ -15,7 +15,7 @@ _LONGEST = 200_000  # characters of a source that is shown
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """
     Attributes:
         html: escaped and coloured.
@@ -31,12 +31,12 @@ def kernels_of(site: Site, known: dict[str, int]) -> list[int]:
     return [known[name] for name in dict.fromkeys((site.kernel, *site.launches)) if name in known]
 
 
-def source_of(kernel: Kernel) -> Source:
+def source_of(kernel: Kernel) -> SourceFile:
     text = kernel.source
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + "\n… the rest is left out"
     lexer = CppLexer() if kernel.language == "cpp" else PythonLexer()
-    return Source(kernel.name, kernel.language, Markup(highlight(text, lexer, _FORMATTER)))
+    return SourceFile(kernel.name, kernel.language, Markup(highlight(text, lexer, _FORMATTER)))
 
 
 def python(text: str) -> Markup:

@@ -21,7 +21,7 @@ REPORT = triage_directory.REPORT
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportSubject:
     """
     Attributes:
         name: of the directory.
@@ -58,7 +58,7 @@ class Subject:
         return shlex.join(self.command)
 
 
-def find(name: str | Path | None = None) -> Subject:
+def find(name: str | Path | None = None) -> ReportSubject:
     """A run or a triage by its path or name; None for the newest of both.
 
     Raises:
@@ -79,16 +79,16 @@ def find(name: str | Path | None = None) -> Subject:
         raise
 
 
-def of_run(run: RunDir) -> Subject:
+def of_run(run: RunDir) -> ReportSubject:
     info = run.info
     versions = {
         "aoti-debug": info.tool_version or run.manifest.tool_version,
         "torch": info.torch_version or run.manifest.torch_version,
     }
-    return Subject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
+    return ReportSubject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
 
 
-def of_triage(triage: TriageDir) -> Subject:
+def of_triage(triage: TriageDir) -> ReportSubject:
     """Raises:
     RunDirError: its run is damaged.
     """
@@ -100,7 +100,9 @@ def of_triage(triage: TriageDir) -> Subject:
         tool = main.info.tool_version or main.manifest.tool_version
         versions = {"aoti-debug": tool, "torch": main.manifest.torch_version} | versions
     name = triage.path.name
-    return Subject(name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage)
+    return ReportSubject(
+        name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage
+    )
 
 
 def _opened(path: Path, main: RunDir) -> RunDir | None:
@@ -113,7 +115,7 @@ def _opened(path: Path, main: RunDir) -> RunDir | None:
     return run if same and run.path != main.path else None
 
 
-def _newest() -> Subject:
+def _newest() -> ReportSubject:
     found: list[tuple[float, Path]] = []
     for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
         file = base / LATEST / name

@@ -24,7 +24,7 @@ from aoti_debug.run import shared_memory, target
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import Request
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
-from aoti_debug.run.target import Subject
+from aoti_debug.run.target import RunTarget
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
 from aoti_debug.rundir.run_directory import RunDir
@@ -113,7 +113,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
         raise
 
 
-def _check_subject(subject: Subject, options: RunOptions) -> None:
+def _check_subject(subject: RunTarget, options: RunOptions) -> None:
     if subject.interposed is None:
         return
     for given, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
@@ -136,7 +136,7 @@ def _new_directory(base: Path) -> Path:
         ) from error
 
 
-def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> None:
+def _begin(path: Path, info: RunInfo, subject: RunTarget, options: RunOptions) -> None:
     """Writes what a run directory has before its process starts.
 
     Raises:
@@ -154,7 +154,7 @@ def _begin(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> 
         ) from error
 
 
-def _run_in(path: Path, subject: Subject, options: RunOptions, observer: Observer) -> RunResult:
+def _run_in(path: Path, subject: RunTarget, options: RunOptions, observer: Observer) -> RunResult:
     manifest = subject.manifest
     info = _info(manifest, options)
     _begin(path, info, subject, options)
@@ -282,7 +282,7 @@ def _level(manifest: Manifest, options: RunOptions) -> int:
     return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
 
 
-def _request(path: Path, info: RunInfo, subject: Subject, options: RunOptions) -> Request:
+def _request(path: Path, info: RunInfo, subject: RunTarget, options: RunOptions) -> Request:
     return Request(
         package=str(options.package.resolve()),
         run=str(path),

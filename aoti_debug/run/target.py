@@ -13,7 +13,7 @@ from aoti_debug.run.protocol import InterposedLibraries
 
 
 @dataclass(frozen=True)
-class Subject:
+class RunTarget:
     """
     Attributes:
         text: the manifest as it goes to a run.
@@ -32,7 +32,7 @@ def is_stripped(package: Artifact, model: str = "") -> bool:
     return not any(package.has_source(name) for name in ((model,) if model else package.models))
 
 
-def subject(path: Path, model: str) -> Subject:
+def subject(path: Path, model: str) -> RunTarget:
     """
     Args:
         model: which model of a compiled package with several; "" for the only one.
@@ -45,7 +45,7 @@ def subject(path: Path, model: str) -> Subject:
     package = archive.inspect(path)
     if not is_stripped(package, model):
         archive.expect(package, ArtifactKind.INSTRUMENTED)
-        return Subject(package.manifest(), package.read(MEMBER), None)
+        return RunTarget(package.manifest(), package.read(MEMBER), None)
     made = prepare(package, archive.model_of(package, model))
     interposed = InterposedLibraries(str(made.front), str(made.recorder), made.manifest.model)
-    return Subject(made.manifest, made.text.encode(), interposed)
+    return RunTarget(made.manifest, made.text.encode(), interposed)

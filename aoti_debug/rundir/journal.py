@@ -29,13 +29,13 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.rundir.records import (
     CallBegin,
     CallEnd,
-    Fault,
-    Grid,
+    FaultRecord,
+    GridRecord,
     GuardDamage,
     LaunchBegin,
     LaunchEnd,
     LaunchKey,
-    Note,
+    NoteRecord,
     Record,
     RunEnd,
     SlotValues,
@@ -187,11 +187,11 @@ class _Block:
         key = LaunchKey(_KINDS[kind], call, launch)
         return LaunchBegin(time_ns, self.thread, key, site, sequence, stream_slot, tuple(loops[:n_loops]), values)
 
-    def grid(self, body: int, _flags: int, time_ns: int) -> Grid:
+    def grid(self, body: int, _flags: int, time_ns: int) -> GridRecord:
         call, launch, kernel, kind, x, y, z, warps, shared, count = abi.GRID.codec.unpack_from(self.data, body)
         arguments = struct.unpack_from(f"<{count}Q", self.data, body + abi.GRID.size)
         key = LaunchKey(_KINDS[kind], call, launch)
-        return Grid(time_ns, self.thread, key, kernel, (x, y, z), warps, shared, arguments)
+        return GridRecord(time_ns, self.thread, key, kernel, (x, y, z), warps, shared, arguments)
 
     def launch_end(self, body: int, flags: int, time_ns: int) -> LaunchEnd:
         call, launch, status, kind, count = abi.LAUNCH_END.codec.unpack_from(self.data, body)
@@ -264,11 +264,11 @@ class _Block:
             self._text(text, value_bytes) if skipped else "",
         )
 
-    def fault(self, body: int, _flags: int, time_ns: int) -> Fault:
+    def fault(self, body: int, _flags: int, time_ns: int) -> FaultRecord:
         call, launch, kind, in_launch, domain, code, size = abi.FAULT.codec.unpack_from(self.data, body)
         text = self._text(body + abi.FAULT.size, size)
         key = LaunchKey(_KINDS[kind], call, launch) if in_launch else None
-        return Fault(time_ns, self.thread, _KINDS[kind], call, key, FaultDomain(domain), code, text)
+        return FaultRecord(time_ns, self.thread, _KINDS[kind], call, key, FaultDomain(domain), code, text)
 
     def guard_damage(self, body: int, _flags: int, time_ns: int) -> GuardDamage:
         call, launch, allocation, kind, data, size, first, last, damaged, *found = abi.GUARD_DAMAGE.codec.unpack_from(
@@ -278,9 +278,9 @@ class _Block:
         shown = bytes(found[: last + 1 - first])
         return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, shown)
 
-    def note(self, body: int, _flags: int, time_ns: int) -> Note:
+    def note(self, body: int, _flags: int, time_ns: int) -> NoteRecord:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)
-        return Note(time_ns, self.thread, NoteCode(code), self._text(body + abi.NOTE.size, size))
+        return NoteRecord(time_ns, self.thread, NoteCode(code), self._text(body + abi.NOTE.size, size))
 
     def run_end(self, _body: int, _flags: int, time_ns: int) -> RunEnd:
         return RunEnd(time_ns, self.thread)

@@ -91,7 +91,7 @@ class LaunchBegin(NamedTuple):
     values: SlotValues
 
 
-class Grid(NamedTuple):
+class GridRecord(NamedTuple):
     time_ns: int
     thread: int
     key: LaunchKey
@@ -138,7 +138,7 @@ class TensorStats(NamedTuple):
     reason: str
 
 
-class Fault(NamedTuple):
+class FaultRecord(NamedTuple):
     time_ns: int
     thread: int
     kind: CallKind
@@ -164,7 +164,7 @@ class GuardDamage(NamedTuple):
     found: bytes  # what is there now, from `first` on; at most 16
 
 
-class Note(NamedTuple):
+class NoteRecord(NamedTuple):
     time_ns: int
     thread: int
     code: NoteCode
@@ -182,12 +182,12 @@ Record: TypeAlias = (
     CallBegin
     | CallEnd
     | LaunchBegin
-    | Grid
+    | GridRecord
     | LaunchEnd
     | TensorFile
     | TensorStats
-    | Fault
+    | FaultRecord
     | GuardDamage
-    | Note
+    | NoteRecord
     | RunEnd
 )

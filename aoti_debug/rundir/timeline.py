@@ -115,7 +115,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     kind: CallKind
     call: int
     thread: int
@@ -182,7 +182,7 @@ class _Parts:
     def __init__(self) -> None:
         self.begin: records.LaunchBegin | None = None
         self.end: records.LaunchEnd | None = None
-        self.grids: tuple[records.Grid, ...] = ()
+        self.grids: tuple[records.GridRecord, ...] = ()
         self.files: tuple[records.TensorFile, ...] = ()
         self.stats: tuple[records.TensorStats, ...] = ()
         self.fault: Fault | None = None
@@ -222,10 +222,10 @@ class _Parts:
 class Timeline:
     """What happened in a run, in order of time."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ModelCall, ...]
     launches: tuple[Launch, ...]
     faults: tuple[Fault, ...]
-    notes: tuple[records.Note, ...]
+    notes: tuple[records.NoteRecord, ...]
     damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order in which it was found
     ended: bool  # the package was unloaded in order
 
@@ -241,7 +241,7 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
     call_begins: list[records.CallBegin] = []
     call_ends: dict[tuple[CallKind, int], records.CallEnd] = {}
     faults: list[Fault] = []
-    notes: list[records.Note] = []
+    notes: list[records.NoteRecord] = []
     damages: list[records.GuardDamage] = []
     ended = False
     for record in found:
@@ -251,13 +251,13 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 begins.append(record)
             case records.LaunchEnd():
                 parts[record.key].end = record
-            case records.Grid():
+            case records.GridRecord():
                 parts[record.key].grids += (record,)
             case records.TensorFile():
                 parts[record.key].files += (record,)
             case records.TensorStats():
                 parts[record.key].stats += (record,)
-            case records.Fault():
+            case records.FaultRecord():
                 fault = Fault(
                     record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
                 )
@@ -268,7 +268,7 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 call_begins.append(record)
             case records.CallEnd():
                 call_ends[record.kind, record.call] = record
-            case records.Note():
+            case records.NoteRecord():
                 notes.append(record)
             case records.GuardDamage():
                 damages.append(record)
@@ -285,8 +285,8 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
     )
 
 
-def _call(begin: records.CallBegin, end: records.CallEnd | None) -> Call:
-    return Call(
+def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
+    return ModelCall(
         kind=begin.kind,
         call=begin.call,
         thread=begin.thread,
@@ -323,7 +323,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
     )
 
 
-def _grid(record: records.Grid, kernel: Kernel | None) -> Grid:
+def _grid(record: records.GridRecord, kernel: Kernel | None) -> Grid:
     params = kernel.params if kernel else ()
     arguments = tuple(
         GridArgument(params[i].name, params[i].ctype, number(bits, params[i].type))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from aoti_debug.manifest import Certainty, Frame, Provenance
+from aoti_debug.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.show import cells
 from aoti_debug.wrapper.provenance import frames
 
@@ -66,15 +66,15 @@ def _under(label: str, lines: Sequence[str]) -> list[str]:
     return [f"{_label(label)}{lines[0][_LABEL:]}", *lines[1:]] if lines else []
 
 
-def _by_file(found: Iterable[Frame]) -> dict[str, list[Frame]]:
+def _by_file(found: Iterable[ModelLine]) -> dict[str, list[ModelLine]]:
     """Each line once, by number; files in the order of their first line."""
-    groups: dict[str, dict[int, Frame]] = {}
+    groups: dict[str, dict[int, ModelLine]] = {}
     for frame in found:
         groups.setdefault(frame.file, {}).setdefault(frame.line, frame)
     return {file: [lines[number] for number in sorted(lines)] for file, lines in groups.items()}
 
 
-def _numbered(found: Sequence[Frame], width: int) -> Iterator[str]:
+def _numbered(found: Sequence[ModelLine], width: int) -> Iterator[str]:
     digits = max(4, *(len(str(frame.line)) for frame in found))
     for frame in found:
         yield cells.middle_cut(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)

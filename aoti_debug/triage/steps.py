@@ -16,7 +16,7 @@ class Listener(Protocol):
     def __call__(self, name: str, step: Step | None) -> None: ...
 
 
-class Note:
+class StepNote:
     """What a running step will have found."""
 
     text = ""
@@ -30,10 +30,10 @@ class Steps:
         self.done: list[Step] = []
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Note]:
+    def step(self, name: str) -> Iterator[StepNote]:
         """A step; what it found is written to the note."""
         self._listener(name, None)
-        note = Note()
+        note = StepNote()
         began = time.monotonic()
         yield note
         self.add(Step(name, time.monotonic() - began, note.text))

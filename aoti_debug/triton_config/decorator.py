@@ -11,7 +11,7 @@ _MODULE = "triton_heuristics"
 _CONSTEXPR = "constexpr"
 
 
-class Source(str):
+class KernelSource(str):
     """The text of what is no literal: "tl.float32"."""
 
     __slots__ = ()
@@ -23,7 +23,7 @@ class Heuristic:
 
     Attributes:
         name: "pointwise", "persistent_reduction", "user_autotune", …
-        arguments: its keyword arguments; what is no literal is a `Source`: "ReductionHint.INNER".
+        arguments: its keyword arguments; what is no literal is a `KernelSource`: "ReductionHint.INNER".
         parameters: of the kernel, those that are compiled in and whose value the source does not give: "XBLOCK".
     """
 
@@ -63,7 +63,7 @@ def heuristic_of(source: str) -> Heuristic | None:
 def is_literal(value: Any) -> bool:
     """Whether a value of `Heuristic.arguments` is known, down to the items of its lists and dictionaries."""
     match value:
-        case Source():
+        case KernelSource():
             return False
         case dict():
             return all(is_literal(item) for pair in value.items() for item in pair)
@@ -107,9 +107,9 @@ def _plain(node: ast.expr) -> Any:
         case ast.Tuple(elts=items):
             return tuple(_plain(item) for item in items)
         case _:
-            return Source(ast.unparse(node))
+            return KernelSource(ast.unparse(node))
 
 
 def _key(node: ast.expr) -> Any:
     """A key's value; of what cannot be one in a literal, its source."""
-    return node.value if isinstance(node, ast.Constant) else Source(ast.unparse(node))
+    return node.value if isinstance(node, ast.Constant) else KernelSource(ast.unparse(node))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aoti_debug.manifest import Allocation, Constant, Kernel, Site, Unrecognised
 from aoti_debug.wrapper import allocations, interface
-from aoti_debug.wrapper.context import Context
+from aoti_debug.wrapper.context import FunctionContext
 from aoti_debug.wrapper.functions import entry_points
 from aoti_debug.wrapper.helpers import helpers_of
 from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
@@ -105,7 +105,7 @@ def analyse(
     triton = functions(wrapper)
     masked = mask(wrapper)
     externs = parse_externs(wrapper) | parse_externs(kernels)
-    context = Context(
+    context = FunctionContext(
         shims=shims,
         externs={name: found for name, found in externs.items() if name not in shims},
         triton=triton,

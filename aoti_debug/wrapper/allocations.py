@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aoti_debug.manifest import Allocation, Form, Kernel, Kind, Role, Site
 from aoti_debug.wrapper import calls, expressions
-from aoti_debug.wrapper.calls import Call
+from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.functions import entry_points
 
 GUARDABLE = "aoti_torch_empty_strided"
@@ -19,14 +19,14 @@ _OWNER = re.compile(r"\s*\)?\s*;\s*(?:auto|RAIIAtenTensorHandle)\s+(\w+)\s*(?:=\
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAllocations:
     """An allocation with the call that makes it."""
 
     allocation: Allocation
-    call: Call
+    call: CallExpression
 
 
-def find(text: str, masked: str) -> tuple[Found, ...]:
+def find(text: str, masked: str) -> tuple[FoundAllocations, ...]:
     """The allocations that the wrapper itself makes, in the order of the text.
 
     Args:
@@ -37,19 +37,21 @@ def find(text: str, masked: str) -> tuple[Found, ...]:
     """
     lines = calls.Lines(text)
     return tuple(
-        Found(_allocation(call, masked), call)
+        FoundAllocations(_allocation(call, masked), call)
         for body in entry_points(masked)
         for call in calls.scan(text, body, lines, _CALLEES.__contains__).calls
     )
 
 
-def listed(found: Sequence[Found], sites: Iterable[Site], kernels: Iterable[Kernel]) -> tuple[Allocation, ...]:
+def listed(
+    found: Sequence[FoundAllocations], sites: Iterable[Site], kernels: Iterable[Kernel]
+) -> tuple[Allocation, ...]:
     """Everything that launches write to and that is no input or weight: first `found`, then what others allocate."""
     own = tuple(f.allocation for f in found)
     return (*own, *_of_operators(sites), *_of_launchers(kernels))
 
 
-def _allocation(call: Call, masked: str) -> Allocation:
+def _allocation(call: CallExpression, masked: str) -> Allocation:
     name = _name(call, masked)
     if call.callee == GUARDABLE:
         return Allocation(name, call.line, True)
@@ -59,7 +61,7 @@ def _allocation(call: Call, masked: str) -> Allocation:
     return Allocation(name, call.line, False, f"it lies in {pool} beside other buffers; only the pool has guards")
 
 
-def _name(call: Call, masked: str) -> str:
+def _name(call: CallExpression, masked: str) -> str:
     """The variable that will own the memory."""
     last = call.arguments[-1]
     if call.callee == _POOL and (owner := _OWNER.match(masked, last.span.end + 1)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.wrapper.functions import Body
-from aoti_debug.wrapper.lexer import Lexeme, Span, Token, split_arguments, tokenize
+from aoti_debug.wrapper.lexer import Lexeme, TextSpan, Token, split_arguments, tokenize
 
 PROXY = "aoti_torch_proxy_executor_call_function"
 
@@ -18,9 +18,9 @@ _NODES = re.compile(r"//\s*(?:Topologically Sorted|Unsorted) Source Nodes: \[(.*
 
 
 @dataclass(frozen=True)
-class Argument:
+class CallArgument:
     text: str
-    span: Span
+    span: TextSpan
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallExpression:
     """One call as it is written. Offsets are into the wrapper's text."""
 
     callee: str  # "aoti_torch_cpu_addmm_out", "kernels.cuda_fused_mm_0"
     function: str
-    head: Span  # of the callee
+    head: TextSpan  # of the callee
     opening: int  # of the "("
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     line: int
     loops: int
     subgraph: str
@@ -51,12 +51,12 @@ class Call:
 class Loop:
     """The head of a `while (1) {`: [start, end), the brace included."""
 
-    span: Span
+    span: TextSpan
 
 
 @dataclass(frozen=True)
 class Scan:
-    calls: tuple[Call, ...]
+    calls: tuple[CallExpression, ...]
     loops: tuple[Loop, ...]
 
 
@@ -80,7 +80,7 @@ def scan(text: str, body: Body, lines: Lines, wanted: Callable[[str], bool]) -> 
 
 
 @dataclass
-class _Block:
+class _Scope:
     subgraph: str
     is_loop: bool
 
@@ -91,12 +91,12 @@ class _Scanner:
         self._body = body
         self._lines = lines
         self._wanted = wanted
-        self._blocks = [_Block("", False)]
+        self._blocks = [_Scope("", False)]
         self._notes = Notes()
 
     def run(self) -> Scan:
         tokens = tokenize(self._text, self._body.opening + 1, self._body.closing)
-        calls: list[Call] = []
+        calls: list[CallExpression] = []
         loops: list[Loop] = []
         for i, token in enumerate(tokens):
             if token.lexeme is Lexeme.COMMENT:
@@ -105,7 +105,7 @@ class _Scanner:
                 loop = _while_head(tokens, i)
                 if loop is not None:
                     loops.append(Loop(loop))
-                self._blocks.append(_Block(self._blocks[-1].subgraph, loop is not None))
+                self._blocks.append(_Scope(self._blocks[-1].subgraph, loop is not None))
             elif token.text == "}":
                 if len(self._blocks) > 1:
                     self._blocks.pop()
@@ -125,17 +125,17 @@ class _Scanner:
         elif match := _NODES.match(text):
             self._notes = Notes("", _names(match.group(1)), _names(match.group(2)))
 
-    def _call(self, callee: str, head: Span, tokens: Sequence[Token], opening: int) -> Call:
+    def _call(self, callee: str, head: TextSpan, tokens: Sequence[Token], opening: int) -> CallExpression:
         spans, _ = split_arguments(tokens, opening)
         notes = self._notes if _is_about(self._notes, callee) else Notes()
         if notes is self._notes:
             self._notes = Notes()
-        return Call(
+        return CallExpression(
             callee=callee,
             function=self._body.name,
             head=head,
             opening=tokens[opening].start,
-            arguments=tuple(Argument(self._text[s.start : s.end], s) for s in spans),
+            arguments=tuple(CallArgument(self._text[s.start : s.end], s) for s in spans),
             line=self._lines.at(head.start),
             loops=sum(block.is_loop for block in self._blocks),
             subgraph=self._blocks[-1].subgraph,
@@ -153,15 +153,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (piece.strip() for piece in text.split(",")) if name)
 
 
-def _callee(tokens: Sequence[Token], last: int) -> Span:
+def _callee(tokens: Sequence[Token], last: int) -> TextSpan:
     """The qualified name that ends in the token at `last`: `f`, `kernels.f`, `std::f`."""
     first = last
     while first >= 2 and tokens[first - 1].text in (".", "->", "::") and tokens[first - 2].lexeme is Lexeme.NAME:
         first -= 2
-    return Span(tokens[first].start, tokens[last].end)
+    return TextSpan(tokens[first].start, tokens[last].end)
 
 
-def _while_head(tokens: Sequence[Token], brace: int) -> Span | None:
+def _while_head(tokens: Sequence[Token], brace: int) -> TextSpan | None:
     """The span of `while (1) {` that ends in the brace at index `brace`, if it is one."""
     texts = [token.text for token in tokens[max(brace - 4, 0) : brace]]
-    return Span(tokens[brace - 4].start, tokens[brace].end) if texts == ["while", "(", "1", ")"] else None
+    return TextSpan(tokens[brace - 4].start, tokens[brace].end) if texts == ["while", "(", "1", ")"] else None

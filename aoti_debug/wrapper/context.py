@@ -14,7 +14,7 @@ from aoti_debug.wrapper.variables import Variables
 
 
 @dataclass(frozen=True)
-class Context:
+class FunctionContext:
     """Facts about the wrapper, and about the function that the call stands in.
 
     Attributes:

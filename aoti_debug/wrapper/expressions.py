@@ -19,7 +19,7 @@ _NULL = frozenset({"nullptr", "NULL"})
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorExpression:
     """A tensor expression.
 
     Attributes:
@@ -42,7 +42,7 @@ class Pointer:
     """`(const float*)(buf2.data_ptr())`: a pointer with the tensor that it comes from, or None for a null pointer."""
 
     ctype: str
-    tensor: Tensor | None
+    tensor: TensorExpression | None
     tensor_text: str
 
 
@@ -50,11 +50,11 @@ def is_null(text: str) -> bool:
     return text in _NULL
 
 
-def tensor(text: str) -> Tensor | None:
+def tensor(text: str) -> TensorExpression | None:
     """The tensor behind a handle, a view, an `&x_handle`, a `&temporary_reference(x.get())`; None for other things."""
     if match := _OUTPUT_HANDLE.match(text):
         name = f"output{match.group(1)}"
-        return Tensor(name, False, name)
+        return TensorExpression(name, False, name)
     names = [t.text for t in tokenize(text) if t.lexeme is Lexeme.NAME]
     variable = next((name for name in names if name not in _WRAPPER_WORDS), "")
     if not variable or is_null(variable):
@@ -62,7 +62,7 @@ def tensor(text: str) -> Tensor | None:
     is_view = any(name in _VIEW_WORDS for name in names)
     if text.startswith("&"):
         variable = variable.removesuffix("_handle")
-    return Tensor(variable, is_view, " ".join(text.split()) if is_view else variable)
+    return TensorExpression(variable, is_view, " ".join(text.split()) if is_view else variable)
 
 
 def pointer(text: str) -> Pointer | None:

@@ -6,15 +6,15 @@ import re
 
 from aoti_debug.manifest import Arg, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
-from aoti_debug.wrapper.calls import Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.prototypes import Param, Prototype
 from aoti_debug.wrapper.slots import Slot
 
 _MEMBER = "kernels."
 
 
-def read(call: Call, context: Context) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`cpp_fused_relu_1((const float*)(buf7.data_ptr()), (float*)(buf8.data_ptr()), s77);`"""
     if call.callee.startswith("aoti_torch_") or call.callee not in context.externs:
         return None
@@ -22,7 +22,7 @@ def read(call: Call, context: Context) -> Reading | None:
     return Reading(Kind.CPP, call.callee, found) if found is not None else None
 
 
-def read_cutlass(call: Call, context: Context) -> Reading | None:
+def read_cutlass(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`kernels.cuda_fused_mm_0((const void*)arg0_1.data_ptr(), (int)64, (size_t*)nullptr, stream);`"""
     if not call.callee.startswith(_MEMBER):
         return None
@@ -32,7 +32,7 @@ def read_cutlass(call: Call, context: Context) -> Reading | None:
     return Reading(Kind.CUTLASS, name, found) if found is not None else None
 
 
-def _slots(call: Call, prototype: Prototype) -> tuple[Slot, ...] | None:
+def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...] | None:
     if len(prototype.params) != len(call.arguments):
         return None
     return tuple(

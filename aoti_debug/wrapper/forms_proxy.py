@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
-from aoti_debug.wrapper.calls import PROXY, Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import PROXY, CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.operators import mutated, qualified, schema_of
 from aoti_debug.wrapper.proxy import Flat, Node
 from aoti_debug.wrapper.slots import Slot
@@ -15,7 +15,7 @@ from aoti_debug.wrapper.slots import Slot
 _INTS, _TENSORS = 3, 5  # positions of the two arrays
 
 
-def read(call: Call, context: Context) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`aoti_torch_proxy_executor_call_function(proxy_executor, 0, 2, ints.data(), 3, tensors.data())`"""
     if call.callee != PROXY or len(call.arguments) != 6:
         return None
@@ -42,7 +42,7 @@ def read(call: Call, context: Context) -> Reading | None:
     return Reading(Kind.PROXY, name, tuple(found), op=name, operands=operands, results=results)
 
 
-def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: Context) -> Node | None:
+def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: FunctionContext) -> Node | None:
     """The JSON's node, if it is about this call: in `_const_run_impl` the indices count another list."""
     if index >= len(context.proxy):
         return None
@@ -66,12 +66,12 @@ def _roles(node: Node, tensors: Sequence[str], written: frozenset[str]) -> list[
     return inputs + outputs
 
 
-def _fresh(tensors: Sequence[str], context: Context) -> set[int]:
+def _fresh(tensors: Sequence[str], context: FunctionContext) -> set[int]:
     names = [found.variable if (found := expressions.tensor(text)) else "" for text in tensors]
     return {n for n, name in enumerate(names) if name in context.variables.fresh}
 
 
-def _name_of(call: Call, index: int) -> str:
+def _name_of(call: CallExpression, index: int) -> str:
     """The operator by Inductor's comments: `Original ATen: [aten.complex]`, or the handle's name."""
     if len(call.notes.aten) == 1:
         return qualified(call.notes.aten[0].replace(".", "::", 1))

@@ -6,8 +6,8 @@ import re
 
 from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
-from aoti_debug.wrapper.calls import Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.operators import mutated, operator_of, schema_of
 from aoti_debug.wrapper.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
 from aoti_debug.wrapper.slots import Slot
@@ -20,7 +20,7 @@ _OUTPUT_HANDLE = re.compile(r"&\w+_handle\Z")
 _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
 
 
-def read(call: Call, context: Context) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)` and its kin."""
     callee = call.callee
     prototype = context.shims.get(callee) or context.externs.get(callee)
@@ -74,7 +74,9 @@ def written(kind: Kind, prototype: Prototype, by_schema: frozenset[str] = frozen
     return roles
 
 
-def _argument(call: Call, i: int, param: Param, roles: dict[str, Role], context: Context) -> list[Slot]:
+def _argument(
+    call: CallExpression, i: int, param: Param, roles: dict[str, Role], context: FunctionContext
+) -> list[Slot]:
     text = call.arguments[i].text
     form = _form(text, param)
     role = roles.get(param.name, Role.IN)
@@ -111,7 +113,7 @@ def _form(text: str, param: Param) -> Form:
     return form
 
 
-def _number(text: str, i: int, param: Param, form: Form, context: Context) -> list[Slot]:
+def _number(text: str, i: int, param: Param, form: Form, context: FunctionContext) -> list[Slot]:
     if param.name.endswith("_len_") or param.name == "num_indices" or "Generator" in param.ctype:
         return []
     role, referent = Role.NONE, CType.NONE
@@ -128,14 +130,14 @@ def _number(text: str, i: int, param: Param, form: Form, context: Context) -> li
     return [slot]
 
 
-def _spelled(call: Call, context: Context) -> Prototype | None:
+def _spelled(call: CallExpression, context: FunctionContext) -> Prototype | None:
     """A prototype for a function that no header declares, guessed from how its arguments are written."""
     params = [_guess(argument.text, context) for argument in call.arguments]
     known = tuple(param for param in params if param is not None)
     return Prototype(call.callee, known) if len(known) == len(params) else None
 
 
-def _guess(text: str, context: Context) -> Param | None:
+def _guess(text: str, context: FunctionContext) -> Param | None:
     if text.startswith("&temporary_reference("):
         return Param("AtenTensorHandle*", "")
     if text.startswith("&") and text.endswith("_handle"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.wrapper import slots
-from aoti_debug.wrapper.calls import Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.prototypes import Param
 from aoti_debug.wrapper.slots import Slot
 from aoti_debug.wrapper.triton import TritonFunction
@@ -14,7 +14,7 @@ _PREFIX = "call_"
 _PLUMBING = frozenset({"device_idx_", "stream_", "kernels_", "cubin_dir_"})
 
 
-def read(call: Call, context: Context) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`call_triton_poi_fused_0(arg0_1, buf0, 4096L, this->device_idx_, stream, kernels, this->cubin_dir_);`"""
     function = context.triton.get(call.callee)
     if function is None or len(call.arguments) > len(function.params):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aoti_debug.manifest import Arg, Certainty, Form, Frame, Kind, Role, Site
+from aoti_debug.manifest import Arg, Certainty, Form, Kind, ModelLine, Role, Site
 from aoti_debug.wrapper import expressions
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
@@ -45,7 +45,7 @@ def _word(site: Site) -> str:
     return operator if operator == "index_put" else next((word for word in operator.split("_") if word), "")
 
 
-def _mentioning(word: str, source: tuple[Frame, ...]) -> tuple[Frame, ...]:
+def _mentioning(word: str, source: tuple[ModelLine, ...]) -> tuple[ModelLine, ...]:
     """The frames whose line contains the word; all of them if none does."""
     return tuple(frame for frame in source if word and word in frame.text) or source
 

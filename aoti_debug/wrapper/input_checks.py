@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import device_name
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.machine import json_data
 
 _CHECK = re.compile(
@@ -26,7 +26,7 @@ _IN_SPEC = re.compile(r'\bin_spec_ = R"(?P<d>[^(]*)\((.*?)\)(?P=d)";', re.DOTALL
 _UNBOUNDED = (1 << 31) - 1
 
 
-def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
+def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignature:
     """What the model takes. Of an input without a check only the name is known: its dtype is "". Arguments that are no
     tensors are no inputs of the generated code, which only says how many there are.
 
@@ -43,7 +43,7 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> Signature:
     found = _IN_SPEC.search(wrapper)
     spec = found.group(2) if found else ""
     others = _leaf_count(spec) - len(leaves)
-    return Signature(leaves, spec, others) if others >= 0 else Signature(leaves)
+    return ModelSignature(leaves, spec, others) if others >= 0 else ModelSignature(leaves)
 
 
 @dataclass(frozen=True)

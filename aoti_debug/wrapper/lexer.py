@@ -31,7 +31,7 @@ class Token(NamedTuple):
         return self.start + len(self.text)
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """The text [start, end)."""
 
     start: int
@@ -102,7 +102,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
     return len(tokens)
 
 
-def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[Span], int]:
+def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[TextSpan], int]:
     """Splits what stands between the bracket at index `opening` and the one that closes it at its commas.
 
     Returns:
@@ -110,7 +110,7 @@ def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[Span], 
     """
     end = closing(tokens, opening)
     inner = [t for t in tokens[opening + 1 : end] if t.lexeme is not Lexeme.COMMENT]
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     depth, first = 0, 0
     i = 0
     while i < len(inner):
@@ -121,14 +121,14 @@ def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[Span], 
             elif text in ")]}":
                 depth -= 1
             elif text == "," and depth == 0:
-                spans.append(Span(inner[first].start, inner[i - 1].end))
+                spans.append(TextSpan(inner[first].start, inner[i - 1].end))
                 first = i + 1
             elif text == "<":
                 i = _after_template(inner, i)
                 continue
         i += 1
     if first < len(inner):
-        spans.append(Span(inner[first].start, inner[-1].end))
+        spans.append(TextSpan(inner[first].start, inner[-1].end))
     return spans, end
 
 

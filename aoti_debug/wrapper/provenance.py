@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
-from aoti_debug.manifest import Certainty, Frame, Provenance, Site
+from aoti_debug.manifest import Certainty, ModelLine, Provenance, Site
 from aoti_debug.wrapper.inference import infer
-from aoti_debug.wrapper.sites import Found
+from aoti_debug.wrapper.sites import FoundSites
 
 _FRAME = re.compile(
     r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)'
@@ -21,15 +21,15 @@ _FRAME = re.compile(
 _TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|utils|export|_\w+|functional\.py)(?:/|$)")
 
 
-def frames(stack: str) -> tuple[Frame, ...]:
+def frames(stack: str) -> tuple[ModelLine, ...]:
     """The frames of a traced stack, outermost first."""
     return tuple(
-        Frame(m["file"], int(m["line"]), m["function"].strip(), (m["text"] or "").strip())
+        ModelLine(m["file"], int(m["line"]), m["function"].strip(), (m["text"] or "").strip())
         for m in _FRAME.finditer(stack)
     )
 
 
-def own_frames(stacks: Sequence[str]) -> tuple[Frame, ...]:
+def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
     """Of each stack the innermost frame that is not torch's, each line once."""
     innermost = (
         next((frame for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file)), None)
@@ -62,7 +62,7 @@ def kernel_information(text: str) -> Mapping[str, KernelInformation]:
         raise ArtifactError(f"kernel_information.json is damaged: {error}", hint="compile the model again") from error
 
 
-def attach(found: Sequence[Found], information: str) -> tuple[Site, ...]:
+def attach(found: Sequence[FoundSites], information: str) -> tuple[Site, ...]:
     """The sites with their provenance.
 
     A site that Inductor has recorded itself is exact. One without a record (index_put, scatter, bernoulli_, item,
@@ -102,7 +102,7 @@ def _located(provenance: Provenance, stack: str) -> Provenance:
     return replace(provenance, certainty=Certainty.EXACT, source=source, stacks=(stack,))
 
 
-def _recorded(found: Found, records: Mapping[str, KernelInformation]) -> Provenance:
+def _recorded(found: FoundSites, records: Mapping[str, KernelInformation]) -> Provenance:
     notes = found.call.notes
     record = records.get(notes.handle)
     if record is None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from aoti_debug.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
 from aoti_debug.wrapper import calls, forms_cpp, forms_proxy, forms_shim, forms_triton, slots
-from aoti_debug.wrapper.calls import Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.functions import entry_points
 from aoti_debug.wrapper.prototypes import Prototype
 from aoti_debug.wrapper.variables import variables
 
-_READERS: tuple[Callable[[Call, Context], Reading | None], ...] = (
+_READERS: tuple[Callable[[CallExpression, FunctionContext], Reading | None], ...] = (
     forms_cpp.read,
     forms_cpp.read_cutlass,
     forms_proxy.read,
@@ -36,16 +36,16 @@ _NO_LAUNCH = re.compile(
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSites:
     """A site with the place in the text that it was read from."""
 
     site: Site
-    call: Call
+    call: CallExpression
 
 
 @dataclass(frozen=True)
 class Sites:
-    found: tuple[Found, ...]
+    found: tuple[FoundSites, ...]
     unrecognised: tuple[Unrecognised, ...]
 
 
@@ -69,7 +69,7 @@ def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tupl
     )
 
 
-def find_sites(text: str, masked: str, context: Context) -> Sites:
+def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
     """Reads every launch of the wrapper; provenance is left open.
 
     Args:
@@ -79,7 +79,7 @@ def find_sites(text: str, masked: str, context: Context) -> Sites:
     Raises:
         ArtifactError: the wrapper is of a form that cannot be instrumented.
     """
-    found: list[Found] = []
+    found: list[FoundSites] = []
     unrecognised: list[Unrecognised] = []
     bodies = {body.name: body for body in entry_points(masked)}
     for name, scanned in scan_model(text, masked, context.externs):
@@ -91,16 +91,16 @@ def find_sites(text: str, masked: str, context: Context) -> Sites:
                 unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
                 continue
             args = slots.settle(reading.slots, local.variables.bases)
-            found.append(Found(_site(len(found), call, reading, _refine(args, reading.kind, written)), call))
+            found.append(FoundSites(_site(len(found), call, reading, _refine(args, reading.kind, written)), call))
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(found), tuple(unrecognised))
 
 
-def _read(call: Call, context: Context) -> Reading | None:
+def _read(call: CallExpression, context: FunctionContext) -> Reading | None:
     return next((reading for reader in _READERS if (reading := reader(call, context)) is not None), None)
 
 
-def _site(number: int, call: Call, reading: Reading, args: tuple[Arg, ...]) -> Site:
+def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, ...]) -> Site:
     return Site(
         id=number,
         kernel=reading.kernel,
@@ -127,7 +127,7 @@ def _refine(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, 
     return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)
 
 
-def _line_of(text: str, call: Call) -> str:
+def _line_of(text: str, call: CallExpression) -> str:
     start = text.rfind("\n", 0, call.head.start) + 1
     end = text.find("\n", call.head.start)
     return text[start : end if end >= 0 else len(text)].strip()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aoti_debug.manifest import CType, KernelParam
 from aoti_debug.wrapper.functions import Body
-from aoti_debug.wrapper.lexer import Lexeme, Span, Token, split_arguments, tokenize
+from aoti_debug.wrapper.lexer import Lexeme, TextSpan, Token, split_arguments, tokenize
 from aoti_debug.wrapper.prototypes import NUMBERS, Param
 
 _PARAMETER = re.compile(r"(?P<ctype>.*[\s&*])(?P<name>\w+)\s*(?:=.*)?\Z", re.DOTALL)
@@ -26,7 +26,7 @@ _ADDRESS_TYPES = frozenset({"CUdeviceptr", "hipDeviceptr_t", "void*"})
 
 
 @dataclass(frozen=True)
-class Launch:
+class TritonCall:
     """`launchKernel(kernels_.K, grid_0, grid_1, grid_2, 4, 0, kernel_args_, stream_);`
 
     Attributes:
@@ -69,7 +69,7 @@ class TritonFunction:
     mutated: frozenset[str]
     cubin: str
     mangled: str
-    launch: Launch | None
+    launch: TritonCall | None
     kernel_params: tuple[KernelParam, ...]
     scratch: Mapping[str, int] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ def _unquote(literal: str) -> str:
     return re.sub(r"\\(.)", r"\1", literal.strip('"'))
 
 
-def _launch(text: str, code: Sequence[Token]) -> Launch | None:
+def _launch(text: str, code: Sequence[Token]) -> TritonCall | None:
     found = _arguments(text, code, "launchKernel")
     if found is None or len(found[0]) < 8:
         return None
@@ -148,18 +148,18 @@ def _launch(text: str, code: Sequence[Token]) -> Launch | None:
     if not (warps.isdigit() and shared.isdigit()):
         return None
     sizes = tuple((m[1], m[2]) for m in _GRID_SIZE.finditer(text[code[0].start : found[1]]))
-    return Launch(found[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments, sizes)
+    return TritonCall(found[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments, sizes)
 
 
-def _scratch(text: str, code: Sequence[Token], launch: Launch) -> Mapping[str, int]:
+def _scratch(text: str, code: Sequence[Token], launch: TritonCall) -> Mapping[str, int]:
     return {f"{m[1]}_scratch": int(m[2]) for m in _SCRATCH_SIZE.finditer(text[code[0].start : launch.statement])}
 
 
 def _kernel_params(
-    text: str, code: Sequence[Token], launch: Launch, params: Sequence[Param]
+    text: str, code: Sequence[Token], launch: TritonCall, params: Sequence[Param]
 ) -> tuple[KernelParam, ...]:
     """What the array of argument addresses points to, by the declarations above it."""
-    span = Span(code[0].start, launch.statement)
+    span = TextSpan(code[0].start, launch.statement)
     declared = _declarations(text[span.start : span.end], {p.name: p.ctype for p in params})
     array = re.search(rf"\bvoid\*\s*{re.escape(launch.arguments)}\[\]\s*=\s*\{{", text[span.start : span.end])
     if array is None:

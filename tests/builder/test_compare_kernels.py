@@ -10,7 +10,7 @@ import factories
 import pytest
 
 from aoti_debug.builder import compare_kernels
-from aoti_debug.builder.compare_kernels import Comparison, Difference, Kernels
+from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifference, Kernels
 from aoti_debug.builder.kernel_text import normalised
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend.sources import Flags
@@ -31,7 +31,7 @@ def triton(name: str, cubin: str) -> Kernel:
     return replace(factories.triton_kernel(name), code_sha256=cubin)
 
 
-def compare(ours: list[Kernel], theirs: list[Kernel], flags: frozenset[str] = FLAGS) -> Comparison:
+def compare(ours: list[Kernel], theirs: list[Kernel], flags: frozenset[str] = FLAGS) -> KernelComparison:
     return compare_kernels.compare(PACKAGE, Kernels(tuple(ours), FLAGS), Kernels(tuple(theirs), flags))
 
 
@@ -39,7 +39,7 @@ def test_equal_kernels_under_other_names() -> None:
     ours = [cpp("cpp_fused_a_0"), triton("triton_poi_fused_0", "1")]
     theirs = [triton("triton_poi_fused_x_7", "1"), cpp("cpp_fused_b_3", include="torch/cpp_prefix.h")]
     found = compare(ours, theirs)
-    assert found == Comparison(PACKAGE, 2, (), ())
+    assert found == KernelComparison(PACKAGE, 2, (), ())
     assert str(found) == "2 of 2 kernels identical to those of c.pt2"
 
 
@@ -56,13 +56,13 @@ def test_every_difference_is_named_with_its_reason() -> None:
         triton("triton_poi_fused_0", "other"),
         triton("triton_poi_fused_1", "2"),
     ]
-    assert compare(ours, theirs) == Comparison(
+    assert compare(ours, theirs) == KernelComparison(
         PACKAGE,
         4,
         (
-            Difference("cpp_fused_a_0", "its source differs"),
-            Difference("cpp_fused_new_1", "the package has no such kernel"),
-            Difference("triton_poi_fused_0", "equal source, another kernel binary"),
+            KernelDifference("cpp_fused_a_0", "its source differs"),
+            KernelDifference("cpp_fused_new_1", "the package has no such kernel"),
+            KernelDifference("triton_poi_fused_0", "equal source, another kernel binary"),
         ),
         ("cpp_fused_gone_1",),
     )
@@ -70,7 +70,7 @@ def test_every_difference_is_named_with_its_reason() -> None:
 
 def test_flags_count_for_cpp_kernels() -> None:
     found = compare([cpp("cpp_fused_a_0")], [cpp("cpp_fused_a_0")], FLAGS - {"-O3"} | {"-O1"})
-    assert found.different == (Difference("cpp_fused_a_0", "equal source, other compiler flags: +-O3 --O1"),)
+    assert found.different == (KernelDifference("cpp_fused_a_0", "equal source, other compiler flags: +-O3 --O1"),)
     assert compare([triton("t", "1")], [triton("t", "1")], frozenset()).different == ()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import factories
 
 from aoti_debug.builder import join_provenance
-from aoti_debug.manifest import Certainty, Kernel, Kind, Provenance, Site, Source
+from aoti_debug.manifest import Certainty, Kernel, Kind, PackageOrigin, Provenance, Site
 
 
 def site(kernel: str, line: int | None = None, kind: Kind = Kind.CPP) -> Site:
@@ -71,9 +71,12 @@ def test_a_record_without_a_line_joins_nothing() -> None:
 
 
 def test_only_a_package_can_lack_lines() -> None:
-    def lacks(source: Source, *sites: Site) -> bool:
+    def lacks(source: PackageOrigin, *sites: Site) -> bool:
         return join_provenance.lacks_lines(replace(factories.make_manifest(*sites), source=source))
 
     without, with_line = site("a"), site("b", 7)
-    assert {source for source in Source if lacks(source, without)} == {Source.COMPILED, Source.UNCOMPILED}
-    assert not any(lacks(source, without, with_line) for source in Source)
+    assert {source for source in PackageOrigin if lacks(source, without)} == {
+        PackageOrigin.COMPILED,
+        PackageOrigin.UNCOMPILED,
+    }
+    assert not any(lacks(source, without, with_line) for source in PackageOrigin)

@@ -12,7 +12,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
 from aoti_debug.frontend.worker.protocol import Answer
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind
 
@@ -34,7 +34,7 @@ def lowered(tmp_path: Path) -> Lowered:
         answer=Answer("2.13.0", (), {}, "O1", "", {}),
         triton_configs={},
         model="model",
-        source=Source.EXPORTED,
+        source=PackageOrigin.EXPORTED,
     )
 
 

@@ -17,7 +17,7 @@ from aoti_debug.bundle.contents import contents_of
 from aoti_debug.diagnosis.findings import FindingKind, Place
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
-from aoti_debug.report import Part, Subject
+from aoti_debug.report import RedactedPart, ReportSubject
 from aoti_debug.rundir import journal
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document
@@ -71,7 +71,7 @@ def test_a_triage_with_all_that_may_be_sent(tmp_path: Path, ending: str) -> None
 
 def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    for parts in ((), (Part.TENSORS,), (Part.SOURCE,), tuple(Part)):
+    for parts in ((), (RedactedPart.TENSORS,), (RedactedPart.SOURCE,), tuple(RedactedPart)):
         name = "-".join(parts) or "all"
         root = unpacked(write_bundle(subject, tmp_path / f"{name}.zip", parts).path, tmp_path / name)
         opened = triage_directory.open_triage(root)
@@ -85,7 +85,7 @@ def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
 
 def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    written = write_bundle(subject, tmp_path / "b.zip", [Part.TENSORS])
+    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.TENSORS])
     files = members(written.path)
     assert leaks(files, SECRETS) == []
     assert not [name for name in files if "repro" in name or name.endswith(".log")]
@@ -107,7 +107,7 @@ def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:
 
 def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    written = write_bundle(subject, tmp_path / "b.zip", [Part.SOURCE])
+    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.SOURCE])
     files = members(written.path)
     assert leaks(files, SOURCES) == []
     assert not [name for name in files if "repro" in name or name.endswith(".log")]
@@ -119,7 +119,7 @@ def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
 
 def test_without_both_neither_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    files = members(write_bundle(subject, tmp_path / "b.zip", Part).path)
+    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
     assert leaks(files, (*SECRETS, *SOURCES)) == []
 
 
@@ -129,7 +129,7 @@ def test_the_report_of_a_restricted_bundle_is_made_again(tmp_path: Path) -> None
     page.write_text("as it was made")
     whole = members(write_bundle(report.of_triage(found), tmp_path / "a.zip").path)
     assert whole["report/index.html"] == b"as it was made"
-    restricted = members(write_bundle(report.of_triage(found), tmp_path / "b.zip", [Part.TENSORS]).path)
+    restricted = members(write_bundle(report.of_triage(found), tmp_path / "b.zip", [RedactedPart.TENSORS]).path)
     assert b"left out: values of tensors" in restricted["report/index.html"]
 
 
@@ -154,7 +154,7 @@ def test_of_saved_tensors_those_of_the_guilty_launch_are_sent(tmp_path: Path) ->
     assert {"tensors/0/table.safetensors", "tensors/0/rows.safetensors"} <= set(members(guilty.path))
     root = open_run(unpacked(guilty.path, tmp_path / "ub"))
     assert Measurer(root).measure(root.launches[1].args[0], Phase.BEFORE).statistics is not None
-    hidden = write_bundle(replace(subject, finding=finding), tmp_path / "c.zip", [Part.TENSORS])
+    hidden = write_bundle(replace(subject, finding=finding), tmp_path / "c.zip", [RedactedPart.TENSORS])
     assert not [name for name in members(hidden.path) if name.startswith("tensors")]
 
 
@@ -233,12 +233,12 @@ def test_what_is_not_known_by_name_stays_out(tmp_path: Path) -> None:
 
 def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
     """A block that was used before holds older records behind its end; a torn record may hold anything."""
-    subject: Subject = report.of_run(run(tmp_path / "runs"))
+    subject: ReportSubject = report.of_run(run(tmp_path / "runs"))
     path = subject.path / "journal.bin"
     data = bytearray(path.read_bytes())
     data[-64:] = (SOURCE + STACK).encode()[:64]
     path.write_bytes(data)
-    files = members(write_bundle(subject, tmp_path / "b.zip", Part).path)
+    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
     assert leaks(files, ("made_by", *SECRETS)) == []
     (tmp_path / "journal.bin").write_bytes(files["journal.bin"])
     assert len(journal.read(tmp_path / "journal.bin").records) == len(journal.read(path).records)

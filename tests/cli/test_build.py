@@ -11,11 +11,11 @@ import pytest
 from aoti_debug import manifest
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
-from aoti_debug.builder.compare_kernels import Comparison, Difference
+from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifference
 from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
-from aoti_debug.manifest import Certainty, Form, Kind, Manifest, Provenance, Role, Sameness, Source, Unrecognised
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.manifest import Certainty, Form, Kind, Manifest, PackageOrigin, Provenance, Role, Sameness, Unrecognised
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -31,7 +31,7 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
         "stages": {"lower": 4.0, "compile": 3.0},
         "without_inputs": "",
         "unmatched": (),
-        "inputs": Signature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),), others=1),
+        "inputs": ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),), others=1),
     }
     return BuildSummary(manifest=manifest, **(known | fields))
 
@@ -81,7 +81,7 @@ def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
 def from_package(**fields: Any) -> Manifest:
     """Of a compiled package without model lines."""
     site = replace(RELU, provenance=Provenance(Certainty.NONE))
-    known: dict[str, Any] = {"source": Source.COMPILED, "sameness": Sameness(7, ())}
+    known: dict[str, Any] = {"source": PackageOrigin.COMPILED, "sameness": Sameness(7, ())}
     return replace(factories.make_manifest(site), **(known | fields))
 
 
@@ -103,7 +103,7 @@ def test_summary_of_a_compiled_package() -> None:
 
 
 def test_summary_of_what_else_there_is_to_say_of_a_package() -> None:
-    lines = described(summary(from_package(source=Source.UNCOMPILED, sameness=None)))
+    lines = described(summary(from_package(source=PackageOrigin.UNCOMPILED, sameness=None)))
     assert lines[1] == "  built from      package of C++ sources: its C++ kernels are compiled here"
     other = from_package(other_torch="another torch than the installed 2.13.0 compiled it", without_weights="given")
     lines = described(summary(other))
@@ -112,7 +112,9 @@ def test_summary_of_what_else_there_is_to_say_of_a_package() -> None:
 
 
 def test_kernels_that_differ_from_those_of_a_package() -> None:
-    compared = Comparison(Path("c.pt2"), 3, (Difference("cpp_fused_relu_0", "its source differs"),), ("cpp_old_1",))
+    compared = KernelComparison(
+        Path("c.pt2"), 3, (KernelDifference("cpp_fused_relu_0", "its source differs"),), ("cpp_old_1",)
+    )
     lines = described(summary(factories.make_manifest(RELU), against=compared))
     assert lines[-4:-1] == [
         "  against         2 of 3 kernels identical to those of c.pt2",

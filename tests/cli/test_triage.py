@@ -36,7 +36,7 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: tuple[str, ...]
 def test_a_step_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(triage, "width", lambda *, err: columns)
     step = Step("repro, checked", 13.7, f"load outside of table: element {2**47} of 64000, {'9' * 60} past the end")
-    with triage.Progress() as progress:
+    with triage.StepProgress() as progress:
         progress(step.name, step)
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) <= columns

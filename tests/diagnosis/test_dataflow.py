@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.diagnosis.dataflow import Dataflow, Span, outside_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, outside_name, span_of
 from aoti_debug.manifest import Constant, Manifest, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import Argument
@@ -131,14 +131,14 @@ def test_outputs_of_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "span"),
     [
-        (tensor(4, 8, data_ptr=0x1000), Span("cpu", 0x1000, 0x1080)),
-        (tensor(4, 2, data_ptr=0x1000, strides=(8, 1)), Span("cpu", 0x1000, 0x1068)),
-        (tensor(4, 2, data_ptr=0x1000, strides=(0, 1)), Span("cpu", 0x1000, 0x1008)),
-        (tensor(data_ptr=0x1000), Span("cpu", 0x1000, 0x1004)),
+        (tensor(4, 8, data_ptr=0x1000), ByteRange("cpu", 0x1000, 0x1080)),
+        (tensor(4, 2, data_ptr=0x1000, strides=(8, 1)), ByteRange("cpu", 0x1000, 0x1068)),
+        (tensor(4, 2, data_ptr=0x1000, strides=(0, 1)), ByteRange("cpu", 0x1000, 0x1008)),
+        (tensor(data_ptr=0x1000), ByteRange("cpu", 0x1000, 0x1004)),
         (tensor(0, 8, data_ptr=0x1000), None),
         (tensor(4, data_ptr=0), None),
         (Absent.NULL, None),
     ],
 )
-def test_the_bytes_of_a_tensor(value: Tensor, span: Span | None) -> None:
+def test_the_bytes_of_a_tensor(value: Tensor, span: ByteRange | None) -> None:
     assert span_of(Argument(0, arg("x"), value, value)) == span

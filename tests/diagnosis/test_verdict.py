@@ -15,7 +15,7 @@ from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.manifest import Kind, Manifest, Role
 from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack
-from aoti_debug.native.frames import Frame
+from aoti_debug.native.frames import StackFrame
 from aoti_debug.repro.kinds import KINDS
 from aoti_debug.rundir.run_directory import find, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -228,12 +228,12 @@ def test_a_run_that_goes_on_has_no_verdict(tmp_path: Path, monkeypatch: pytest.M
 # Stacks
 
 
-FRAME = Frame("ops::act(int)", "/t/libops.so", 1, "/src/ops.cpp", 9)
+FRAME = StackFrame("ops::act(int)", "/t/libops.so", 1, "/src/ops.cpp", 9)
 
 
 def caught(base: Path, thread: int, signal: str = "SIGSEGV") -> None:
     """Puts stacks beside a run that is there: of two threads, one of which may have died."""
-    other = Stack(99, "", None, (Frame("ops::other(int)", "/t/libops.so", 1),))
+    other = Stack(99, "", None, (StackFrame("ops::other(int)", "/t/libops.so", 1),))
     found = Backtrace((Stack(thread, signal, None, (FRAME,)), other))
     run = find(base=base)
     (run / crash_stacks.NAME).write_text(json.dumps({"format": 1, **asdict(found)}))

@@ -12,7 +12,7 @@ from built_model import Built, FromPackage, save_run
 from launched import launched
 from model_outputs import outputs
 
-from aoti_debug.manifest import Source
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_kernels_are_the_package_s_own(
     built: Callable[[str], Built], from_package: Callable[[str], FromPackage], name: str
 ) -> None:
     manifest = from_package(name).summary.manifest
-    assert manifest.source is Source.COMPILED
+    assert manifest.source is PackageOrigin.COMPILED
     assert manifest.unrecognised == ()
     same = re.fullmatch(r"(\d+) of (\d+) kernels identical to the original", str(manifest.sameness))
     assert same is not None

@@ -20,7 +20,7 @@ from aoti_debug.frontend import exported_program
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Request
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.signature import Signature
+from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.machine.compiler import find_compiler
 from aoti_debug.pt2 import archive
 from aoti_debug.run import runner
@@ -68,7 +68,7 @@ def lowered(_: str, request: Request, *__: object) -> Answer:
         archives.write(
             folder / protocol.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
         )
-        (folder / protocol.SIGNATURE).write_text(signature.to_json(Signature(())))
+        (folder / protocol.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
     return ANSWER
 
 

@@ -18,7 +18,7 @@ from aoti_debug.builder.build import build
 from aoti_debug.cli import main
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.manifest import Kind, Source
+from aoti_debug.manifest import Kind, PackageOrigin
 from aoti_debug.pt2 import archive
 from aoti_debug.run import runner, target
 from aoti_debug.rundir.timeline import LaunchStatus
@@ -68,7 +68,7 @@ def test_the_launches_are_those_of_the_instrumented_package(
     inputs = found.original.parent / "inputs.pt"
     one = runner.run(found.package, level=3).run
     other = runner.run(stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("models",)).run
-    assert other.manifest.source is Source.STRIPPED
+    assert other.manifest.source is PackageOrigin.STRIPPED
     assert order(other) == order(one)
 
 

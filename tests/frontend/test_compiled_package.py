@@ -27,7 +27,7 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files as inputs
-from aoti_debug.manifest import Certainty, Source
+from aoti_debug.manifest import Certainty, PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.run import runner
 
@@ -90,7 +90,7 @@ def test_equal_outputs_wherever_the_weights_lie(
     packages: Path, instrumented: Callable[..., BuildSummary], name: str
 ) -> None:
     summary = instrumented(name)
-    assert summary.manifest.source is Source.COMPILED
+    assert summary.manifest.source is PackageOrigin.COMPILED
     assert str(summary.manifest.sameness) == f"{KERNELS} of {KERNELS} kernels identical to the original"
     original = outputs(load_package(str(packages / f"{name}.pt2")))
     assert equal(outputs(load_package(str(summary.package))), original)
@@ -207,7 +207,7 @@ def test_runners_and_weights_after_loading(packages: Path, instrumented: Callabl
 
 def test_sources_are_compiled_here(packages: Path, instrumented: Callable[..., BuildSummary]) -> None:
     summary = instrumented("sources")
-    assert summary.manifest.source is Source.UNCOMPILED
+    assert summary.manifest.source is PackageOrigin.UNCOMPILED
     assert summary.manifest.sameness is None
     assert equal(outputs(load_package(str(summary.package))), outputs(load_package(str(packages / "plain.pt2"))))
 

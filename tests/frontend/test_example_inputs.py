@@ -11,8 +11,8 @@ from aoti_debug.frontend import sources
 from aoti_debug.frontend.example_inputs import lent, may_be_compiled_from, overlap
 from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
 from aoti_debug.frontend.worker.protocol import Answer
-from aoti_debug.inputs.signature import Dim, Leaf, Signature, to_json
-from aoti_debug.manifest import Source
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature, to_json
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive
 
 NUMBER = Leaf("n", constant="2")
@@ -24,24 +24,24 @@ def tensor(*sizes: int | Dim, dtype: str = "float32") -> Leaf:
     )
 
 
-PROGRAM = Signature((tensor(4, Dim(2, 9, "s0")), NUMBER, tensor(3, dtype="int64")))
+PROGRAM = ModelSignature((tensor(4, Dim(2, 9, "s0")), NUMBER, tensor(3, dtype="int64")))
 
 
 @pytest.mark.parametrize(
     ("takes", "may"),
     [
-        (Signature((tensor(4, 5), tensor(3, dtype="int64")), others=1), True),
-        (Signature((tensor(8, 5), tensor(3, dtype="int64")), others=1), True),  # exported for another size
-        (Signature((tensor(4, 5), tensor(3, dtype="int64"))), False),
-        (Signature((tensor(4, 5), tensor(3, dtype="int32")), others=1), False),
-        (Signature((tensor(4, 5, 1), tensor(3, dtype="int64")), others=1), False),
-        (Signature((tensor(4, 5),), others=2), False),
-        (Signature((Leaf("x"), Leaf("y")), others=1), True),  # it does not say what it takes
-        (Signature((Leaf("x"), tensor(3, dtype="int64")), others=1), True),
-        (Signature((Leaf("x"), tensor(3)), others=1), False),
+        (ModelSignature((tensor(4, 5), tensor(3, dtype="int64")), others=1), True),
+        (ModelSignature((tensor(8, 5), tensor(3, dtype="int64")), others=1), True),  # exported for another size
+        (ModelSignature((tensor(4, 5), tensor(3, dtype="int64"))), False),
+        (ModelSignature((tensor(4, 5), tensor(3, dtype="int32")), others=1), False),
+        (ModelSignature((tensor(4, 5, 1), tensor(3, dtype="int64")), others=1), False),
+        (ModelSignature((tensor(4, 5),), others=2), False),
+        (ModelSignature((Leaf("x"), Leaf("y")), others=1), True),  # it does not say what it takes
+        (ModelSignature((Leaf("x"), tensor(3, dtype="int64")), others=1), True),
+        (ModelSignature((Leaf("x"), tensor(3)), others=1), False),
     ],
 )
-def test_what_a_package_takes_tells_other_programs_from_its_own(takes: Signature, may: bool) -> None:
+def test_what_a_package_takes_tells_other_programs_from_its_own(takes: ModelSignature, may: bool) -> None:
     assert may_be_compiled_from(takes, PROGRAM) is may
 
 
@@ -50,21 +50,21 @@ def test_what_a_package_takes_tells_other_programs_from_its_own(takes: Signature
     [(Dim(4, 4), True), (Dim(9, 20), True), (Dim(10, -1), False), (Dim(0, -1), True), (Dim(1, 1), False)],
 )
 def test_inputs_are_lent_where_sizes_overlap(size: Dim, fit: bool) -> None:
-    takes = Signature((tensor(4, size), tensor(3, dtype="int64")), others=1)
+    takes = ModelSignature((tensor(4, size), tensor(3, dtype="int64")), others=1)
     assert overlap(takes, PROGRAM) is fit
 
 
 def test_inputs_that_nothing_is_said_of_stand_for_any() -> None:
-    takes = Signature((Leaf("x"), tensor(3, dtype="int64")), others=1)
+    takes = ModelSignature((Leaf("x"), tensor(3, dtype="int64")), others=1)
     assert overlap(takes, PROGRAM)
-    assert not overlap(Signature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)
+    assert not overlap(ModelSignature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)
 
 
 NONE = EmbeddedInputs(None, "a compiled package holds none")
-PACKAGE = Signature((tensor(4, 5), tensor(3, dtype="int64")), others=1)
+PACKAGE = ModelSignature((tensor(4, 5), tensor(3, dtype="int64")), others=1)
 
 
-def lowered(folder: Path, takes: Signature, inputs: EmbeddedInputs) -> Lowered:
+def lowered(folder: Path, takes: ModelSignature, inputs: EmbeddedInputs) -> Lowered:
     folder.mkdir()
     (folder / "signature.json").write_text(to_json(takes))
     return Lowered(
@@ -76,7 +76,7 @@ def lowered(folder: Path, takes: Signature, inputs: EmbeddedInputs) -> Lowered:
         answer=Answer("2.13.0", (), {}, "O1", "", {}),
         triton_configs={},
         model="model",
-        source=Source.COMPILED,
+        source=PackageOrigin.COMPILED,
     )
 
 
@@ -91,7 +91,7 @@ FORGOTTEN = EmbeddedInputs(None, "the program has no example inputs")
         (PACKAGE, OWN, EXAMPLES, OWN),
         (PACKAGE, NONE, FORGOTTEN, FORGOTTEN),
         (
-            Signature((tensor(8, 5), tensor(3, dtype="int64")), others=1),
+            ModelSignature((tensor(8, 5), tensor(3, dtype="int64")), others=1),
             NONE,
             EXAMPLES,
             EmbeddedInputs(None, "those of program.pt2 do not fit"),
@@ -99,13 +99,13 @@ FORGOTTEN = EmbeddedInputs(None, "the program has no example inputs")
     ],
 )
 def test_inputs_of_a_package(
-    tmp_path: Path, takes: Signature, own: EmbeddedInputs, examples: EmbeddedInputs, wanted: EmbeddedInputs
+    tmp_path: Path, takes: ModelSignature, own: EmbeddedInputs, examples: EmbeddedInputs, wanted: EmbeddedInputs
 ) -> None:
     package, program = lowered(tmp_path / "a", takes, own), lowered(tmp_path / "b", PROGRAM, examples)
     assert lent(package, program, Path("x/program.pt2")) == wanted
 
 
 def test_another_program_is_refused(tmp_path: Path) -> None:
-    package = lowered(tmp_path / "a", Signature((tensor(4),)), OWN)
+    package = lowered(tmp_path / "a", ModelSignature((tensor(4),)), OWN)
     with pytest.raises(ArtifactError, match=r"m\.pt2 was not compiled from other\.pt2, which takes:"):
         lent(package, lowered(tmp_path / "b", PROGRAM, EXAMPLES), Path("other.pt2"))

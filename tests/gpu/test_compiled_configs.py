@@ -18,7 +18,7 @@ from many_replays import replay_many
 
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.manifest import Kernel, Kind, Origin, Source
+from aoti_debug.manifest import Kernel, Kind, Origin, PackageOrigin
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
@@ -84,7 +84,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
             inputs=folder / "inputs.pt",
             imports=("cuda_models",),
         )
-        assert builder.build_report(options).manifest.source is Source.COMPILED
+        assert builder.build_report(options).manifest.source is PackageOrigin.COMPILED
         result = runner.run(folder / "instrumented.pt2", level=1, out=folder / "runs")
         assert result.verdict is None
         return Compiled(result.run, json.loads((folder / "configs.json").read_text()))

@@ -15,7 +15,7 @@ from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.files import Inputs
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.pt2 import archive
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -32,11 +32,11 @@ def spec_of(*args: Any, **kwargs: Any) -> str:
 
 
 # f(x, y), f(x, *, y), f(*, x, y), f(x, 2, y)
-BOTH = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, Y))
-KEYWORD = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, y=Y))
-KEYWORDS = Signature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(x=X, y=Y))
-WITH_OTHERS = Signature(BOTH.leaves, spec_of(X, 2, y=Y, mode=3), others=2)
-WITH_NUMBER = Signature((tensor_leaf("x", X), Leaf("n", constant="2"), tensor_leaf("y", Y)), spec_of(X, 2, Y))
+BOTH = ModelSignature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, Y))
+KEYWORD = ModelSignature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(X, y=Y))
+KEYWORDS = ModelSignature((tensor_leaf("x", X), tensor_leaf("y", Y)), spec_of(x=X, y=Y))
+WITH_OTHERS = ModelSignature(BOTH.leaves, spec_of(X, 2, y=Y, mode=3), others=2)
+WITH_NUMBER = ModelSignature((tensor_leaf("x", X), Leaf("n", constant="2"), tensor_leaf("y", Y)), spec_of(X, 2, Y))
 
 
 def assert_same(found: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -57,11 +57,11 @@ def assert_same(found: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         ({"kwargs": {"y": Y, "x": X}}, KEYWORDS, (), {"x": X, "y": Y}),
         ((X, 2, Y), WITH_NUMBER, (X, 2, Y), {}),
         ({"args": (X, 2), "kwargs": {"mode": 4, "y": Y}}, WITH_OTHERS, (X, 2), {"y": Y, "mode": 4}),
-        (X, Signature((tensor_leaf("x", X),), spec_of(X)), (X,), {}),
+        (X, ModelSignature((tensor_leaf("x", X),), spec_of(X)), (X,), {}),
     ],
 )
 def test_reads_every_form_of_pt(
-    tmp_path: Path, data: Any, described: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tmp_path: Path, data: Any, described: ModelSignature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     path = tmp_path / "in.pt"
     torch.save(data, path)
@@ -72,7 +72,7 @@ def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path
     path = tmp_path / "in.pt"
     torch.save(((X, X), {"a": Y}), path)
     leaves = tuple(tensor_leaf(name, tensor) for name, tensor in (("p_0", X), ("p_1", X), ("q_a", Y)))
-    nested = Signature(leaves, spec_of((X, X), {"a": Y}))
+    nested = ModelSignature(leaves, spec_of((X, X), {"a": Y}))
     assert_same(files.read(path, nested), ((X, X), {"a": Y}), {})
 
 
@@ -88,7 +88,7 @@ def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path
 def test_reads_safetensors_by_name_or_position(
     tmp_path: Path,
     tensors: dict[str, torch.Tensor],
-    described: Signature,
+    described: ModelSignature,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> None:
@@ -141,7 +141,7 @@ def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, 
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
-def found(values: tuple[Any, ...], described: Signature) -> list[tuple[str, str, str, str, str]]:
+def found(values: tuple[Any, ...], described: ModelSignature) -> list[tuple[str, str, str, str, str]]:
     with pytest.raises(InputMismatch) as caught:
         files.check(Inputs(values, {}), described, "the inputs")
     return [(m.name, m.kind, m.promised, m.found, m.advice) for m in caught.value.mismatches]
@@ -168,7 +168,7 @@ def test_one_message_for_all() -> None:
 
 
 def test_another_index_of_the_same_device() -> None:
-    described = Signature((Leaf("x", "torch.float32", "cuda:0", (Dim(2, 2),), (1,)),))
+    described = ModelSignature((Leaf("x", "torch.float32", "cuda:0", (Dim(2, 2),), (1,)),))
     with FakeTensorMode():  # whose tensors need no such device
         files.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
         elsewhere = torch.empty(2, device="cuda:1"), torch.empty(2)
@@ -179,7 +179,7 @@ def test_another_index_of_the_same_device() -> None:
 
 
 def test_any_device_of_a_kind_but_one_for_all() -> None:
-    described = Signature(tuple(Leaf(name, "torch.float32", "cuda", (Dim(2, 2),), (1,)) for name in "xy"))
+    described = ModelSignature(tuple(Leaf(name, "torch.float32", "cuda", (Dim(2, 2),), (1,)) for name in "xy"))
     with FakeTensorMode():
         first, second, host = (torch.empty(2, device=device) for device in ("cuda:0", "cuda:1", "cpu"))
     for device in (first, second):
@@ -197,7 +197,7 @@ def test_the_gpu_that_inputs_are_on() -> None:
 
 
 ROWS = Dim(2, 9, "s77")
-DYNAMIC = Signature(
+DYNAMIC = ModelSignature(
     (
         Leaf("x", "torch.float32", "cpu", (ROWS, Dim(3, 3)), (3, 1)),
         Leaf("y", "torch.float32", "cpu", (Dim(3, 3), Dim(0, -1, "2*s77")), ("2*s77", 1)),
@@ -210,7 +210,7 @@ def test_sizes_that_belong_together() -> None:
     assert found((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
         ("y", "shape", "float32[3, 2*s77:0..] on cpu", "float32[3, 9] on cpu", "its size 9 has to be 2*s77 = 8"),
     ]
-    both = Signature((DYNAMIC.leaves[0], replace(DYNAMIC.leaves[0], name="z")))
+    both = ModelSignature((DYNAMIC.leaves[0], replace(DYNAMIC.leaves[0], name="z")))
     ((name, kind, *_, advice),) = found((torch.zeros(4, 3), torch.zeros(5, 3)), both)
     assert (name, kind, advice) == ("z", "shape", "its size 5 has to be s77 = 4, since s77 is 4 in x")
 
@@ -236,10 +236,10 @@ def test_strides_of_dimensions_that_are_not_fixed() -> None:
 )
 def test_advice_for_strides_leads_to_them(wanted: torch.Tensor, advice: str) -> None:
     x = torch.zeros(wanted.shape)
-    ((*_, told),) = found((x,), Signature((tensor_leaf("x", wanted),)))
+    ((*_, told),) = found((x,), ModelSignature((tensor_leaf("x", wanted),)))
     assert told == f"lay it out anew: {advice}"
     made = eval(advice, {"torch": torch, "x": x})
-    files.check(Inputs((made,), {}), Signature((tensor_leaf("x", wanted),)), "inputs")
+    files.check(Inputs((made,), {}), ModelSignature((tensor_leaf("x", wanted),)), "inputs")
 
 
 def test_a_value_fixed_at_export_must_not_change() -> None:
@@ -270,9 +270,9 @@ def test_a_value_that_nobody_knows() -> None:
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:
     one = torch.zeros(1, 3)
     leaf = Leaf("x", "torch.float32", "cpu", (Dim(1, 1), Dim(3, 3)), (3, 1))
-    files.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), Signature((leaf,)), "inputs")
+    files.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), ModelSignature((leaf,)), "inputs")
     empty = Leaf("x", "torch.float32", "cpu", (Dim(0, 0), Dim(3, 3)), (3, 1))
-    files.check(Inputs((torch.zeros(3, 0).t(),), {}), Signature((empty,)), "inputs")
+    files.check(Inputs((torch.zeros(3, 0).t(),), {}), ModelSignature((empty,)), "inputs")
 
 
 @pytest.mark.parametrize(

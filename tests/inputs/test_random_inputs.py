@@ -11,7 +11,7 @@ from aoti_debug.inputs import files as inputs
 from aoti_debug.inputs import random_inputs
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.inputs.random_inputs import index_limits, make, shapes
-from aoti_debug.inputs.signature import Dim, Leaf, Signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Constant, Form, Kind, Manifest, Role
 
 
@@ -20,8 +20,8 @@ def leaf(name: str, dtype: str, *sizes: int | Dim, strides: tuple[int | str, ...
     return Leaf(name, f"torch.{dtype}", "cpu", shape, strides)
 
 
-def described(*leaves: Leaf) -> Signature:
-    return Signature(leaves, pytree.treespec_dumps(pytree.tree_structure(((0,) * len(leaves), {}))))
+def described(*leaves: Leaf) -> ModelSignature:
+    return ModelSignature(leaves, pytree.treespec_dumps(pytree.tree_structure(((0,) * len(leaves), {}))))
 
 
 def constant(name: str, *shape: int) -> Constant:
@@ -63,7 +63,7 @@ def test_what_is_made_fits_and_is_the_same_again() -> None:
 
 def test_arguments_that_are_no_tensors_and_not_known() -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure(((0, 0), {"scale": 0})))
-    signature = Signature((leaf("x", "float32", 3), leaf("y", "int64", 2)), spec, others=1)
+    signature = ModelSignature((leaf("x", "float32", 3), leaf("y", "int64", 2)), spec, others=1)
     made = make(signature, model(("x", "y"), inputs=("x", "y")), 0)
     inputs.check(made, signature, "the random inputs")
     assert set(made.kwargs) == {"scale"}
@@ -77,16 +77,16 @@ def test_indices_beside_arguments_that_are_no_tensors() -> None:
 
 def test_inputs_go_where_the_model_takes_them() -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure(((0,), {"scale": 0})))
-    signature = Signature((leaf("x", "float32", 2), leaf("scale", "float32")), spec)
+    signature = ModelSignature((leaf("x", "float32", 2), leaf("scale", "float32")), spec)
     made = make(signature, model(inputs=("x", "scale")), 0)
     assert (len(made.args), list(made.kwargs)) == (1, ["scale"])
-    flat = make(Signature(signature.leaves), model(inputs=("x", "scale")), 0)
+    flat = make(ModelSignature(signature.leaves), model(inputs=("x", "scale")), 0)
     assert isinstance(flat, Inputs)
     assert (len(flat.args), flat.kwargs) == (2, {})
 
 
 def test_sizes_stay_within_bounds_and_equal_ones_equal() -> None:
-    signature = Signature(
+    signature = ModelSignature(
         (
             leaf("a", "float32", Dim(2, 64), Dim(2, 64)),
             leaf("b", "float32", Dim(2, 64), Dim(1000, -1), Dim(0, 1), Dim(7, 9)),

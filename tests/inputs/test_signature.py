@@ -10,7 +10,7 @@ from wrong_types import assert_refused
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import Dim as SignatureDim
-from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.inputs.signature import Leaf, ModelSignature
 
 
 class Model(torch.nn.Module):
@@ -21,7 +21,7 @@ class Model(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def described() -> Signature:
+def described() -> ModelSignature:
     batch = Dim("batch", min=2, max=9)
     program = torch.export.export(
         Model(),
@@ -36,7 +36,7 @@ def fixed(*sizes: int) -> tuple[SignatureDim, ...]:
     return tuple(SignatureDim(size, size) for size in sizes)
 
 
-def test_describes_every_leaf(described: Signature) -> None:
+def test_describes_every_leaf(described: ModelSignature) -> None:
     x, *others = described.leaves
     assert (x.name, x.dtype, x.device, x.strides) == ("x", "torch.float32", "cpu", (4, 1))
     assert [(dim.minimum, dim.maximum) for dim in x.shape] == [(2, 9), (4, 4)]
@@ -48,7 +48,7 @@ def test_describes_every_leaf(described: Signature) -> None:
     ]
 
 
-def test_reads_as_text(described: Signature) -> None:
+def test_reads_as_text(described: ModelSignature) -> None:
     symbol = described.leaves[0].shape[0].symbol
     assert [str(leaf) for leaf in described.leaves] == [
         f"float32[{symbol}:2..9, 4] on cpu",
@@ -59,7 +59,7 @@ def test_reads_as_text(described: Signature) -> None:
     ]
 
 
-def test_json_is_its_own_inverse(described: Signature) -> None:
+def test_json_is_its_own_inverse(described: ModelSignature) -> None:
     assert signature.from_json(signature.to_json(described)) == described
 
 
@@ -73,7 +73,7 @@ def test_damaged_text_is_refused(text: str) -> None:
 
 def test_wrong_types_are_damage() -> None:
     leaf = Leaf("x", "torch.float32", "cpu", (SignatureDim(2, 9, "s0"), SignatureDim(4, 4)), ("4", 1))
-    data = json.loads(signature.to_json(Signature((leaf, Leaf("n", constant="2")), "[1]", 1)))
+    data = json.loads(signature.to_json(ModelSignature((leaf, Leaf("n", constant="2")), "[1]", 1)))
     assert_refused(lambda changed: signature.from_json(json.dumps(changed)), data, ArtifactError)
 
 

@@ -16,35 +16,35 @@ from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack
-from aoti_debug.native.frames import Frame
+from aoti_debug.native.frames import StackFrame
 from aoti_debug.run import runner
 from aoti_debug.rundir import run_directory
 
-GENERATED = Frame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
-INTERPRETER = Frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", 5)
+GENERATED = StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
+INTERPRETER = StackFrame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", 5)
 
 
-def native(name: str, offset: int = 0) -> Frame:
-    return Frame(f"ops::{name}(int)", "/t/libops.so", offset)
+def native(name: str, offset: int = 0) -> StackFrame:
+    return StackFrame(f"ops::{name}(int)", "/t/libops.so", offset)
 
 
 # Which frames are useful
 
 
 def test_the_innermost_frame_stays_whatever_it_is() -> None:
-    stack = Stack(1, "SIGSEGV", 16, (Frame("", "/lib/libc.so.6", 0x10), native("act"), INTERPRETER, GENERATED))
+    stack = Stack(1, "SIGSEGV", 16, (StackFrame("", "/lib/libc.so.6", 0x10), native("act"), INTERPRETER, GENERATED))
     assert Backtrace((stack,)).useful() == ("libc.so.6+0x10 (address 0x10)", "ops::act in libops.so", "run_impl")
 
 
 def test_python_stands_where_its_interpreter_was() -> None:
     stack = Stack(1, "SIGSEGV", None, (native("f"), INTERPRETER, INTERPRETER, GENERATED))
-    python = (Frame("act", file="/u/ops.py", line=3),)
+    python = (StackFrame("act", file="/u/ops.py", line=3),)
     assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "act at /u/ops.py:3", "run_impl")
 
 
 def test_python_says_nothing_of_a_stack_without_it() -> None:
     stack = Stack(1, "SIGSEGV", None, (native("f"), GENERATED))
-    python = (Frame("act", file="/u/ops.py", line=3),)
+    python = (StackFrame("act", file="/u/ops.py", line=3),)
     assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "run_impl")
 
 
@@ -60,7 +60,7 @@ def test_a_function_that_calls_itself() -> None:
 
 
 def test_an_end_of_its_own_begins_where_it_was_asked_for() -> None:
-    dying = (Frame("raise", "/lib/libc.so.6"), Frame("abort", "/lib/libc.so.6"))
+    dying = (StackFrame("raise", "/lib/libc.so.6"), StackFrame("abort", "/lib/libc.so.6"))
     assert Backtrace((Stack(1, "SIGABRT", None, (*dying, native("f"))),)).useful() == ("ops::f in libops.so",)
     crash = Backtrace((Stack(1, "SIGSEGV", None, (*dying, native("f"))),))
     assert crash.useful()[0] == "raise in libc.so.6"
@@ -75,7 +75,7 @@ def test_the_thread_that_is_asked_for() -> None:
 
 
 def test_nothing_but_python() -> None:
-    assert Backtrace((), (Frame("act", file="/u/ops.py", line=3),)).useful() == ("act at /u/ops.py:3",)
+    assert Backtrace((), (StackFrame("act", file="/u/ops.py", line=3),)).useful() == ("act at /u/ops.py:3",)
 
 
 # The files

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.native.frames import Frame, demangle, is_noise, own_python, short_name, without_dying
+from aoti_debug.native.frames import StackFrame, demangle, is_noise, own_python, short_name, without_dying
 
 LAMBDA = (
     "torch::aot_inductor::AOTInductorModel::run_impl(AtenTensorOpaque**, AtenTensorOpaque**, void*)::"
@@ -50,66 +50,66 @@ def test_a_long_name_is_cut() -> None:
 @pytest.mark.parametrize(
     ("frame", "text"),
     [
-        (Frame("ops::f(int)", "/x/libops.so", 0x10, "/src/ops.cpp", 12), "ops::f at /src/ops.cpp:12"),
-        (Frame("at::native::f()", "/x/libtorch_cpu.so", 0x10), "at::native::f in libtorch_cpu.so"),
-        (Frame("", "/x/libops.so", 0x1234), "libops.so+0x1234"),
-        (Frame("", "", 0), "address 0x0, which is no code"),
-        (Frame("<lambda>", file="/src/ops.py", line=3), "<lambda> at /src/ops.py:3"),
+        (StackFrame("ops::f(int)", "/x/libops.so", 0x10, "/src/ops.cpp", 12), "ops::f at /src/ops.cpp:12"),
+        (StackFrame("at::native::f()", "/x/libtorch_cpu.so", 0x10), "at::native::f in libtorch_cpu.so"),
+        (StackFrame("", "/x/libops.so", 0x1234), "libops.so+0x1234"),
+        (StackFrame("", "", 0), "address 0x0, which is no code"),
+        (StackFrame("<lambda>", file="/src/ops.py", line=3), "<lambda> at /src/ops.py:3"),
         (
-            Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1, "/gone/wrapper.cpp", 40),
+            StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1, "/gone/wrapper.cpp", 40),
             "run_impl at wrapper.cpp:40",
         ),
-        (Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1), "run_impl"),
+        (StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1), "run_impl"),
     ],
 )
-def test_what_a_frame_looks_like(frame: Frame, text: str) -> None:
+def test_what_a_frame_looks_like(frame: StackFrame, text: str) -> None:
     assert frame.text == text
 
 
 @pytest.mark.parametrize(
     "frame",
     [
-        Frame("void aoti_debug::(anonymous namespace)::launch<F>(AotiDebugSite const&, F&&)", "/t/m.so"),
-        Frame("launch<F>", "/t/m.so", 0, "/x/runtime_shims/aoti_debug.h", 286),
-        Frame(LAMBDA, "/t/m.so"),
-        Frame("c10::Dispatcher::callBoxed(c10::OperatorHandle const&) const", "/t/libtorch_cpu.so"),
-        Frame("c10::impl::make_boxed_from_unboxed_functor<F, false>::call(c10::OperatorKernel*)", "/t/libops.so"),
-        Frame("at::_ops::add_Tensor::call(at::Tensor const&)", "/t/libtorch_cpu.so"),
-        Frame("aoti_torch_proxy_executor_call_function", "/t/libtorch_cpu.so"),
-        Frame("torch::inductor::AOTIModelContainerRunner::run_impl(int)", "/t/libtorch_cpu.so"),
-        Frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"),
-        Frame("do_call_core", "/usr/bin/python3.11"),
-        Frame("pybind11::cpp_function::dispatcher(_object*)", "/t/libtorch_python.so"),
-        Frame("start_thread", "/lib/libc.so.6"),
-        Frame("", "/lib/x86_64-linux-gnu/libc.so.6", 0x27249),
-        Frame("", "/usr/lib/libffi.so.8.1.2", 0x6F79),
+        StackFrame("void aoti_debug::(anonymous namespace)::launch<F>(AotiDebugSite const&, F&&)", "/t/m.so"),
+        StackFrame("launch<F>", "/t/m.so", 0, "/x/runtime_shims/aoti_debug.h", 286),
+        StackFrame(LAMBDA, "/t/m.so"),
+        StackFrame("c10::Dispatcher::callBoxed(c10::OperatorHandle const&) const", "/t/libtorch_cpu.so"),
+        StackFrame("c10::impl::make_boxed_from_unboxed_functor<F, false>::call(c10::OperatorKernel*)", "/t/libops.so"),
+        StackFrame("at::_ops::add_Tensor::call(at::Tensor const&)", "/t/libtorch_cpu.so"),
+        StackFrame("aoti_torch_proxy_executor_call_function", "/t/libtorch_cpu.so"),
+        StackFrame("torch::inductor::AOTIModelContainerRunner::run_impl(int)", "/t/libtorch_cpu.so"),
+        StackFrame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"),
+        StackFrame("do_call_core", "/usr/bin/python3.11"),
+        StackFrame("pybind11::cpp_function::dispatcher(_object*)", "/t/libtorch_python.so"),
+        StackFrame("start_thread", "/lib/libc.so.6"),
+        StackFrame("", "/lib/x86_64-linux-gnu/libc.so.6", 0x27249),
+        StackFrame("", "/usr/lib/libffi.so.8.1.2", 0x6F79),
     ],
 )
-def test_what_says_nothing(frame: Frame) -> None:
+def test_what_says_nothing(frame: StackFrame) -> None:
     assert is_noise(frame)
 
 
 @pytest.mark.parametrize(
     "frame",
     [
-        Frame("native_ops::act(at::Tensor const&)", "/t/libops.so"),
-        Frame("at::native::index_select_out(int)", "/t/libtorch_cpu.so"),
-        Frame("cpp_fused_relu_1._omp_fn.0", "/t/m.so"),
-        Frame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so"),
-        Frame("memcpy", "/lib/libc.so.6"),
-        Frame("", "/t/libops.so", 0x1234),
+        StackFrame("native_ops::act(at::Tensor const&)", "/t/libops.so"),
+        StackFrame("at::native::index_select_out(int)", "/t/libtorch_cpu.so"),
+        StackFrame("cpp_fused_relu_1._omp_fn.0", "/t/m.so"),
+        StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so"),
+        StackFrame("memcpy", "/lib/libc.so.6"),
+        StackFrame("", "/t/libops.so", 0x1234),
     ],
 )
-def test_what_says_something(frame: Frame) -> None:
+def test_what_says_something(frame: StackFrame) -> None:
     assert not is_noise(frame)
 
 
 def test_the_machinery_of_an_end_is_left_out() -> None:
     dying = ("", "pthread_kill", "raise", "abort", "", "std::terminate()", "__cxa_throw")
     stack = tuple(
-        Frame(name, "/lib/libc.so.6" if index < 4 else "/lib/libstdc++.so.6") for index, name in enumerate(dying)
+        StackFrame(name, "/lib/libc.so.6" if index < 4 else "/lib/libstdc++.so.6") for index, name in enumerate(dying)
     )
-    guilty = Frame("ops::Guard::~Guard()", "/t/libops.so")
+    guilty = StackFrame("ops::Guard::~Guard()", "/t/libops.so")
     assert without_dying((*stack, guilty, guilty)) == (guilty, guilty)
     assert without_dying(stack) == stack
 
@@ -122,5 +122,5 @@ def test_frames_of_an_operator_in_python() -> None:
         "/p/torch/_inductor/package/package.py",
         "/u/main.py",
     )
-    stack = [Frame("f", file=path, line=1) for path in paths]
+    stack = [StackFrame("f", file=path, line=1) for path in paths]
     assert [frame.file for frame in own_python(stack)] == ["/u/ops.py", "/u/lib.py"]

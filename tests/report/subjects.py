@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
-from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Manifest, Provenance, Role
+from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.triage import triage_directory
@@ -24,7 +24,7 @@ SOURCE = "void made_by_inductor(float* out) {\n  out[0] = secret_weight_17 * 2;\
 MODEL_LINE = "rows = secret_table[index * 2]"
 STACK = 'File "/home/u/model.py", line 28, in forward\n    rows = secret_table[index * 2]'
 PROVENANCE = Provenance(
-    Certainty.EXACT, "cpp_fused_0:1", (Frame("/home/u/model.py", 28, "forward", MODEL_LINE),), (STACK,), ("add",)
+    Certainty.EXACT, "cpp_fused_0:1", (ModelLine("/home/u/model.py", 28, "forward", MODEL_LINE),), (STACK,), ("add",)
 )
 INDEX = tensor(4, dtype="int64", data_ptr=0x1000)
 TABLE = tensor(4, 8, data_ptr=0x2000)

@@ -7,7 +7,7 @@ from typing import Any
 from subjects import SECRETS, device_fault, run
 
 from aoti_debug.report.compact import STATISTICS, Compactor, better, merged
-from aoti_debug.report.redaction import NOTHING, Part, Withheld
+from aoti_debug.report.redaction import NOTHING, RedactedPart, Withheld
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
@@ -44,7 +44,7 @@ def test_grids_refer_to_their_kernel(tmp_path: Path) -> None:
 
 
 def test_without_values(tmp_path: Path) -> None:
-    compactor = Compactor(Withheld(frozenset({Part.TENSORS})), str(tmp_path))
+    compactor = Compactor(Withheld(frozenset({RedactedPart.TENSORS})), str(tmp_path))
     made = [compactor.launch(launch, []) for launch in shown(run(tmp_path, 2))]
     text = json.dumps([made, compactor.tables()])
     assert not any(secret in text for secret in SECRETS)
@@ -52,7 +52,7 @@ def test_without_values(tmp_path: Path) -> None:
 
 
 def test_without_source(tmp_path: Path) -> None:
-    compactor = Compactor(Withheld(frozenset({Part.SOURCE})), str(tmp_path))
+    compactor = Compactor(Withheld(frozenset({RedactedPart.SOURCE})), str(tmp_path))
     made = [compactor.launch(launch, []) for launch in shown(run(tmp_path, 2))]
     text = json.dumps([made, compactor.tables()])
     assert "secret_table" not in text

@@ -11,7 +11,7 @@ from aoti_debug import report
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
-from aoti_debug.report.redaction import Part, withheld
+from aoti_debug.report.redaction import RedactedPart, withheld
 from aoti_debug.report.samples import Sampler
 
 
@@ -72,7 +72,7 @@ def test_a_spent_budget_is_counted(tmp_path: Path) -> None:
 def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path))
     assert subject.run is not None
-    for parts, secrets in (({Part.TENSORS}, SECRETS), ({Part.SOURCE}, ("secret_",))):
+    for parts, secrets in (({RedactedPart.TENSORS}, SECRETS), ({RedactedPart.SOURCE}, ("secret_",))):
         document = str(document_of(subject, withheld(parts, [subject.run.manifest], subject.finding)))
         assert not [secret for secret in secrets if secret in document]
     whole = str(document_of(subject))
@@ -110,7 +110,7 @@ def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_triage_without_a_run(tmp_path: Path) -> None:
     opened = triage(tmp_path)
-    subject = report.Subject("t", tmp_path, FINDING, triage=opened)
+    subject = report.ReportSubject("t", tmp_path, FINDING, triage=opened)
     document = document_of(subject)
     assert (document.run, document.data["launches"]) == (None, [])
 

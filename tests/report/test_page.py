@@ -12,7 +12,7 @@ from subjects import data_of, run, triage
 
 from aoti_debug import report
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Certainty, Frame, Kernel, Kind, Provenance, Role
+from aoti_debug.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embedded
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -24,7 +24,7 @@ EVIL = (
 
 def hostile(base: Path) -> RunDir:
     """Everything that a model may name is markup."""
-    frame = Frame(f"/tmp/{EVIL}.py", 3, EVIL, EVIL)
+    frame = ModelLine(f"/tmp/{EVIL}.py", 3, EVIL, EVIL)
     provenance = Provenance(Certainty.EXACT, EVIL, (frame,), (EVIL,), (EVIL,), (EVIL,))
     kernel = Kernel(EVIL, "cpp", f'// {EVIL}\nchar* s = "{EVIL}";', "0" * 64)
     package = make_manifest(

@@ -4,10 +4,10 @@ import pytest
 from subjects import FINDING, MODEL_LINE, SECRETS, SOURCE, STACK, manifest
 
 from aoti_debug.diagnosis import findings
-from aoti_debug.report.redaction import LEFT_OUT, NOTHING, Part, Withheld, withheld
+from aoti_debug.report.redaction import LEFT_OUT, NOTHING, RedactedPart, Withheld, withheld
 
-NUMBERS = Withheld(frozenset({Part.TENSORS}))
-TEXTS = withheld({Part.SOURCE}, [manifest()], FINDING)
+NUMBERS = Withheld(frozenset({RedactedPart.TENSORS}))
+TEXTS = withheld({RedactedPart.SOURCE}, [manifest()], FINDING)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from aoti_debug import dtypes
 from aoti_debug.manifest import (
     Arg,
     Certainty,
-    Compiler,
     CType,
     Form,
-    Frame,
     Kernel,
+    KernelCompilation,
     Kind,
     Manifest,
+    ModelLine,
     Provenance,
     Role,
     Site,
@@ -39,11 +39,11 @@ from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")
 PROVENANCE = Provenance(
     Certainty.EXACT,
-    source=(Frame("/models/mixed.py", 22, "forward", "    h = F.gelu(self.l1(x))"),),
+    source=(ModelLine("/models/mixed.py", 22, "forward", "    h = F.gelu(self.l1(x))"),),
     post_grad_nodes=("addmm",),
     pre_grad_nodes=("linear", "gelu"),
 )
-COMPILER = Compiler(
+COMPILER = KernelCompilation(
     command="g++",
     kernel_flags=(
         "-DSTANDALONE_TORCH_HEADER",
@@ -62,7 +62,7 @@ COMPILER = Compiler(
 )
 
 
-def manifest(*kernels: Kernel, compiler: Compiler = COMPILER) -> Manifest:
+def manifest(*kernels: Kernel, compiler: KernelCompilation = COMPILER) -> Manifest:
     return Manifest(
         format=1,
         tool_version="0.1.0",

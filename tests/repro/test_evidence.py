@@ -13,7 +13,7 @@ from repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, wri
 from wrong_types import assert_refused
 
 from aoti_debug.machine import json_data
-from aoti_debug.manifest import Compiler, Kernel, Kind, Role
+from aoti_debug.manifest import Kernel, KernelCompilation, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, IndexValue, Machine, SourceLine, gather, modes
 from aoti_debug.repro.templates.accesses import Access, Index, Source
@@ -206,7 +206,7 @@ def test_the_modes_of_a_machine(kind: Kind, device: str, machine: Machine, possi
 
 
 def test_this_machine_names_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = Compiler("/no/such/c++", (), (), ())
+    compiler = KernelCompilation("/no/such/c++", (), (), ())
     monkeypatch.setenv("PATH", str(tmp_path))
     found = evidence.this_machine(compiler, cuda=False)
     assert found.compiler == found.address_sanitizer == "/no/such/c++ is not here"

@@ -81,7 +81,7 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
     kernels = tuple(
         recovered(as_compiled(kernel)) if kernel.language == "triton" else kernel for kernel in run.manifest.kernels
     )
-    described = replace(run.manifest, kernels=kernels, source=manifest.Source.COMPILED)
+    described = replace(run.manifest, kernels=kernels, source=manifest.PackageOrigin.COMPILED)
     (tmp_path / "run" / "manifest.json").write_text(manifest.to_json(described))
     ids = kept(run)
     jobs = []

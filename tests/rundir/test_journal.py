@@ -86,7 +86,7 @@ def test_grid(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.grid(4, 2, (65, 2, 3), 0xFFFF_0000_0000, 4096)
     (grid,) = read(tmp_path, writer).records
-    assert isinstance(grid, records.Grid)
+    assert isinstance(grid, records.GridRecord)
     assert (grid.kernel, grid.grid, grid.num_warps, grid.shared_bytes) == (2, (65, 2, 3), 4, 128)
     assert grid.arguments == (0xFFFF_0000_0000, 4096)
 
@@ -137,9 +137,9 @@ def test_faults_and_notes(tmp_path: Path) -> None:
     writer.note(NoteCode.RECORDING_STOPPED, "the disk is full")
     writer.run_end()
     inside, outside, note, end = read(tmp_path, writer).records
-    assert isinstance(inside, records.Fault)
-    assert isinstance(outside, records.Fault)
-    assert isinstance(note, records.Note)
+    assert isinstance(inside, records.FaultRecord)
+    assert isinstance(outside, records.FaultRecord)
+    assert isinstance(note, records.NoteRecord)
     assert (str(inside.launch), inside.domain, inside.code) == ("1.4", FaultDomain.CUDA, 700)
     assert inside.text == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert (outside.launch, outside.code, outside.text) == (None, -1, "é")

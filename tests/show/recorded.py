@@ -9,7 +9,7 @@ import factories
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase, StatsFlag
-from aoti_debug.manifest import Certainty, CType, Form, Frame, Kernel, Kind, Provenance, Role
+from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.values import Absent, Number
@@ -19,7 +19,7 @@ W = tensor(64, 32, data_ptr=0x2000, strides=(1, 64), storage_offset=16, storage_
 Y = tensor(8, 64, data_ptr=0x3000)
 SMALL = tensor(2, 2, data_ptr=0x4000)
 
-INFERRED = Provenance(Certainty.INFERRED, source=(Frame("/home/u/model.py", 20, "forward", "t[i] = y"),))
+INFERRED = Provenance(Certainty.INFERRED, source=(ModelLine("/home/u/model.py", 20, "forward", "t[i] = y"),))
 CPU = make_manifest(
     site(
         "aoti_torch_cpu_addmm_out",
@@ -103,7 +103,7 @@ def device_fault(base: Path, every: int = 1) -> RunDir:
 def long_names(base: Path, launches: int = 30) -> RunDir:
     """Many launches, all of whose names are long, with statistics of what they write."""
     names = [f"{LAYER}_{n}" for n in range(6)]
-    frame = Frame("/home/u/modeling_with_a_name_of_many_columns.py", 1234, "forward", "y")
+    frame = ModelLine("/home/u/modeling_with_a_name_of_many_columns.py", 1234, "forward", "y")
     provenance = Provenance(Certainty.EXACT, source=(frame,))
     package = make_manifest(
         *(

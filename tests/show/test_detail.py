@@ -8,7 +8,7 @@ from recorded import crashed, device_fault, level_2
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.manifest import Certainty, Form, Frame, Provenance, Role
+from aoti_debug.manifest import Certainty, Form, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.detail import detail
 from aoti_debug.values import Absent
@@ -105,7 +105,7 @@ STACK = (
 def fused(base: Path) -> RunDir:
     provenance = Provenance(
         Certainty.EXACT,
-        source=(Frame("/home/u/model.py", 3, "forward", "h = self.norm(x)"),),
+        source=(ModelLine("/home/u/model.py", 3, "forward", "h = self.norm(x)"),),
         stacks=(STACK,),
         post_grad_nodes=NODES,
         pre_grad_nodes=("layer_norm",),

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
-from aoti_debug.manifest import Frame
+from aoti_debug.manifest import ModelLine
 from aoti_debug.show.finding import MOST_LINES, finding_lines, place_text
 
 VICTIM = Place(
-    "0.3", "cpp_fused_index_2", argument="table", element=64010, frame=Frame("m.py", 28, "forward", "  t[i]")
+    "0.3", "cpp_fused_index_2", argument="table", element=64010, frame=ModelLine("m.py", 28, "forward", "  t[i]")
 )
 FAULT = Finding(
     FindingKind.FAULT,

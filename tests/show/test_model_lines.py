@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.manifest import Certainty, Frame, Provenance
+from aoti_debug.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.show import cells
 from aoti_debug.show.model_lines import model_lines, stack_lines, whole_stacks
 
@@ -15,7 +15,7 @@ def stack(*frames: tuple[str, int, str]) -> str:
 
 
 def of(source: Sequence[tuple[str, int, str]], *stacks: str) -> Provenance:
-    frames = tuple(Frame(file, line, "forward", text) for file, line, text in source)
+    frames = tuple(ModelLine(file, line, "forward", text) for file, line, text in source)
     return Provenance(Certainty.EXACT, source=frames, stacks=stacks)
 
 

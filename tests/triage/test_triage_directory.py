@@ -11,11 +11,11 @@ from wrong_types import assert_refused
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import Frame
+from aoti_debug.manifest import ModelLine
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 
-FRAME = Frame("/home/u/model.py", 28, "forward", "rows = table[index]")
+FRAME = ModelLine("/home/u/model.py", 28, "forward", "rows = table[index]")
 ORIGIN = Place("0.1", "cpp_fused_mul_0", "", "", "buf1", 100, FRAME)
 WHERE = Place("0.3", "aoti_torch_cpu_index_Tensor", "aten.index.Tensor", "", "buf2", 64010, FRAME)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.wrapper.calls import PROXY, Call, Lines, Notes, Scan, scan
+from aoti_debug.wrapper.calls import PROXY, CallExpression, Lines, Notes, Scan, scan
 from aoti_debug.wrapper.functions import entry_points
 from aoti_debug.wrapper.lexer import mask
 
@@ -13,7 +13,7 @@ def scanned(*lines: str) -> Scan:
     return found
 
 
-def calls(*lines: str) -> tuple[Call, ...]:
+def calls(*lines: str) -> tuple[CallExpression, ...]:
     return scanned(*lines).calls
 
 

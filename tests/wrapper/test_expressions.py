@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.wrapper import expressions
-from aoti_debug.wrapper.expressions import Pointer, Tensor
+from aoti_debug.wrapper.expressions import Pointer, TensorExpression
 
 VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(l_weight, 2, int_array_2, int_array_3, 0L))"
 
@@ -42,10 +42,16 @@ def test_two_views_of_one_buffer_have_different_keys() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("(const float*)(buf2.data_ptr())", Pointer("const float*", Tensor("buf2", False, "buf2"), "buf2")),
-        ("(at::BFloat16*)(buf1.data_ptr())", Pointer("at::BFloat16*", Tensor("buf1", False, "buf1"), "buf1")),
-        ("(c10::complex<float>*)(b.data_ptr())", Pointer("c10::complex<float>*", Tensor("b", False, "b"), "b")),
-        ("(const void*)arg0_1.data_ptr()", Pointer("const void*", Tensor("arg0_1", False, "arg0_1"), "arg0_1")),
+        ("(const float*)(buf2.data_ptr())", Pointer("const float*", TensorExpression("buf2", False, "buf2"), "buf2")),
+        ("(at::BFloat16*)(buf1.data_ptr())", Pointer("at::BFloat16*", TensorExpression("buf1", False, "buf1"), "buf1")),
+        (
+            "(c10::complex<float>*)(b.data_ptr())",
+            Pointer("c10::complex<float>*", TensorExpression("b", False, "b"), "b"),
+        ),
+        (
+            "(const void*)arg0_1.data_ptr()",
+            Pointer("const void*", TensorExpression("arg0_1", False, "arg0_1"), "arg0_1"),
+        ),
         ("(size_t*)nullptr", Pointer("size_t*", None, "")),
         ("(int)64", None),
         ("s77", None),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from factories import arg, site
 
-from aoti_debug.manifest import Certainty, Form, Frame, Kind, Role, Site
+from aoti_debug.manifest import Certainty, Form, Kind, ModelLine, Role, Site
 from aoti_debug.wrapper.inference import infer
 
 
@@ -70,7 +70,7 @@ def test_a_number_that_is_read_is_what_later_sites_compute_with() -> None:
 
 def test_the_line_that_names_the_operator_is_chosen() -> None:
     donor = known(0, tensor("a", OUT))
-    frames = (Frame("m.py", 1, "f", "y = x + 1"), Frame("m.py", 2, "f", "z = y.scatter(0, i, s)"))
+    frames = (ModelLine("m.py", 1, "f", "y = x + 1"), ModelLine("m.py", 2, "f", "z = y.scatter(0, i, s)"))
     donor = replace(donor, provenance=replace(donor.provenance, source=frames))
     assert infer([donor, lost(1, tensor("a"), op="aten.scatter.src_out")])[1].provenance.source == frames[1:]
     assert infer([donor, lost(1, tensor("a"), op="aten.bernoulli_.float")])[1].provenance.source == frames

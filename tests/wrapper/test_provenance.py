@@ -5,7 +5,7 @@ import pytest
 import texts
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Certainty, Frame, Site
+from aoti_debug.manifest import Certainty, ModelLine, Site
 from aoti_debug.wrapper import analyse
 from aoti_debug.wrapper.provenance import attach, frames, located, own_frames
 
@@ -24,14 +24,16 @@ def site(name: str, callee: str) -> Site:
 
 def test_frames_are_read_outermost_first() -> None:
     assert frames(f"{MODEL}\n{LAYER}") == (
-        Frame("/home/user/model.py", 11, "forward", "h = F.gelu(self.l1(x))"),
-        Frame("/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134, "forward", "return F.linear(x)"),
+        ModelLine("/home/user/model.py", 11, "forward", "h = F.gelu(self.l1(x))"),
+        ModelLine(
+            "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134, "forward", "return F.linear(x)"
+        ),
     )
 
 
 def test_a_frame_may_lack_its_line() -> None:
     stack = 'File "/a.py", line 1, in f\nFile "/b.py", line 2, in g'
-    assert frames(stack) == (Frame("/a.py", 1, "f", ""), Frame("/b.py", 2, "g", ""))
+    assert frames(stack) == (ModelLine("/a.py", 1, "f", ""), ModelLine("/b.py", 2, "g", ""))
 
 
 @pytest.mark.parametrize(

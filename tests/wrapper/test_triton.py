@@ -5,7 +5,7 @@ import texts
 from aoti_debug.manifest import CType, KernelParam
 from aoti_debug.wrapper.kernels import functions
 from aoti_debug.wrapper.prototypes import Param
-from aoti_debug.wrapper.triton import Launch, TritonFunction
+from aoti_debug.wrapper.triton import TritonCall, TritonFunction
 
 
 def function(name: str, wrapper: str = "cuda_forms") -> TritonFunction:
@@ -34,7 +34,7 @@ def test_binary_and_launch() -> None:
     assert found.launch is not None
     text = texts.text("cuda_forms")
     assert text[found.launch.statement :].startswith("launchKernel(kernels_.add_kernel_0, ")
-    assert found.launch == Launch(
+    assert found.launch == TritonCall(
         found.launch.statement,
         "add_kernel_0",
         ("grid_0", "grid_1", "grid_2"),

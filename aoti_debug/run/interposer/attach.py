@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from aoti_debug.inputs.signature import Leaf, Signature
+from aoti_debug.inputs.signature import Leaf, ModelSignature
 from aoti_debug.pt2 import archive
 from aoti_debug.run import load_model
 
@@ -31,13 +31,13 @@ class Interposed:
         self._model = load_model.load(archive.inspect(package), model, device)
 
     @property
-    def signature(self) -> Signature:
+    def signature(self) -> ModelSignature:
         """How many inputs there are, and in what structure: all that torch keeps of them."""
         from torch.utils import _pytree as pytree
 
         in_spec = str(self._model.loader.get_call_spec()[0])
         count = pytree.treespec_loads(in_spec).num_leaves if in_spec else 0
-        return Signature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
+        return ModelSignature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._recorder.aoti_debug_interposer_begin(self._stream())

@@ -16,7 +16,7 @@ from aoti_debug.frontend import torch_mismatch
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.manifest import Kernel, Manifest, Source
+from aoti_debug.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import Artifact
@@ -100,7 +100,7 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
             sites=tuple(site for symbol in symbols for site in symbol.sites),
             kernels=kernels if cuda else (),
             model=model,
-            source=Source.STRIPPED,
+            source=PackageOrigin.STRIPPED,
             without_source=MISSING + (_UNSEEN if own - called else ""),
         ),
         symbols,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from aoti_debug.diagnosis.dataflow import Span, outside_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, outside_name, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
@@ -93,7 +93,7 @@ def _shared(launch: Launch) -> Iterator[tuple[Argument, Argument]]:
                 yield result, argument
 
 
-def _written(launch: Launch, spans: tuple[Span, ...], *names: str) -> Argument | None:
+def _written(launch: Launch, spans: tuple[ByteRange, ...], *names: str) -> Argument | None:
     """What a launch writes of some memory; with `names`, as one of them or a view of one."""
     for argument in launch.args:
         span = span_of(argument)

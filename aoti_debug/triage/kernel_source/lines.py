@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from aoti_debug.manifest import Frame
+from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.timeline import Launch
 
 _SUBSCRIPT = re.compile(r"[\w)\]]\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
@@ -37,13 +37,13 @@ _CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then what is mad
 }
 
 
-def of_access(launch: Launch) -> Frame | None:
+def of_access(launch: Launch) -> ModelLine | None:
     """The line that reads or writes by an index; the first line where none says so, None where none is known."""
     frames = launch.site.provenance.source
     return next((frame for frame in frames if indices(frame.text)), frames[0] if frames else None)
 
 
-def of_index(launch: Launch, access: Frame | None) -> Frame | None:
+def of_index(launch: Launch, access: ModelLine | None) -> ModelLine | None:
     """The line of a launch that makes the index of an access.
 
     Args:
@@ -65,7 +65,7 @@ def indices(text: str) -> Sequence[str]:
     return tuple(dict.fromkeys(name for name in names if name not in _NO_TENSORS))
 
 
-def of_operation(launch: Launch, operation: str) -> Frame | None:
+def of_operation(launch: Launch, operation: str) -> ModelLine | None:
     """The line that the operation is written in; None where no line, or more than one as well, is.
 
     Args:
@@ -79,7 +79,7 @@ def of_operation(launch: Launch, operation: str) -> Frame | None:
     return frames[scores.index(best)]
 
 
-def of_name(launch: Launch) -> Frame | None:
+def of_name(launch: Launch) -> ModelLine | None:
     """The line of the operation in a kernel's name that is the likeliest to make what is not finite; None where no
     single line has it."""
     likely = (operation for operation in _LIKELY if operation in launch.kernel)

@@ -35,7 +35,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ArgumentLayouts:
     """The tensors of a launch by parameter: what they held before it, and what it left."""
 
     before: Mapping[str, Tensor]
@@ -45,7 +45,7 @@ class Arguments:
         return {name: tuple(t.shape) for name, t in {**self.before, **self.after}.items()}
 
 
-def element_by_element(arguments: Arguments, result: str, element: int) -> Placement:
+def element_by_element(arguments: ArgumentLayouts, result: str, element: int) -> Placement:
     """For a kernel that reduces nothing: the element, and others for comparison."""
     import torch
 
@@ -61,7 +61,7 @@ def element_by_element(arguments: Arguments, result: str, element: int) -> Place
     return Placement(_all(arguments.before, take), _all(arguments.after, take), 0)
 
 
-def rows(arguments: Arguments, result: str, element: int) -> Iterator[Placement]:
+def rows(arguments: ArgumentLayouts, result: str, element: int) -> Iterator[Placement]:
     """For a kernel that reduces: all that lies on the reduced dimensions, for every choice of those."""
     shapes = arguments.shapes()
     whole = max(shapes.values(), key=math.prod)

@@ -14,7 +14,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
 from aoti_debug.triage.kernel_source.lines import of_access, of_index
-from aoti_debug.triage.memory.walk_back import Index, coordinates, integer_inputs, walk_back
+from aoti_debug.triage.memory.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 
 def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
@@ -77,14 +77,14 @@ def explain_overrun(finding: Finding, run: RunDir, launch: Launch, seen: Iterabl
     return replace(told, where=replace(finding.where, frame=told.where.frame))
 
 
-def _is_made_here(index: Index, access: SeenAccess | None) -> bool:
+def _is_made_here(index: IndexValue, access: SeenAccess | None) -> bool:
     """Whether the launch computes the position out of a value that is no bad index itself."""
     if not index.is_bad:
         return True
     return not (index.is_absurd or access is None or access.kind == "index" or _is_used_as_it_is(index, access))
 
 
-def _is_used_as_it_is(index: Index, access: SeenAccess) -> bool:
+def _is_used_as_it_is(index: IndexValue, access: SeenAccess) -> bool:
     """Whether the accessed element lies where the value itself leads, along some dimension."""
     accessed = index.launch.argument(access.argument)
     if access.element is None or accessed is None or accessed.tensor is None:
@@ -126,7 +126,7 @@ def _sentences(access: SeenAccess) -> Iterable[str]:
         yield f"in the kernel's line: {access.source.text.strip()}"
 
 
-def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index | None:
+def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> IndexValue | None:
     """The element of an integer argument that led outside: as a trial saw it, or else the one that is out of range."""
     limit = _limit(launch, access.argument if access is not None else "")
     if access is not None and access.index is not None:
@@ -134,15 +134,15 @@ def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> Index |
         if argument is not None and argument.tensor is not None:
             element = argument.tensor.layout.row_major(access.index.element)
             if element is not None:
-                return Index(launch, argument, element, access.index.value, limit)
-    worst: Index | None = None
+                return IndexValue(launch, argument, element, access.index.value, limit)
+    worst: IndexValue | None = None
     for argument in integer_inputs(launch):
         values = saved_values(run, argument, Phase.BEFORE)
         if values is None or values.numel() == 0:
             continue
         flat = values.reshape(-1)
         for position in {int(flat.argmax()), int(flat.argmin())}:
-            found = Index(launch, argument, position, int(flat[position]), limit)
+            found = IndexValue(launch, argument, position, int(flat[position]), limit)
             if found.is_bad and (worst is None or abs(found.value) > abs(worst.value)):
                 worst = found
     return worst

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.abi import NoteCode
-from aoti_debug.diagnosis.dataflow import Span, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir.records import GuardDamage, LaunchKey
@@ -86,7 +86,7 @@ def _hit(launch: Launch, damage: GuardDamage) -> _Hit:
     return _Hit(damage, ordered[0] if ordered else None)
 
 
-def _edges(span: Span | None) -> tuple[int, ...]:
+def _edges(span: ByteRange | None) -> tuple[int, ...]:
     return (0,) if span is None else (span.begin, span.end)
 
 

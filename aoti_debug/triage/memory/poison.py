@@ -14,7 +14,7 @@ from aoti_debug.values import Layout
 _SLACK = 1e-11  # of the sum of magnitudes: what rounding may do to a mean
 
 
-class Difference(str, Enum):
+class PoisonDifference(str, Enum):
     NONE = "none"
     UNWRITTEN = "unwritten"  # every element that differs holds the poison of its run
     WRITTEN = "written"  # other elements differ too
@@ -22,24 +22,24 @@ class Difference(str, Enum):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PoisonComparison:
     """
     Attributes:
         unwritten: how many elements hold poison; 0 where that is not known.
     """
 
-    difference: Difference
+    difference: PoisonDifference
     unwritten: int = 0
 
 
-_NONE = Comparison(Difference.NONE)
-_WRITTEN = Comparison(Difference.WRITTEN)
-_UNKNOWN = Comparison(Difference.UNKNOWN)
+_NONE = PoisonComparison(PoisonDifference.NONE)
+_WRITTEN = PoisonComparison(PoisonDifference.WRITTEN)
+_UNKNOWN = PoisonComparison(PoisonDifference.UNKNOWN)
 
 
 def compare(
     first: RecordedStats | None, second: RecordedStats | None, layout: Layout | None, poisons: tuple[int, int]
-) -> Comparison:
+) -> PoisonComparison:
     """Compares what two runs recorded of one tensor.
 
     Where the elements were not recorded, floats can be told from what was computed of them only if one of the poisons
@@ -67,13 +67,13 @@ def _value(poison: int, item: int, dtype: str) -> int | float:
     return abs(found) if isinstance(found, complex) else found
 
 
-def _by_elements(first: bytes, second: bytes, item: int, poisons: tuple[int, int]) -> Comparison:
+def _by_elements(first: bytes, second: bytes, item: int, poisons: tuple[int, int]) -> PoisonComparison:
     fill = [bytes([poison]) * item for poison in poisons]
     pairs = [(first[i : i + item], second[i : i + item]) for i in range(0, len(first), item)]
     differing = [list(pair) for pair in pairs if pair[0] != pair[1]]
     if any(pair != fill for pair in differing):
         return _WRITTEN
-    return Comparison(Difference.UNWRITTEN, len(differing))
+    return PoisonComparison(PoisonDifference.UNWRITTEN, len(differing))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _Measured:
         return math.inf if found is None else sign * found
 
 
-def _by_statistics(first: _Measured, second: _Measured) -> Comparison:
+def _by_statistics(first: _Measured, second: _Measured) -> PoisonComparison:
     """Both must be the same elements, and so many of poison besides."""
     count = _count(first, second)
     if count is None:
@@ -126,7 +126,7 @@ def _by_statistics(first: _Measured, second: _Measured) -> Comparison:
     rest = [m.total - (count * m.poison if m.is_finite else 0.0) for m in (first, second)]
     if abs(rest[0] - rest[1]) > _SLACK * (first.magnitude + second.magnitude):
         return _WRITTEN
-    return Comparison(Difference.UNWRITTEN, count)
+    return PoisonComparison(PoisonDifference.UNWRITTEN, count)
 
 
 def _count(first: _Measured, second: _Measured) -> int | None:

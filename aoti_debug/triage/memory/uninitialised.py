@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import Dataflow, Span, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show import text
-from aoti_debug.triage.memory.poison import Comparison, Difference, compare
+from aoti_debug.triage.memory.poison import PoisonComparison, PoisonDifference, compare
 from aoti_debug.values import Number
 
 _RANDOM = re.compile(
@@ -76,7 +76,7 @@ class _Walk:
         self._poisons = poisons
         self._flow = flow
         self._again = None if again is None else {launch.key: launch for launch in again.launches}
-        self._outputs: list[tuple[Span, _Unwritten]] = []  # of the model, not wholly written so far
+        self._outputs: list[tuple[ByteRange, _Unwritten]] = []  # of the model, not wholly written so far
 
     def look(self, one: Launch, other: Launch) -> _Suspect | None:
         """Whether the launch made something of bytes that nobody wrote, and no launch before it did."""
@@ -84,13 +84,13 @@ class _Walk:
         after = self._compared(one, other, Phase.AFTER)
         self._note_outputs(one, after)
         reads = [(a, c) for a, c in before if a.role in (Role.IN, Role.INOUT, Role.UNKNOWN)]
-        if any(c.difference is Difference.WRITTEN for _, c in reads) or self._is_random(one):
+        if any(c.difference is PoisonDifference.WRITTEN for _, c in reads) or self._is_random(one):
             return None
-        tainted = [_Unwritten(one, a, c.unwritten) for a, c in reads if c.difference is Difference.UNWRITTEN]
+        tainted = [_Unwritten(one, a, c.unwritten) for a, c in reads if c.difference is PoisonDifference.UNWRITTEN]
         read = min(tainted, key=lambda t: t.argument.role is not Role.IN, default=None)
         if read is not None and (one.status in _UNFINISHED) != (other.status in _UNFINISHED):
             return _Suspect(one, other, read, None)
-        changed = [a for a, c in after if a.written and c.difference is Difference.WRITTEN]
+        changed = [a for a, c in after if a.written and c.difference is PoisonDifference.WRITTEN]
         changed += [a for a in one.args if _is_other_number(a, other)]
         told = [a for a in changed if self._again is not None or _is_telling(a, other, read is not None)]
         return _Suspect(one, other, read, told[0]) if told else None
@@ -124,20 +124,20 @@ class _Walk:
             warnings=(_NOT_FILLED,),
         )
 
-    def _compared(self, one: Launch, other: Launch, phase: Phase) -> list[tuple[Argument, Comparison]]:
+    def _compared(self, one: Launch, other: Launch, phase: Phase) -> list[tuple[Argument, PoisonComparison]]:
         return [
             (a, compare(a.stats.get(phase), b.stats.get(phase), a.layout, self._poisons))
             for a, b in zip(one.args, other.args, strict=True)
             if a.stats
         ]
 
-    def _note_outputs(self, launch: Launch, after: list[tuple[Argument, Comparison]]) -> None:
+    def _note_outputs(self, launch: Launch, after: list[tuple[Argument, PoisonComparison]]) -> None:
         for argument, comparison in after:
             span = span_of(argument)
             if not argument.written or span is None:
                 continue
             self._outputs = [(known, entry) for known, entry in self._outputs if not known.overlaps(span)]
-            if comparison.difference is Difference.UNWRITTEN and self._flow.is_output(argument):
+            if comparison.difference is PoisonDifference.UNWRITTEN and self._flow.is_output(argument):
                 self._outputs.append((span, _Unwritten(launch, argument, comparison.unwritten)))
 
     def _is_random(self, launch: Launch) -> bool:

@@ -25,7 +25,7 @@ _LONGEST = 64  # launches from the victim to the origin
 
 
 @dataclass(frozen=True)
-class Index:
+class IndexValue:
     """An element of an integer argument of a launch.
 
     Attributes:
@@ -89,7 +89,7 @@ def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]
     return tuple(found.values())
 
 
-def walk_back(run: RunDir, flow: Dataflow, index: Index) -> Walk:
+def walk_back(run: RunDir, flow: Dataflow, index: IndexValue) -> Walk:
     """Where a bad index came from.
 
     Args:
@@ -119,7 +119,7 @@ def walk_back(run: RunDir, flow: Dataflow, index: Index) -> Walk:
     return Walk(chain[0], tuple(chain), tuple(evidence))
 
 
-def _handed_on(run: RunDir, maker: Launch, index: Index) -> Index | None:
+def _handed_on(run: RunDir, maker: Launch, index: IndexValue) -> IndexValue | None:
     """The integer input of the maker that held a bad value already."""
     for argument in integer_inputs(maker):
         values = saved_values(run, argument, Phase.BEFORE)
@@ -128,16 +128,16 @@ def _handed_on(run: RunDir, maker: Launch, index: Index) -> Index | None:
         flat = values.reshape(-1)
         position = _corresponding(index, values.shape)
         if position is not None:
-            found = Index(maker, argument, position, int(flat[position]), index.limit)
+            found = IndexValue(maker, argument, position, int(flat[position]), index.limit)
             if found.is_bad and (found.value == index.value or found.is_absurd):
                 return found
         same = (flat == index.value).nonzero()
         if len(same):
-            return Index(maker, argument, int(same[0]), index.value, index.limit)
+            return IndexValue(maker, argument, int(same[0]), index.value, index.limit)
     return None
 
 
-def _corresponding(index: Index, shape: Sequence[int]) -> int | None:
+def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
     """The element of a tensor of `shape` that stands where the index stands, dimensions of size 1 being repeated."""
     tensor = index.argument.tensor
     if tensor is None:
@@ -154,7 +154,7 @@ def _corresponding(index: Index, shape: Sequence[int]) -> int | None:
     return ravel([0 if size == 1 else at for size, at in zip(shape, there, strict=True)], shape)
 
 
-def _same_memory(index: Index, made: Argument) -> int | None:
+def _same_memory(index: IndexValue, made: Argument) -> int | None:
     """The row-major element of `made` at the address of the index; None where its layout has none there."""
     read, written = index.argument.tensor, made.tensor
     if read is None or written is None or written.layout.item_bytes == 0:
@@ -165,7 +165,7 @@ def _same_memory(index: Index, made: Argument) -> int | None:
     return None if rest or distance < 0 else written.layout.row_major(distance)
 
 
-def coordinates(index: Index) -> str:
+def coordinates(index: IndexValue) -> str:
     tensor = index.argument.tensor
     shape = tensor.layout.shape if tensor is not None else ()
     return ", ".join(map(str, unravel(index.element, shape)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
 from aoti_debug.triage.kernel_source.arithmetic import Arithmetic, Operation
-from aoti_debug.triage.kernel_source.placement import Arguments, Placement, element_by_element, rows
+from aoti_debug.triage.kernel_source.placement import ArgumentLayouts, Placement, element_by_element, rows
 from aoti_debug.triage.kernel_source.statements import Statement
 from aoti_debug.triage.nonfinite.near_overflow import LARGEST
 from aoti_debug.triage.nonfinite.observed import Special
@@ -36,7 +36,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelStatements:
     """A kernel: its statements, and those that lead to the result in question.
 
     Attributes:
@@ -50,7 +50,9 @@ class Source:
     numbers: Mapping[str, float]
 
 
-def of_kernel(source: Source, arguments: Arguments, result: str, element: int, special: Special) -> Cause | None:
+def of_kernel(
+    source: KernelStatements, arguments: ArgumentLayouts, result: str, element: int, special: Special
+) -> Cause | None:
     """How an element came to be NaN or infinite; None where the numbers prove nothing.
 
     The kernel is computed again on the elements that belong to it. That counts only where what comes out is what the
@@ -70,12 +72,12 @@ def of_kernel(source: Source, arguments: Arguments, result: str, element: int, s
     return None
 
 
-def _proposals(arguments: Arguments, result: str, element: int) -> Iterator[Placement]:
+def _proposals(arguments: ArgumentLayouts, result: str, element: int) -> Iterator[Placement]:
     yield element_by_element(arguments, result, element)
     yield from rows(arguments, result, element)
 
 
-def _compute(source: Source, placement: Placement) -> Arithmetic:
+def _compute(source: KernelStatements, placement: Placement) -> Arithmetic:
     wide = "float64" if "float64" in source.dtypes.values() else "float32"
     computed = Arithmetic(placement.before, source.dtypes, source.numbers, wide)
     computed.run(source.statements)
@@ -98,7 +100,9 @@ def _agrees(computed: Arithmetic, placement: Placement, result: str, dtype: str)
     return bool(close.all())
 
 
-def _elsewhere(source: Source, arguments: Arguments, result: str, placement: Placement, special: Special) -> bool:
+def _elsewhere(
+    source: KernelStatements, arguments: ArgumentLayouts, result: str, placement: Placement, special: Special
+) -> bool:
     """Whether a row with a finite result comes out right, too, where the one in question has one element."""
     import torch
 

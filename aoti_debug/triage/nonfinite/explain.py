@@ -12,7 +12,7 @@ from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import lines, slices
-from aoti_debug.triage.kernel_source.placement import Arguments
+from aoti_debug.triage.kernel_source.placement import ArgumentLayouts
 from aoti_debug.triage.nonfinite import causes, operators
 from aoti_debug.triage.nonfinite.causes import Cause
 from aoti_debug.triage.nonfinite.infinities import intended
@@ -69,7 +69,7 @@ def _of_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place, tupl
         return place, (f"in the run that saved the tensors, {argument.name} of {launch.id} was finite",)
     special, element = found
     before, after = _tensors(run, launch)
-    cause = _cause(run, launch, argument, Arguments(before, after), element, special)
+    cause = _cause(run, launch, argument, ArgumentLayouts(before, after), element, special)
     said = f"{argument.name}{_at(result, element)} is {special.value}"
     said += _of(int(causes.is_special(result, special).sum()))
     read = inputs_there(run, launch, argument, before, tuple(result.shape), element, cause.read if cause else {})
@@ -97,7 +97,7 @@ def _which(
 
 
 def _cause(
-    run: RunDir, launch: Launch, argument: Argument, arguments: Arguments, element: int, special: Special
+    run: RunDir, launch: Launch, argument: Argument, arguments: ArgumentLayouts, element: int, special: Special
 ) -> Cause | None:
     kernel = slices.kernel_of(launch, run.manifest)
     if kernel is None:
@@ -108,7 +108,7 @@ def _cause(
         return None
     dtypes = {a.spec.param: a.layout.dtype for a in launch.args if a.spec.param and a.layout is not None}
     numbers = {a.spec.param: a.after.value for a in launch.args if a.spec.param and isinstance(a.after, Number)}
-    source = causes.Source(slices.statements(kernel, frozenset(dtypes)), found.operations, dtypes, numbers)
+    source = causes.KernelStatements(slices.statements(kernel, frozenset(dtypes)), found.operations, dtypes, numbers)
     return causes.of_kernel(source, arguments, argument.spec.param, element, special)
 
 

@@ -17,7 +17,7 @@ _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class NonfiniteCase:
     """
     Attributes:
         root: what is to blame.
@@ -46,7 +46,7 @@ def made(spot: Spot) -> str:
     )
 
 
-def finding(run: RunDir, roots: Roots, case: Case) -> Finding:
+def finding(run: RunDir, roots: Roots, case: NonfiniteCase) -> Finding:
     root, spot = case.root, case.root.spot
     turned = case.nan.key != spot.key
     if root.kind is RootKind.OUTSIDE:

@@ -17,7 +17,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite import explain as telling
 from aoti_debug.triage.nonfinite import finding_text, near_overflow, sinks
-from aoti_debug.triage.nonfinite.finding_text import Case
+from aoti_debug.triage.nonfinite.finding_text import NonfiniteCase
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.observed import INFINITE, Special, Spot, count, left, seen
 from aoti_debug.triage.nonfinite.roots import Root, RootKind, Roots
@@ -88,7 +88,7 @@ def _holds(launch: Launch, special: Special) -> bool:
     )
 
 
-def _nan(run: RunDir, roots: Roots) -> Case | None:
+def _nan(run: RunDir, roots: Roots) -> NonfiniteCase | None:
     """The first NaN that does harm, or the infinity that it came from."""
     found = sinks.outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in found for root in roots.of([sink.spot])]
@@ -102,8 +102,8 @@ def _nan(run: RunDir, roots: Roots) -> Case | None:
     others = {other.spot.key: other for _, other in ends[1:] if other.spot.launch.key != root.spot.launch.key}
     also = tuple(others.values())
     if root.kind is RootKind.MADE and (infinite := _infinite_before(roots, root.spot)) is not None:
-        return Case(infinite, root.spot, sink, also)
-    return Case(root, root.spot, sink, also)
+        return NonfiniteCase(infinite, root.spot, sink, also)
+    return NonfiniteCase(root, root.spot, sink, also)
 
 
 def _infinite_before(roots: Roots, spot: Spot) -> Root | None:
@@ -122,20 +122,20 @@ def _accidental(found: list[Root]) -> list[Root]:
     return [root for root in found if root.kind is RootKind.MADE]
 
 
-def _accidents(run: RunDir, roots: Roots, case: Case | None) -> tuple[Case | None, list[str]]:
+def _accidents(run: RunDir, roots: Roots, case: NonfiniteCase | None) -> tuple[NonfiniteCase | None, list[str]]:
     """The first accidental infinity that does harm, and lines on those that do not.
 
     It does where it leaves the model, and where a launch reads a number that was too large for half precision. (-Inf
     there is what a mask of the lowest number often becomes, and does none.)
     """
-    worst: Case | None = None
+    worst: NonfiniteCase | None = None
     harmful: set[object] = {spot.key for spot in case.path} if case else set()
     for special in INFINITE:
         for sink in sinks.outputs(run, roots, special):
             for root in _accidental(roots.of([sink.spot])):
                 harmful |= {spot.key for spot in root.path}
                 if worst is None or root.spot.launch.sequence < worst.root.spot.launch.sequence:
-                    worst = Case(root, root.spot, sink, ())
+                    worst = NonfiniteCase(root, root.spot, sink, ())
     if worst is None:
         worst = next((_overflow(spot) for spot in _born(run, roots, Special.PLUS) if _is_half(spot)), None)
         harmful |= {spot.key for spot in worst.path} if worst is not None else set()
@@ -153,13 +153,13 @@ def _is_half(spot: Spot) -> bool:
     return layout is not None and layout.dtype in _HALF
 
 
-def _overflow(spot: Spot) -> Case:
+def _overflow(spot: Spot) -> NonfiniteCase:
     """The case of a number that was too large for its dtype, and that a later launch reads."""
     root = Root(RootKind.MADE, spot, "", (spot,))
-    return Case(root, spot, Sink(spot, "stands for a number that was too large; later launches read it"), ())
+    return NonfiniteCase(root, spot, Sink(spot, "stands for a number that was too large; later launches read it"), ())
 
 
-def _handled(run: RunDir, roots: Roots, case: Case | None) -> tuple[str, ...]:
+def _handled(run: RunDir, roots: Roots, case: NonfiniteCase | None) -> tuple[str, ...]:
     """Lines on NaN that does no harm."""
     harmful = {spot.launch.key for spot in (*case.path, *(root.spot for root in case.also))} if case else set()
     born = [spot for spot in _born(run, roots, Special.NAN) if spot.launch.key not in harmful]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug import wording
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source.placement import Arguments
+from aoti_debug.triage.kernel_source.placement import ArgumentLayouts
 from aoti_debug.triage.nonfinite.causes import beyond
 from aoti_debug.triage.nonfinite.observed import Special
 from aoti_debug.values import Number, unravel
@@ -42,7 +42,7 @@ def factor(
     return f"column {at[-1]} of {argument.name}", _right(tensor, at)
 
 
-def cause(launch: Launch, argument: Argument, arguments: Arguments, element: int, special: Special) -> str:
+def cause(launch: Launch, argument: Argument, arguments: ArgumentLayouts, element: int, special: Special) -> str:
     """Why an element of a product of matrices is not finite; "" where its numbers prove nothing."""
     names = _PRODUCTS.get(_operator(launch))
     result = next((t for t in arguments.after.values()), None)
@@ -74,7 +74,9 @@ def _overflows(exact: float, dtype: str) -> bool:
     return bool(torch.tensor(exact, dtype=torch.float64).to(getattr(torch, dtype)).isinf())
 
 
-def _bias(launch: Launch, arguments: Arguments, names: tuple[str, str], result: Tensor, at: tuple[int, ...]) -> float:
+def _bias(
+    launch: Launch, arguments: ArgumentLayouts, names: tuple[str, str], result: Tensor, at: tuple[int, ...]
+) -> float:
     bias = arguments.before.get("self") if "self" not in names else None
     if bias is None:
         return 0.0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Certainty, Frame, Provenance
+from aoti_debug.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source.lines import indices, of_access, of_index, of_name, of_operation
@@ -14,7 +14,7 @@ from aoti_debug.triage.kernel_source.lines import indices, of_access, of_index, 
 
 def launch_of(base: Path, *texts: str) -> Launch:
     """A launch whose kernel was fused from these lines, numbered from 1."""
-    frames = tuple(Frame("m.py", number, "forward", text) for number, text in enumerate(texts, 1))
+    frames = tuple(ModelLine("m.py", number, "forward", text) for number, text in enumerate(texts, 1))
     fused = replace(site("k", arg("x")), provenance=Provenance(Certainty.EXACT, source=frames))
     writer = JournalWriter()
     writer.launch(0, 0, tensor(4))
@@ -54,7 +54,7 @@ def test_an_index_that_is_made_where_it_is_used(tmp_path: Path) -> None:
 
 
 def test_an_index_that_an_earlier_launch_made(tmp_path: Path) -> None:
-    access = Frame("m.py", 9, "forward", "return self.table[index]")
+    access = ModelLine("m.py", 9, "forward", "return self.table[index]")
     maker = launch_of(tmp_path, "total = x.sum()", "index: Tensor = (ids * 3).amax(-1)")
     found = of_index(maker, access)
     assert found is not None

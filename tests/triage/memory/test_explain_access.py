@@ -10,7 +10,7 @@ from saved_tensors import described, save
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
-from aoti_debug.manifest import Certainty, Frame, Provenance, Role
+from aoti_debug.manifest import Certainty, ModelLine, Provenance, Role
 from aoti_debug.repro.evidence import Evidence, IndexValue, SeenAccess
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory.explain_access import explain, explain_overrun
@@ -18,7 +18,7 @@ from aoti_debug.triage.memory.explain_access import explain, explain_overrun
 torch = pytest.importorskip("torch")
 
 LINES = ("index = ids * 3", "rows = self.table[index]")
-FRAMES = tuple(Frame("m.py", line, "forward", text) for line, text in enumerate(LINES, 1))
+FRAMES = tuple(ModelLine("m.py", line, "forward", text) for line, text in enumerate(LINES, 1))
 GATHER = replace(
     site("gather", arg("table"), arg("arg0_1"), arg("buf0", Role.OUT)),
     provenance=Provenance(Certainty.EXACT, source=FRAMES),

@@ -9,14 +9,14 @@ from saved_tensors import described
 
 from aoti_debug.rundir import statistics
 from aoti_debug.rundir.timeline import RecordedStats
-from aoti_debug.triage.memory.poison import Comparison, Difference, compare
+from aoti_debug.triage.memory.poison import PoisonComparison, PoisonDifference, compare
 
 torch = pytest.importorskip("torch")
 
 POISONS = [(0xFF, 0x3B), (0x3B, 0xFF)]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 DTYPES = [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.int8]
-WRITTEN, SAME = Comparison(Difference.WRITTEN), Comparison(Difference.NONE)
+WRITTEN, SAME = PoisonComparison(PoisonDifference.WRITTEN), PoisonComparison(PoisonDifference.NONE)
 
 
 def poisoned(value: torch.Tensor, unwritten: torch.Tensor, poison: int) -> torch.Tensor:
@@ -32,7 +32,7 @@ def recorded(value: torch.Tensor, *, with_values: bool) -> RecordedStats:
 
 def compared(
     first: torch.Tensor, second: torch.Tensor, poisons: tuple[int, int], *, with_values: bool = False
-) -> Comparison:
+) -> PoisonComparison:
     one, other = (recorded(value, with_values=with_values) for value in (first, second))
     return compare(one, other, described(first).layout, poisons)
 
@@ -52,7 +52,7 @@ def test_elements_that_nobody_wrote(
     value = ordinary(dtype, 50)
     mask = torch.arange(50) < unwritten
     pair = [poisoned(value, mask, poison) for poison in poisons]
-    assert compared(*pair, poisons, with_values=with_values) == Comparison(Difference.UNWRITTEN, unwritten)
+    assert compared(*pair, poisons, with_values=with_values) == PoisonComparison(PoisonDifference.UNWRITTEN, unwritten)
 
 
 @pytest.mark.parametrize("with_values", [True, False])
@@ -95,13 +95,13 @@ def test_numbers_that_were_not_finite_before() -> None:
     value[20:25] = math.inf
     value[25:27] = -math.inf
     pair = [poisoned(value, torch.arange(1000) >= 900, poison) for poison in (0xFF, 0x3B)]
-    assert compared(*pair, (0xFF, 0x3B)) == Comparison(Difference.UNWRITTEN, 100)
+    assert compared(*pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 100)
 
 
 def test_without_elements_floats_need_a_poison_that_is_no_number() -> None:
     value, poisons = ordinary(torch.float32, 50), (0x3B, 0x11)
     pair = [poisoned(value, torch.arange(50) < 5, poison) for poison in poisons]
-    assert compared(*pair, poisons, with_values=True) == Comparison(Difference.UNWRITTEN, 5)
+    assert compared(*pair, poisons, with_values=True) == PoisonComparison(PoisonDifference.UNWRITTEN, 5)
     assert compared(*pair, poisons, with_values=False) == WRITTEN
 
 
@@ -109,7 +109,7 @@ def test_booleans_that_are_neither() -> None:
     raw = torch.zeros(1000, dtype=torch.uint8)
     pair = [raw.clone() for _ in range(2)]
     pair[0][:5], pair[1][:5] = 0xFF, 0x3B
-    assert compared(*(p.view(torch.bool) for p in pair), (0xFF, 0x3B)).difference is Difference.UNWRITTEN
+    assert compared(*(p.view(torch.bool) for p in pair), (0xFF, 0x3B)).difference is PoisonDifference.UNWRITTEN
 
 
 def test_complex_numbers() -> None:
@@ -117,12 +117,12 @@ def test_complex_numbers() -> None:
     mask = torch.arange(500) < 9
     fills = [torch.full((500 * 8,), p, dtype=torch.uint8).view(torch.complex64) for p in (0xFF, 0x3B)]
     pair = [torch.where(mask, fill, value) for fill in fills]
-    assert compared(*pair, (0xFF, 0x3B)) == Comparison(Difference.UNWRITTEN, 9)
+    assert compared(*pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 9)
     assert compared(*(x * 2 for x in pair), (0xFF, 0x3B)) == WRITTEN
 
 
 def test_what_was_not_read_is_not_known() -> None:
     unread = RecordedStats(False, None, 0, None, b"", "not read: quantized qint8")
     value = recorded(ordinary(torch.float32, 5), with_values=True)
-    assert compare(unread, value, None, (0xFF, 0x3B)).difference is Difference.UNKNOWN
-    assert compare(None, value, None, (0xFF, 0x3B)).difference is Difference.UNKNOWN
+    assert compare(unread, value, None, (0xFF, 0x3B)).difference is PoisonDifference.UNKNOWN
+    assert compare(None, value, None, (0xFF, 0x3B)).difference is PoisonDifference.UNKNOWN

@@ -12,7 +12,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.memory.walk_back import Index, Walk, makers, walk_back
+from aoti_debug.triage.memory.walk_back import IndexValue, Walk, makers, walk_back
 
 torch = pytest.importorskip("torch")
 
@@ -58,7 +58,7 @@ def back(run: RunDir, launch: str, argument: str, element: int, value: int) -> W
     reader = run.launch(launch)
     read = reader.argument(argument)
     assert read is not None
-    return walk_back(run, Dataflow(run), Index(reader, read, element, value, limit=100))
+    return walk_back(run, Dataflow(run), IndexValue(reader, read, element, value, limit=100))
 
 
 TABLE, OUT = torch.zeros(100, 4), torch.zeros(6, 4)

@@ -5,8 +5,8 @@ import pytest
 
 from aoti_debug.manifest import Kernel
 from aoti_debug.triage.kernel_source import slices
-from aoti_debug.triage.kernel_source.placement import Arguments
-from aoti_debug.triage.nonfinite.causes import Cause, Source, of_kernel
+from aoti_debug.triage.kernel_source.placement import ArgumentLayouts
+from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, of_kernel
 from aoti_debug.triage.nonfinite.observed import Special
 
 torch = pytest.importorskip("torch")
@@ -32,8 +32,8 @@ def cause(
     kinds = {**dict.fromkeys((*reads, name), "float32"), **(dtypes or {})}
     pointers = frozenset(kinds)
     made = slices.of_kernel(kernel, pointers)[name]
-    source = Source(slices.statements(kernel, pointers), made.operations, kinds, numbers or {})
-    return of_kernel(source, Arguments(reads, {name: left}), name, element, special)
+    source = KernelStatements(slices.statements(kernel, pointers), made.operations, kinds, numbers or {})
+    return of_kernel(source, ArgumentLayouts(reads, {name: left}), name, element, special)
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_DIV, sources.CPP_DIV], ids=lambda k: k.language)

@@ -7,21 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from aoti_debug.manifest import Frame
 from aoti_debug.rundir.timeline import Launch
 
 
-class FindingKind(str, Enum):
-    CLEAN = "clean"
-    FAULT = "fault"  # a launch crashed, threw, or broke the device
-    NONFINITE = "nonfinite"  # NaN or an accidental infinity
-    CONTRACT = "contract"  # a tensor is not what was promised
-    OVERRUN = "overrun"  # a launch wrote outside of its buffers
-    UNINITIALISED = "uninitialised"  # a launch read what nothing had written
-    HANG = "hang"
+@dataclass(frozen=True)
+class FindingKind:
+    """What a finding is about. A kind is declared beside the code that finds it.
+
+    Attributes:
+        value: its name in JSON: "nonfinite".
+        description: one line: "NaN or an infinity that nobody meant".
+        heading: what a terminal's lines begin with: "NOT FINITE".
+        title: what a page calls it: "not finite".
+        sign: one character for a page.
+    """
+
+    value: str
+    description: str
+    heading: str
+    title: str
+    sign: str = "✖"
+
+
+CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔")
+FAULT = FindingKind("fault", "a launch crashed, threw, or broke the device", "FAULT", "fault")
+HANG = FindingKind("hang", "the model came to no end", "HANG", "hang", "◌")
 
 
 @dataclass(frozen=True)
@@ -99,15 +112,18 @@ def to_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def from_json(data: Mapping[str, Any]) -> Finding:
+def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind]) -> Finding:
     """The inverse of `to_json`.
+
+    Args:
+        kinds: those that a finding may be of, by their values.
 
     Raises:
         KeyError, TypeError, ValueError: it is no finding.
     """
     where, origin = _place_from_json(data), data["origin"]
     return Finding(
-        kind=FindingKind(data["kind"]),
+        kind=kinds[data["kind"]],
         what=_text(data["what"]),
         where=None if where == Place() else where,
         evidence=_texts(data["evidence"]),

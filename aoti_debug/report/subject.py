@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
-from aoti_debug.report.verdict import finding_of
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
+from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Step, TriageDir
 
@@ -25,6 +27,7 @@ class Subject:
         name: of the directory.
         path: the directory.
         run: the run whose launches are shown; None where the model was never called.
+        verdict: on that run.
         others: runs of the same package that recorded more of the same launches.
         steps: what a triage did.
         versions: of what took part, by name.
@@ -36,6 +39,7 @@ class Subject:
     path: Path
     finding: Finding
     run: RunDir | None = None
+    verdict: Verdict | None = None
     others: tuple[RunDir, ...] = ()
     steps: tuple[Step, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -80,7 +84,9 @@ def find(name: str | Path | None = None) -> Subject:
 def of_run(run: RunDir) -> Subject:
     info = run.info
     versions = {"aoti-debug": info.tool_version, "torch": info.torch_version or run.manifest.torch_version}
-    return Subject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
+    verdict = diagnose(run)
+    finding = finding_of(run, verdict, argument_sentences(verdict))
+    return Subject(run.path.name, run.path, finding, run, verdict, versions=versions, command=info.command)
 
 
 def of_triage(triage: TriageDir) -> Subject:
@@ -93,8 +99,9 @@ def of_triage(triage: TriageDir) -> Subject:
     versions = dict(record.versions)
     if main is not None:
         versions = {"aoti-debug": main.info.tool_version, "torch": main.manifest.torch_version} | versions
-    name = triage.path.name
-    return Subject(name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage)
+    verdict = None if main is None else diagnose(main)
+    name, path = triage.path.name, triage.path
+    return Subject(name, path, triage.finding, main, verdict, others, record.steps, versions, record.command, triage)
 
 
 def _opened(path: Path, main: RunDir) -> RunDir | None:

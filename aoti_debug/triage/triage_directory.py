@@ -195,10 +195,12 @@ def triages(base: Path) -> tuple[str, ...]:
 
 
 def _record(path: Path, data: Mapping[str, Any]) -> Record:
+    from aoti_debug.triage import kinds  # the checks that it lists write to such directories
+
     finding = dict(data["finding"])
     finding["repro"] = _absolute(path, finding["repro"])
     return Record(
-        finding=findings.from_json(finding),
+        finding=findings.from_json(finding, kinds.by_value()),
         steps=tuple(Step(str(s["name"]), float(s["seconds"]), str(s["text"])) for s in data["steps"]),
         versions={str(name): str(version) for name, version in dict(data["versions"]).items()},
         command=tuple(str(word) for word in data["command"]),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.diagnosis.rescue import open_run
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.again import run_again
 from aoti_debug.repro.arguments import Arguments, arguments_of
@@ -18,7 +18,6 @@ from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.single_file import single_file
-from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 __all__ = ["Repro", "write_repro"]
@@ -52,7 +51,7 @@ class Repro:
 def write_repro(
     kernel: str,
     *,
-    run: str | Path | None = None,
+    run: DiagnosedRun | str | Path | None = None,
     launch: str | None = None,
     output: Path | None = None,
     one_file: int | None = None,
@@ -61,7 +60,7 @@ def write_repro(
     """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
 
     Args:
-        run: a run directory or its name; None for the newest run.
+        run: a run that is open, a run directory or its name; None for the newest run.
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
         output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
@@ -72,10 +71,10 @@ def write_repro(
             is there already.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
-    opened = open_run(run)
-    verdict = diagnose(opened)
+    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
+    opened, verdict = diagnosed.run, diagnosed.verdict
     found = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
-    recorded = _recorded(opened, found)
+    recorded = _recorded(diagnosed, found)
     kind_of(recorded, opened.manifest)
     path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
     check_free(path)
@@ -84,9 +83,10 @@ def write_repro(
     if any(arguments.missing(bool(recorded.fault))):
         say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {found.id}")
         say("running the package again at level 1 for this launch")
-        opened = run_again(opened, found)
+        diagnosed = run_again(opened, found)
+        opened = diagnosed.run
         say(f"recorded in {opened.path}")
-        recorded = _recorded(opened, opened.launch(found.id))
+        recorded = _recorded(diagnosed, opened.launch(found.id))
         arguments = arguments_of(recorded)
     _check_complete(recorded, arguments)
     contents = generate(recorded, opened.manifest, arguments)
@@ -100,8 +100,8 @@ def write_repro(
     return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
 
 
-def _recorded(run: RunDir, launch: Launch) -> RecordedLaunch:
-    return recorded_launch(run, launch, fault_of(launch, diagnose(run)))
+def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
+    return recorded_launch(diagnosed.run, launch, fault_of(launch, diagnosed.verdict))
 
 
 def _check_complete(recorded: RecordedLaunch, arguments: Arguments) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
@@ -11,7 +12,7 @@ from aoti_debug.rundir.timeline import Launch
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 
 
-def run_again(run: RunDir, launch: Launch) -> RunDir:
+def run_again(run: RunDir, launch: Launch) -> DiagnosedRun:
     """Repeats the run at level 1 for one launch, with the same inputs.
 
     Raises:
@@ -42,4 +43,4 @@ def run_again(run: RunDir, launch: Launch) -> RunDir:
             f"launch {launch.id} of {launch.kernel} {came} ({result.run.path})",
             hint="the model does not take the same path every time: run it at level 1",
         )
-    return result.run
+    return result.diagnosed

@@ -13,7 +13,7 @@ import click
 from aoti_debug.abi import Phase
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, near
@@ -39,9 +39,13 @@ class Selection:
         in_full: whether it names them one by one (a launch, a kernel) and not by a pattern.
     """
 
-    run: RunDir
+    diagnosed: DiagnosedRun
     launches: tuple[Launch, ...] | None
     in_full: bool = True
+
+    @property
+    def run(self) -> RunDir:
+        return self.diagnosed.run
 
 
 @click.command("show")
@@ -76,7 +80,7 @@ def command(
         return
     columns = UNLIMITED if wide else width()
     if selection.launches is None:
-        _print_overview(selection.run, None if all_ else LIMIT, columns)
+        _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
     else:
         _print_launches(selection, None if phase is None else PHASES[phase], source, all_, columns)
 
@@ -88,15 +92,16 @@ def select(what: str | None, run: str | None) -> Selection:
         RunDirError: there is no such run or launch, or the run is damaged.
     """
     if run is None and what is not None and _names_a_run(what):
-        return Selection(rescue.open_run(what), None)
-    opened = rescue.open_run(run)
+        return Selection(rescue.open_diagnosed(what), None)
+    diagnosed = rescue.open_diagnosed(run)
+    opened = diagnosed.run
     if what is None:
-        return Selection(opened, None)
+        return Selection(diagnosed, None)
     if run_directory.is_launch_id(what):
-        return Selection(opened, (opened.launch(what),))
+        return Selection(diagnosed, (opened.launch(what),))
     found = opened.launches_of(what)
     if found:
-        return Selection(opened, found, in_full=all(launch.kernel == what for launch in found))
+        return Selection(diagnosed, found, in_full=all(launch.kernel == what for launch in found))
     known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
     if what in known:
         raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=near(what, opened.kernels()))
@@ -120,8 +125,8 @@ def _names_a_run(what: str) -> bool:
     return True
 
 
-def _print_overview(run: RunDir, limit: int | None, columns: int) -> None:
-    verdict = diagnose(run)
+def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) -> None:
+    run, verdict = diagnosed.run, diagnosed.verdict
     around = verdict.suspects[0] if verdict is not None and verdict.suspects else None
     print_lines(overview(run, verdict, excerpt(run.launches, limit, around), columns))
 
@@ -134,9 +139,8 @@ def _print_launches(
     if selection.in_full and len(launches) <= IN_FULL:
         shown = launches
     else:
-        print_lines(
-            [*header(run, columns), "", *table(run, diagnose(run), excerpt(launches, limit, None), columns), ""]
-        )
+        part = excerpt(launches, limit, None)
+        print_lines([*header(run, columns), "", *table(run, selection.diagnosed.verdict, part, columns), ""])
         shown = launches[:1] if selection.in_full else ()
     for launch in shown:
         print_lines([*detail(run, launch, columns, phases, source, all_), ""])
@@ -147,4 +151,4 @@ def _print_document(selection: Selection) -> None:
     one_by_one = selection.launches is not None
     launches = run.launches if selection.launches is None else selection.launches
     measurer = Measurer(run, None if one_by_one else BUDGET)
-    click.echo(json.dumps(document(run, diagnose(run), launches, measurer), indent=1, allow_nan=False))
+    click.echo(json.dumps(document(run, selection.diagnosed.verdict, launches, measurer), indent=1, allow_nan=False))

@@ -15,7 +15,7 @@ from aoti_debug import report, wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.show.cells import middle_cut
 from aoti_debug.show.finding import finding_lines
@@ -131,7 +131,7 @@ def command(
         click.echo(json.dumps(findings.to_json(found.finding), indent=1))
     else:
         print_lines(["", *finding_lines(from_here(found.finding), width()), f"  report   {relative(page)}"])
-    context.exit(EXIT_CLEAN if found.finding.kind is FindingKind.CLEAN else EXIT_FINDING)
+    context.exit(EXIT_CLEAN if found.finding.kind is CLEAN else EXIT_FINDING)
 
 
 def from_here(finding: Finding) -> Finding:

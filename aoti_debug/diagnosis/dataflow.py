@@ -56,13 +56,13 @@ class Dataflow:
     """The launches of one run, in the order in which the host began them."""
 
     def __init__(self, run: RunDir) -> None:
-        self._run = run
+        self.run = run
         self._order = {launch.key: order for order, launch in enumerate(run.launches)}
 
     def writer(self, launch: Launch, argument: Argument) -> Writer:
         """Who last wrote the bytes of an argument before the launch."""
         span = span_of(argument)
-        outside = outside_name(self._run.manifest, argument)
+        outside = outside_name(self.run.manifest, argument)
         if span is not None:
             before = self._order[launch.key]
             for access in reversed(self._writes):
@@ -77,7 +77,7 @@ class Dataflow:
         if span is None:
             return ()
         found: list[tuple[Launch, Argument]] = []
-        for later in self._run.launches[self._order[launch.key] + 1 :]:
+        for later in self.run.launches[self._order[launch.key] + 1 :]:
             if (later.key.kind, later.key.call) != (launch.key.kind, launch.key.call):
                 continue
             touched = [(a, s) for a in later.args if (s := span_of(a)) is not None and s.overlaps(span)]
@@ -89,7 +89,7 @@ class Dataflow:
     def is_output(self, argument: Argument) -> bool:
         """Whether what is in the argument leaves the call: as an output, or in an input that the model changes."""
         names = {argument.name, argument.spec.base}
-        manifest = self._run.manifest
+        manifest = self.run.manifest
         leaving = {*manifest.outputs, *manifest.handed_out} - {""}
         return bool(names & leaving) or (argument.written and bool(names & set(manifest.inputs)))
 
@@ -98,7 +98,7 @@ class Dataflow:
         return tuple(self._all_writes())
 
     def _all_writes(self) -> Iterator[_Access]:
-        for order, launch in enumerate(self._run.launches):
+        for order, launch in enumerate(self.run.launches):
             if launch.status is LaunchStatus.NOT_STARTED:
                 continue
             for argument in launch.args:
@@ -111,7 +111,7 @@ class Dataflow:
         same_call = (access.launch.key.kind, access.launch.key.call) == (launch.key.kind, launch.key.call)
         if same_call:
             return True
-        return bool(outside_name(self._run.manifest, argument)) and _base(access.argument) == _base(argument)
+        return bool(outside_name(self.run.manifest, argument)) and _base(access.argument) == _base(argument)
 
 
 def span_of(argument: Argument) -> ByteRange | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
 from typing import Any
 
 from aoti_debug.machine import json_data
@@ -16,14 +15,28 @@ from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.timeline import Launch
 
 
-class FindingKind(str, Enum):
-    CLEAN = "clean"
-    FAULT = "fault"  # a launch crashed, threw, or broke the device
-    NONFINITE = "nonfinite"  # NaN or an accidental infinity
-    CONTRACT = "contract"  # a tensor is not what was promised
-    OVERRUN = "overrun"  # a launch wrote outside of its buffers
-    UNINITIALISED = "uninitialised"  # a launch read what nothing had written
-    HANG = "hang"
+@dataclass(frozen=True)
+class FindingKind:
+    """What a finding is about. A kind is declared beside the code that finds it.
+
+    Attributes:
+        value: its name in JSON: "nonfinite".
+        description: one line: "NaN or an infinity that nobody meant".
+        heading: what a terminal's lines begin with: "NOT FINITE".
+        title: what a page calls it: "not finite".
+        sign: one character for a page.
+    """
+
+    value: str
+    description: str
+    heading: str
+    title: str
+    sign: str = "✖"
+
+
+CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔")
+FAULT = FindingKind("fault", "a launch crashed, threw, or broke the device", "FAULT", "fault")
+HANG = FindingKind("hang", "the model came to no end", "HANG", "hang", "◌")
 
 
 @dataclass(frozen=True)
@@ -101,10 +114,11 @@ def to_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def from_json(data: Mapping[str, Any], where: str = "") -> Finding:
+def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: str = "") -> Finding:
     """The inverse of `to_json`.
 
     Args:
+        kinds: those that a finding may be of, by their values.
         where: the place of `data` in its file, for messages; "" for the whole of it.
 
     Raises:
@@ -113,7 +127,7 @@ def from_json(data: Mapping[str, Any], where: str = "") -> Finding:
     found = json_data.from_data(_FindingJson, data, where)
     place = _place(json_data.from_data(_PlaceJson, data, where))
     return Finding(
-        kind=found.kind,
+        kind=_kind(found.kind, kinds),
         what=found.what,
         where=None if place == Place() else place,
         evidence=found.evidence,
@@ -147,7 +161,7 @@ class _PlaceJson:
 class _FindingJson:
     """A finding as JSON, but for the place that lies beside these members."""
 
-    kind: FindingKind
+    kind: str
     what: str
     origin: _PlaceJson | None
     chain: tuple[_PlaceJson, ...]
@@ -157,6 +171,12 @@ class _FindingJson:
     repro: str | None
     next: tuple[str, ...]
     warnings: tuple[str, ...]
+
+
+def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:
+    if value not in kinds:
+        raise json_data.DamagedJsonError(f"kind is {value!r}, not one of {', '.join(kinds)}")
+    return kinds[value]
 
 
 def _place_to_json(place: Place) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files
 from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, tensor_file_format
@@ -36,40 +37,57 @@ class Rescue:
     failure: str = ""
 
 
-def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir:
-    """`rundir.open_run`; what nobody has rescued of a run that has ended is rescued first.
+def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> DiagnosedRun:
+    """Opens a run (see `run_directory.find`); what nobody has rescued of one that has ended is rescued first.
 
     Raises:
         RunDirError: there is none, or it is damaged or of another version.
     """
-    path = run_directory.find(name, base)
-    rescue(path)
-    return run_directory.open_run(path)
+    found, _ = rescued(DiagnosedRun(run_directory.open_run(name, base)))
+    return found
 
 
 def rescue(path: Path) -> Rescue:
-    """Saves the tensors of the launches that a run's end is laid to, and of those before them, as files of the run,
-    and gives the shared memory back. Of a clean run nothing is saved; a run that goes on is left alone.
+    """Rescues the tensors of a run directory (see `rescued`).
 
     Raises:
         RunDirError: the run cannot be read.
     """
-    link = path / flight_recorder.NAME
-    if not link.is_symlink() or not link.exists():  # the memory may be another machine's
+    if not _is_recorded_here(path):
         return Rescue()
-    run = run_directory.open_run(path)
-    if run.state is ExitKind.RUNNING:
-        return Rescue()
-    verdict = diagnose(run)
+    _, done = rescued(DiagnosedRun(run_directory.open_run(path)))
+    return done
+
+
+def rescued(found: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
+    """Saves the tensors of the launches that a run's end is laid to, and of those before them, as files of the run,
+    and gives the shared memory back. Of a clean run nothing is saved; a run that goes on is left alone.
+
+    Returns:
+        The run with the tensors that were saved, and what they are.
+
+    Raises:
+        RunDirError: the run cannot be read.
+    """
+    run = found.run
+    if not _is_recorded_here(run.path) or run.state is ExitKind.RUNNING:
+        return found, Rescue()
+    verdict = found.verdict
     try:
-        recording = None if verdict is None else flight_recorder.read(link)
+        recording = None if verdict is None else flight_recorder.read(run.path / flight_recorder.NAME)
     except RunDirError as error:
-        release(path)
-        return Rescue(failure=str(error))
+        release(run.path)
+        return found, Rescue(failure=str(error))
     done = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
     if not done.failure:
-        release(path)
-    return done
+        release(run.path)
+    return (found if recording is None else found.with_rescued_tensors()), done
+
+
+def _is_recorded_here(path: Path) -> bool:
+    """Whether a run has the memory of a flight recorder; it may be another machine's."""
+    link = path / flight_recorder.NAME
+    return link.is_symlink() and link.exists()
 
 
 def release(path: Path) -> None:

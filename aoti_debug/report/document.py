@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.diagnosis import commands, findings
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.report import graph, marks
 from aoti_debug.report.compact import Compactor, merged
 from aoti_debug.report.context import LaunchContext, context_of, places_with_lines
@@ -29,6 +29,7 @@ from aoti_debug.show.overview import BUDGET, notes
 class Document:
     """
     Attributes:
+        kind: of the finding.
         head: the finding (findings.to_json).
         run: facts about the run; None where the model was never called.
         contexts: model lines, the victim's first.
@@ -40,6 +41,7 @@ class Document:
     title: str
     what: str
     name: str
+    kind: FindingKind
     head: dict[str, Any]
     run: dict[str, Any] | None
     contexts: tuple[LaunchContext, ...]
@@ -72,6 +74,7 @@ def document_of(subject: ReportSubject, withheld: Withheld = NOTHING) -> Documen
         title=f"{finding.kind.value}: {subject.name}",
         what=subject.what,
         name=subject.name,
+        kind=finding.kind,
         head=findings.to_json(finding),
         run=None if run is None else _facts(run, withheld),
         contexts=() if withheld.source else tuple(context_of(frame) for frame in frames),
@@ -105,7 +108,7 @@ def _data(subject: ReportSubject, withheld: Withheld, sources: dict[str, int]) -
     run, finding = subject.run, subject.finding
     if run is None:
         return {**Compactor(withheld, "").tables(), "launches": [], "histograms": [], "graph": graph.EMPTY}
-    verdict = diagnose(run)
+    verdict = subject.verdict
     damaged = frozenset(damage.key for damage in run.timeline.damages)
     compactor = Compactor(withheld, str(run.path))
     shown_launches = excerpt_of(run, finding, verdict)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
@@ -49,7 +49,7 @@ def of_values(arguments: Iterable[Mapping[str, Any]]) -> list[Mark]:
 def of_launch(run: RunDir, launch: Launch, finding: Finding, verdict: Verdict | None) -> list[Mark]:
     """Marks of a launch by how it ended and what the finding says of it."""
     found: list[Mark] = []
-    if finding.where is not None and finding.where.launch == launch.id and finding.kind is not FindingKind.CLEAN:
+    if finding.where is not None and finding.where.launch == launch.id and finding.kind is not CLEAN:
         found.append(Mark.GUILTY)
     elif verdict is not None and launch in verdict.suspects and finding.where is None:
         found.append(Mark.GUILTY if verdict.proof is Proof.CERTAIN else Mark.SUSPECT)

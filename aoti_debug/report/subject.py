@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
-from aoti_debug.report.verdict import finding_of
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
+from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Step, TriageDir
 
@@ -27,6 +29,7 @@ class ReportSubject:
         name: of the directory.
         path: the directory.
         run: the run whose launches are shown; None where the model was never called.
+        verdict: on that run.
         others: runs of the same package that recorded more of the same launches.
         steps: what a triage did.
         versions: of what took part, by name.
@@ -38,6 +41,7 @@ class ReportSubject:
     path: Path
     finding: Finding
     run: RunDir | None = None
+    verdict: Verdict | None = None
     others: tuple[RunDir, ...] = ()
     steps: tuple[Step, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +89,9 @@ def of_run(run: RunDir) -> ReportSubject:
         "aoti-debug": info.tool_version or run.manifest.tool_version,
         "torch": info.torch_version or run.manifest.torch_version,
     }
-    return ReportSubject(run.path.name, run.path, finding_of(run), run, versions=versions, command=info.command)
+    verdict = diagnose(run)
+    finding = finding_of(run, verdict, argument_sentences(verdict))
+    return ReportSubject(run.path.name, run.path, finding, run, verdict, versions=versions, command=info.command)
 
 
 def of_triage(triage: TriageDir) -> ReportSubject:
@@ -99,9 +105,18 @@ def of_triage(triage: TriageDir) -> ReportSubject:
     if main is not None:
         tool = main.info.tool_version or main.manifest.tool_version
         versions = {"aoti-debug": tool, "torch": main.manifest.torch_version} | versions
-    name = triage.path.name
+    verdict = None if main is None else diagnose(main)
     return ReportSubject(
-        name, triage.path, triage.finding, main, others, record.steps, versions, record.command, triage
+        triage.path.name,
+        triage.path,
+        triage.finding,
+        main,
+        verdict,
+        others,
+        record.steps,
+        versions,
+        record.command,
+        triage,
     )
 
 

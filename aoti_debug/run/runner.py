@@ -12,8 +12,9 @@ from pathlib import Path
 
 import aoti_debug
 from aoti_debug.abi import Variable
-from aoti_debug.diagnosis.rescue import rescue
-from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis import rescue
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.machine import stamped_directories
 from aoti_debug.manifest import Manifest
@@ -36,10 +37,18 @@ _OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGX
 
 @dataclass(frozen=True)
 class RunResult:
-    run: RunDir
-    verdict: Verdict | None  # None: nothing went wrong
+    diagnosed: DiagnosedRun
     seconds: float  # the process's whole life
     lost: str  # why a log of its output is not complete; "" otherwise
+
+    @property
+    def run(self) -> RunDir:
+        return self.diagnosed.run
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None where nothing went wrong."""
+        return self.diagnosed.verdict
 
 
 def run(
@@ -166,14 +175,16 @@ def _run_in(path: Path, subject: RunTarget, options: RunOptions, observer: Obser
             run_json.write(info, path)
             report = process.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
     except KeyboardInterrupt:
-        _finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted")))
+        rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
     info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
-    ended, lost = _finish(path, info)
-    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.launches and not report.given_up:
+    ended = _finish(path, info)
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.given_up:
+        rescue.release(path)
         raise _never_started(path, report, manifest)
     stamped_directories.link_latest(path)
-    return RunResult(ended, diagnose(ended), time.monotonic() - began, report.lost or lost)
+    ended, rescued = rescue.rescued(ended)
+    return RunResult(ended, time.monotonic() - began, report.lost or rescued.failure)
 
 
 class _Linking(Observer):
@@ -195,9 +206,8 @@ class _Linking(Observer):
         self._observer.tick()
 
 
-def _finish(path: Path, info: RunInfo) -> tuple[RunDir, str]:
-    """Writes down how the run ended, and why its inputs could not all be rescued; "" otherwise. A clean exit in which
-    a launch reported an error is a fault."""
+def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
+    """Writes down how the run ended. A clean exit in which a launch reported an error is a fault."""
     breadcrumbs.preserve(path)
     crash_stacks.preserve(path)
     run_json.write(info, path)
@@ -205,8 +215,8 @@ def _finish(path: Path, info: RunInfo) -> tuple[RunDir, str]:
     if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
         info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
         run_json.write(info, path)
-    done = rescue(path)
-    return (run_directory.open_run(path) if done.tensors else replace(ended, info=info)), done.failure
+        ended = ended.with_info(info)
+    return DiagnosedRun(ended)
 
 
 def _exit(report: Report) -> Exit:

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -64,6 +64,18 @@ class RunDir:
         with _garbage_collection_paused():
             found = self.journal.records if self.journal else ()
             return launches.assemble((*found, *rescued_tensors.read(self.path)), self.manifest)
+
+    def with_info(self, info: RunInfo) -> RunDir:
+        """The run with another run.json; its journal is not read again."""
+        return self._again(replace(self, info=info))
+
+    def with_rescued_tensors(self) -> RunDir:
+        """The run with the tensors that were rescued since it was opened; its journal is not read again."""
+        return self._again(replace(self))
+
+    def _again(self, fresh: RunDir) -> RunDir:
+        vars(fresh)["journal"] = self.journal  # fills the cached property
+        return fresh
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -13,6 +13,7 @@ from aoti_debug.values import Number, Tensor
 
 _LISTED = 6  # suspects
 _MOST_ARGUMENTS = 12
+_SENTENCE = 100  # columns
 
 _HEADS = {
     Proof.CERTAIN: "in launch",
@@ -93,6 +94,12 @@ def _stack(frames: Sequence[str], width: int) -> list[str]:
     room = width - 11
     shown = [cells.middle_cut(frame, room) for frame in frames]
     return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
+
+
+def argument_sentences(verdict: Verdict | None) -> list[str]:
+    """One line an argument of the guilty launch; none where no launch can be named."""
+    launch = verdict.launch if verdict is not None else None
+    return [] if launch is None else [line.strip() for line in argument_lines(launch, _SENTENCE)]
 
 
 def argument_lines(launch: Launch, width: int) -> list[str]:

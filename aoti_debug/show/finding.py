@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.show import cells
 
 MOST_LINES = 23  # with a blank line above and the report below: 25
 _LABEL = 11
 _MOST_EVIDENCE = 7  # lines
 _MOST_WARNINGS = 3
-_HEADS = {
-    FindingKind.CLEAN: "CLEAN",
-    FindingKind.FAULT: "FAULT",
-    FindingKind.NONFINITE: "NOT FINITE",
-    FindingKind.CONTRACT: "BROKEN CONTRACT",
-    FindingKind.OVERRUN: "OVERRUN",
-    FindingKind.UNINITIALISED: "UNINITIALISED",
-    FindingKind.HANG: "HANG",
-}
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
     """Verdict, where, why, origin, what confirmed it, the repro, what to type next: at most MOST_LINES lines."""
-    lines = wording.wrapped(f"{_HEADS[finding.kind]} {wording.first_line(finding.what)}", width)[:2]
+    lines = wording.wrapped(f"{finding.kind.heading} {wording.first_line(finding.what)}", width)[:2]
     if finding.where is not None:
         lines += _place("where", finding.where, width)
     tail: list[str] = []

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import REPLAYABLE
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
+from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory.walk_back import makers
 from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.triage_directory import Step
 
@@ -53,15 +57,62 @@ class Confirmation:
     trials: tuple[Trial, ...]
     refused: tuple[str, ...]
 
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        return tuple(trial.evidence for trial in self.trials)
 
-def write(run: RunDir, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
+
+def confirm(
+    model: Investigation, diagnosed: DiagnosedRun, launch: Launch, ways: Collection[str], seconds: float = SECONDS
+) -> Confirmation:
+    """Writes the repro of a launch and runs it in each of these ways that the machine has.
+
+    Args:
+        diagnosed: the run that saved the tensors of the launch.
+    """
+    repro, refused = write(diagnosed, launch, model.repro, model.steps)
+    if repro is None:
+        return Confirmation(None, (), (refused,))
+    return run(repro, launch, diagnosed.run, ways, model.steps, seconds)
+
+
+def with_indices(
+    model: Investigation,
+    diagnosed: DiagnosedRun,
+    launch: Launch,
+    ways: Collection[str],
+    save: Callable[[Sequence[Launch]], RunResult],
+) -> tuple[DiagnosedRun, Confirmation]:
+    """`confirm` for a launch whose tensors are not saved yet; also returns the run that saved them.
+
+    Args:
+        save: runs the model and saves the tensors of some launches: this one, and those that made its indices.
+    """
+    saved = save([launch, *makers(diagnosed.dataflow, launch)]).diagnosed
+    return saved, confirm(model, saved, saved.run.launch(launch.id), ways)
+
+
+def same_values(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Confirms a finding of values or layouts: the launch alone has to make them again."""
+    finding, recorded, launch = suspicion.finding, suspicion.diagnosed, suspicion.launch
+    if launch is None:
+        return Outcome(finding, recorded.run)
+    saved = recorded if any(a.files for a in launch.args) else model.trials.tensors([launch]).diagnosed
+    repro, refused = write(saved, saved.run.launch(launch.id), model.repro, model.steps)
+    if repro is None:
+        return Outcome(replace(finding, warnings=(*finding.warnings, refused)), recorded.run)
+    confirmation = run(repro, launch, recorded.run, EXACT, model.steps)
+    return Outcome(of_values(finding, confirmation), recorded.run)
+
+
+def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
     """The repro's folder, or None and the reason why there is none."""
     with steps.step("repro") as note:
         if launch.site.kind not in REPLAYABLE:
             note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
             return None, note.text
         try:
-            written = write_repro(launch.kernel, run=run.path, launch=launch.id, output=folder)
+            written = write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=folder)
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text

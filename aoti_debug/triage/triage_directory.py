@@ -188,8 +188,10 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
     """Raises:
     DamagedJsonError: `data` is no triage.json.
     """
+    from aoti_debug.triage import kinds  # the checks that it lists write to such directories
+
     found = json_data.from_data(_RecordJson, data)
-    finding = findings.from_json(found.finding, "finding")
+    finding = findings.from_json(found.finding, kinds.by_value(), "finding")
     return Record(
         finding=replace(finding, repro=_absolute(path, finding.repro)),
         steps=found.steps,

@@ -14,7 +14,7 @@ from aoti_debug import report
 from aoti_debug.abi import Phase
 from aoti_debug.bundle import write_bundle
 from aoti_debug.bundle.contents import contents_of
-from aoti_debug.diagnosis.findings import FindingKind, Place
+from aoti_debug.diagnosis.findings import Place
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
 from aoti_debug.report import RedactedPart, ReportSubject
@@ -23,6 +23,7 @@ from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 from aoti_debug.triage import triage_directory
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
 SOURCES = ("secret_", "made_by_inductor")
 
@@ -149,7 +150,7 @@ def test_of_saved_tensors_those_of_the_guilty_launch_are_sent(tmp_path: Path) ->
     assert "tensors/0/table.safetensors" not in members(clean.path)
     assert [left.name for left in clean.contents.left_out] == ["tensors/"]
     assert "not in this bundle" in saved_reasons(unpacked(clean.path, tmp_path / "ua"))
-    finding = replace(subject.finding, kind=FindingKind.NONFINITE, where=Place("0.1"))
+    finding = replace(subject.finding, kind=NONFINITE, where=Place("0.1"))
     guilty = write_bundle(replace(subject, finding=finding), tmp_path / "b.zip")
     assert {"tensors/0/table.safetensors", "tensors/0/rows.safetensors"} <= set(members(guilty.path))
     root = open_run(unpacked(guilty.path, tmp_path / "ub"))

@@ -7,13 +7,13 @@ import pytest
 from wrong_types import assert_refused
 
 from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.machine.json_data import DamagedJsonError
 from aoti_debug.manifest import ModelLine
 
 PLACE = Place("0.3", "k", "aten.index.Tensor", "", "buf2", 7, ModelLine("/u/model.py", 28, "forward", "a[i]"))
 WHOLE = Finding(
-    FindingKind.FAULT,
+    FAULT,
     "SIGSEGV",
     where=PLACE,
     evidence=("a",),
@@ -50,6 +50,13 @@ INPUT_TEXT = """{
  }"""
 
 
+KINDS = {kind.value: kind for kind in (CLEAN, FAULT)}
+
+
+def read(data: dict[str, Any], where: str = "") -> Finding:
+    return findings.from_json(data, KINDS, where)
+
+
 def data() -> dict[str, Any]:
     read: dict[str, Any] = json.loads(json.dumps(findings.to_json(WHOLE)))
     return read
@@ -66,13 +73,13 @@ def test_the_layout_stays_as_it_is() -> None:
 
 
 def test_what_is_written_is_read() -> None:
-    assert findings.from_json(data()) == WHOLE
-    nowhere = Finding(FindingKind.CLEAN, "")
-    assert findings.from_json(findings.to_json(nowhere)) == nowhere
+    assert read(data()) == WHOLE
+    nowhere = Finding(CLEAN, "")
+    assert read(findings.to_json(nowhere)) == nowhere
 
 
 def test_wrong_types_are_damage() -> None:
-    assert_refused(findings.from_json, data(), DamagedJsonError, ", not ")
+    assert_refused(read, data(), DamagedJsonError, ", not ")
 
 
 @pytest.mark.parametrize("name", sorted(findings.to_json(WHOLE)))
@@ -80,9 +87,9 @@ def test_every_member_is_needed(name: str) -> None:
     found = data()
     del found[name]
     with pytest.raises(DamagedJsonError, match=f"finding.{name} is missing"):
-        findings.from_json(found, "finding")
+        read(found, "finding")
 
 
 def test_a_model_line_has_a_number() -> None:
     with pytest.raises(DamagedJsonError, match="has no line"):
-        findings.from_json(data() | {"line": None})
+        read(data() | {"line": None})

@@ -6,67 +6,25 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from crashed_run import MANIFEST, NOBODY, SEGV, X, Y, bits, both_launches, crashed, link
+from factories import JournalWriter, run_directory
 from flight_file import FlightFile, Given
 
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import Role
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner, shared_memory
 from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.values import Tensor
-
-NOBODY = 4194304  # no process has this number
-SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
-MANIFEST = make_manifest(
-    site("first", arg("x"), arg("y", Role.OUT)), site("second", arg("y"), arg("w"), arg("z", Role.OUT))
-)
-X, Y, W, Z = (tensor(2, 2, data_ptr=address) for address in (0x1000, 0x2000, 0x3000, 0x4000))
-W_COLUMNS = Tensor(0x3000, replace(W.layout, strides=(1, 2)))
-
-
-def bits(*values: float) -> bytes:
-    return torch.tensor(values, dtype=torch.float32).numpy().tobytes()
-
-
-def crashed(base: Path, file: FlightFile | None, exit_: Exit = SEGV, **fields: object) -> Path:
-    """A run that died in its second launch, with the recorder's memory where /dev/shm would be."""
-    writer = JournalWriter()
-    writer.call_begin()
-    writer.launch(0, 0, X, Y)
-    writer.launch_begin(1, 1, Y, W_COLUMNS, Z)
-    known: dict[str, Any] = {"name": f"20261120-231501-{NOBODY}", "exit": exit_} | fields
-    path = run_directory(base / "runs", MANIFEST, writer, **known)
-    if file is not None:
-        link(path, base, file.bytes())
-    return path
-
-
-def link(run: Path, base: Path, data: bytes) -> Path:
-    shared = base / f"aoti_debug-{NOBODY}-1-{flight_recorder.NAME}"
-    shared.write_bytes(data.ljust(-(-len(data) // 4096) * 4096, b"\0") + str(run).encode().ljust(4096, b"\0"))
-    (run / flight_recorder.NAME).symlink_to(shared)
-    return shared
-
-
-def both_launches() -> FlightFile:
-    file = FlightFile(keep=2)
-    file.launch(0, Given(0, bits(1, 2, 3, 4), 0))
-    file.launch(1, Given(0, bits(5, 6, 7, 8), 64), Given(1, bits(9, 10, 11, 12), 128))
-    return file
+from aoti_debug.rundir.run_json import Exit, ExitKind
 
 
 def values(run: RunDir, launch: str) -> dict[str, list[object]]:
@@ -87,7 +45,7 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     assert not (path / flight_recorder.NAME).is_symlink()
     assert not list(tmp_path.glob("aoti_debug-*"))
     assert rescue.rescue(path).launches == ()
-    assert values(rescue.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert values(rescue.open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
 
 
 def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
@@ -98,7 +56,7 @@ def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
 
 def test_opening_a_run_that_nobody_finished_rescues_it(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
-    run = rescue.open_run(path)
+    run = rescue.open_diagnosed(path).run
     assert run.state is ExitKind.ABORTED
     assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
 
@@ -108,7 +66,7 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
 
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=os.getpid(), started=started)
-    assert rescue.open_run(path).launch("0.1").args[0].files == {}
+    assert rescue.open_diagnosed(path).run.launch("0.1").args[0].files == {}
     assert (path / flight_recorder.NAME).exists()
 
 
@@ -160,7 +118,7 @@ def test_without_room_on_the_disk_the_memory_stays(tmp_path: Path) -> None:
     assert (done.tensors, done.failure) == (0, "not every tensor could be rescued: Not a directory")
     assert "could be rescued" in rundir.open_run(path).launch("0.1").args[0].files[Phase.BEFORE].reason
     (path / "tensors").unlink()
-    assert values(rescue.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert values(rescue.open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
     assert not list(tmp_path.glob("aoti_debug-*"))
 
 
@@ -289,7 +247,7 @@ def _once_ended(path: Path) -> RunDir:
     import time
 
     for _ in range(100):
-        run = rescue.open_run(path)
+        run = rescue.open_diagnosed(path).run
         if run.state is not ExitKind.RUNNING:
             return run
         time.sleep(0.1)

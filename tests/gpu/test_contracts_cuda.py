@@ -10,6 +10,7 @@ import torch
 from built_model import build_model, importable, save_run
 
 from aoti_debug.builder import build as builder
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.errors import InputMismatch
 from aoti_debug.run import runner
 from aoti_debug.triage.contracts import contracts
@@ -34,7 +35,7 @@ def test_ordinary_models_break_nothing(tmp_path: Path, name: str) -> None:
     run = save_run(built, tmp_path / "runs")
     assert run.manifest.without_promises == ""
     assert {promise.device for promise in run.manifest.promises} >= {"cuda:0"}
-    assert contracts.check(run) == ()
+    assert contracts.check(Dataflow(run)) == ()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_operators_that_lie(package: Path, tmp_path: Path) -> None:
     run = runner.run(package, level=3, out=tmp_path).run
-    operators = {finding.where.operator for finding in contracts.check(run) if finding.where is not None}
+    operators = {finding.where.operator for finding in contracts.check(Dataflow(run)) if finding.where is not None}
     assert operators == {f"lying::{name}.default" for name in ("dtype", "shape", "strides", "pair")}
 
 

@@ -96,7 +96,7 @@ def test_the_host_may_be_far_ahead_of_the_device(gather: Callable[[], Built], tm
     env = hosted(tmp_path / "runs", FLIGHT_BYTES=room)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode < 0, done.stderr
-    run = rescue.open_run(base=tmp_path / "runs")
+    run = rescue.open_diagnosed(base=tmp_path / "runs").run
     verdict = diagnose(run)
     assert verdict is not None
     assert verdict.launch is not None
@@ -134,7 +134,7 @@ def test_streams_do_not_tear_each_others_launches(gather: Callable[[], Built], t
         assert not (path / flight_recorder.NAME).is_symlink()
         return
     assert done.returncode < 0, done.stderr
-    run = rescue.open_run(path)
+    run = rescue.open_diagnosed(path).run
     found = {record.key for record in rescued_tensors.read(path) if record.path}
     gathers = [launch for launch in run.launches if launch.key in found and launch.kernel.startswith(KERNEL)]
     assert gathers

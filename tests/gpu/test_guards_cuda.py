@@ -15,9 +15,11 @@ from test_main_job import as_bytes, outputs_of
 from torch import nn
 from torch.library import triton_op, wrap_triton
 
-from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.run import runner
 from aoti_debug.triage.memory import overruns, uninitialised
+from aoti_debug.triage.memory.overruns import OVERRUN
+from aoti_debug.triage.memory.uninitialised import UNINITIALISED
 
 pytestmark = [
     pytest.mark.cuda,
@@ -80,7 +82,7 @@ def test_a_kernel_that_writes_past_its_buffer_is_named(
     assert result.verdict is None, "the write lands in memory that belongs to the process"
     found = overruns.find(result.run)
     assert found is not None
-    assert found.kind is FindingKind.OVERRUN
+    assert found.kind is OVERRUN
     assert found.where is not None
     assert found.where.kernel == "shifted_kernel_0"
     assert found.where.element == 64 * 64
@@ -93,9 +95,9 @@ def test_a_kernel_that_writes_past_its_buffer_is_named(
 def test_what_the_shifted_kernel_leaves_unwritten_is_read(build: Callable[[str], Built], tmp_path: Path) -> None:
     package = build("shifting").package
     runs = [runner.run(package, level=2, out=tmp_path, guards=True, poison=p).run for p in (*POISONS, POISONS[0])]
-    for found in (uninitialised.find(*runs[:2]), uninitialised.find(*runs)):
+    for found in (uninitialised.find(Dataflow(runs[0]), *runs[1:2]), uninitialised.find(Dataflow(runs[0]), *runs[1:])):
         assert found is not None
-        assert found.kind is FindingKind.UNINITIALISED
+        assert found.kind is UNINITIALISED
         assert found.origin is not None
         assert found.origin.kernel == "shifted_kernel_0"
         assert "3 of 4096 elements" in found.evidence[1]
@@ -108,8 +110,8 @@ def test_no_false_alarm(build: Callable[[str], Built], tmp_path: Path, name: str
     for run in runs:
         assert overruns.find(run) is None
         assert [note.text for note in run.timeline.notes] == []
-    assert uninitialised.find(*runs[:2]) is None
-    assert uninitialised.find(*runs) is None
+    assert uninitialised.find(Dataflow(runs[0]), runs[1]) is None
+    assert uninitialised.find(Dataflow(runs[0]), *runs[1:]) is None
 
 
 @pytest.mark.parametrize("name", ["mixed", "loop"])

@@ -12,7 +12,7 @@ from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, 
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -109,7 +109,7 @@ WHERE = Place(
 MADE = Place("0.0", "cpp_fused_mul_0", argument="buf0", element=2, frame=FRAME)
 ORIGIN = Place(input="index", argument="arg0_1", element=2)
 FINDING = Finding(
-    FindingKind.FAULT,
+    FAULT,
     "IndexError: index 314159 is out of bounds",
     WHERE,
     ("load outside of l_table: element 314159 of 32", f"in the kernel's line: {MODEL_LINE}", "buf0[2] is 314159"),

@@ -8,11 +8,12 @@ import pytest
 from subjects import FINDING, SECRETS, STACK, run, saved_run, triage
 
 from aoti_debug import report
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
 from aoti_debug.report.redaction import RedactedPart, withheld
 from aoti_debug.report.samples import Sampler
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
 
 def launch(document: Document, id_: str) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.
     whole = document_of(report.of_run(opened))
     assert [entry["id"] for entry in whole.data["launches"]] == ["0.0"]
     assert "1 of 3 launches are shown" in whole.remarks[0]
-    named = replace(report.of_run(opened), finding=Finding(FindingKind.NONFINITE, "NaN", Place("0.2")))
+    named = replace(report.of_run(opened), finding=Finding(NONFINITE, "NaN", Place("0.2")))
     assert [entry["id"] for entry in document_of(named).data["launches"]] == ["0.1", "0.2"]
     origin = replace(named.finding, origin=Place("0.0"))
     assert len(document_of(replace(named, finding=origin)).data["launches"]) == 3

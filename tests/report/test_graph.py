@@ -5,9 +5,10 @@ from typing import Any
 
 from subjects import FINDING, run
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import graph
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
 
 def edges(found: dict[str, Any]) -> set[tuple[str, str]]:
@@ -32,7 +33,7 @@ def test_the_chain_leads_from_the_origin_to_the_victim(tmp_path: Path) -> None:
 
 def test_without_a_chain_the_neighbours_are_shown(tmp_path: Path) -> None:
     opened = run(tmp_path, fault=False)
-    finding = Finding(FindingKind.NONFINITE, "NaN", FINDING.where)
+    finding = Finding(NONFINITE, "NaN", FINDING.where)
     assert edges(graph.graph_of(opened, finding, None)) == {
         ("arg0_1", "cpp_fused_mul_0"),
         ("cpp_fused_mul_0", "buf0"),
@@ -45,4 +46,4 @@ def test_without_a_chain_the_neighbours_are_shown(tmp_path: Path) -> None:
 
 def test_a_clean_run_has_no_graph(tmp_path: Path) -> None:
     opened = run(tmp_path, fault=False)
-    assert graph.graph_of(opened, Finding(FindingKind.CLEAN, ""), None) == graph.EMPTY
+    assert graph.graph_of(opened, Finding(CLEAN, ""), None) == graph.EMPTY

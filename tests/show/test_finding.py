@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.show.finding import MOST_LINES, finding_lines, place_text
 
@@ -12,7 +13,7 @@ VICTIM = Place(
     "0.3", "cpp_fused_index_2", argument="table", element=64010, frame=ModelLine("m.py", 28, "forward", "  t[i]")
 )
 FAULT = Finding(
-    FindingKind.FAULT,
+    findings.FAULT,
     "SIGSEGV (Segmentation fault)",
     VICTIM,
     evidence=("load outside of table: element 64010 of 64000, 10 past the end",),
@@ -39,7 +40,7 @@ def test_a_fault_in_few_lines() -> None:
 
 
 def test_what_is_clean_says_so() -> None:
-    assert finding_lines(Finding(FindingKind.CLEAN, "15 launches in 1 call: no fault, outputs finite"), 80) == [
+    assert finding_lines(Finding(findings.CLEAN, "15 launches in 1 call: no fault, outputs finite"), 80) == [
         "CLEAN 15 launches in 1 call: no fault, outputs finite"
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from saved_tensors import described, save
@@ -102,17 +102,21 @@ class Recorder:
         """The run; the same one when asked again."""
         if (self.base / "latest").exists():
             return open_run(self.base / "latest")
+        return open_run(self.write())
+
+    def write(self, **fields: Any) -> Path:
+        """Writes the run directory; `fields` are those of factories.run_directory."""
         manifest = replace(
             make_manifest(*self._sites, kernels=self.kernels),
             inputs=self.inputs,
             outputs=self.outputs,
             constants=tuple(Constant(name, name.replace("_", "."), "float32", (), (), False) for name in self.weights),
         )
-        path = run_directory(self.base, manifest, self.journal)
+        path = run_directory(self.base, manifest, self.journal, **fields)
         for file, name, tensor in self._files:
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             save(path / file, name, tensor)
-        return open_run(path)
+        return path
 
     def _value(self, name: str, tensor: torch.Tensor) -> Value:
         place = self._memory.setdefault(name, _ADDRESS + _SPACE * len(self._memory))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aoti_debug.builder.join_provenance import NO_LINES
-from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.diagnosis.findings import FAULT
 from aoti_debug.errors import ArtifactError
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
@@ -54,7 +54,7 @@ def test_launch_index_and_origin_are_the_same(models: tuple[Path, Path], tmp_pat
         for model in (program, compiled)
     }
     whole, alone = found[program].finding, found[compiled].finding
-    assert alone.kind is whole.kind is FindingKind.FAULT
+    assert alone.kind is whole.kind is FAULT
     assert alone.where is not None
     assert whole.where is not None
     assert (alone.where.launch, alone.where.kernel) == (whole.where.launch, whole.where.kernel)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.triage import confirm
 from aoti_debug.triage.confirm import Confirmation, Trial
 
-FAULT = Finding(FindingKind.FAULT, "SIGSEGV")
+FAULT = Finding(findings.FAULT, "SIGSEGV")
 
 
 def trial(name: str, outcome: str, what: str = "", code: int = 11) -> Trial:

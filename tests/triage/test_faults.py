@@ -10,13 +10,14 @@ import factories
 import pytest
 
 from aoti_debug.abi import FaultDomain, Phase
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import TargetError
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage import faults
+from aoti_debug.triage.investigation import Suspicion
 from aoti_debug.triage.trials import Trials
 
 X = factories.tensor(4)
@@ -40,7 +41,7 @@ def run(base: Path, name: str, failing: int | None, *, kept: bool = False) -> Ru
             writer.launch_end(number)
     ended = Exit(ExitKind.CLEAN) if failing is None else Exit(ExitKind.FAULT, "RuntimeError: it broke")
     opened = open_run(factories.run_directory(base, MANIFEST, writer, name=name, exit=ended))
-    return RunResult(opened, diagnose(opened), 1.0, "")
+    return RunResult(DiagnosedRun(opened), 1.0, "")
 
 
 class Replayed:
@@ -59,7 +60,7 @@ class Replayed:
         return result
 
 
-def investigate(first: RunResult, *others: RunResult | TargetError) -> tuple[faults.Case, Replayed]:
+def investigate(first: RunResult, *others: RunResult | TargetError) -> tuple[Suspicion, Replayed]:
     trials = Replayed(*others)
     return faults.investigate(first, cast("Trials", trials), len(others)), trials
 

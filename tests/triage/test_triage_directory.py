@@ -9,10 +9,11 @@ import schema
 from wrong_types import assert_refused
 
 from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import ModelLine
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage import kinds, triage_directory
+from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 
 FRAME = ModelLine("/home/u/model.py", 28, "forward", "rows = table[index]")
@@ -22,7 +23,7 @@ WHERE = Place("0.3", "aoti_torch_cpu_index_Tensor", "aten.index.Tensor", "", "bu
 
 def finding(**fields: Any) -> Finding:
     known: dict[str, Any] = {
-        "kind": FindingKind.FAULT,
+        "kind": FAULT,
         "what": "SIGSEGV",
         "where": WHERE,
         "evidence": ("load outside of buf2: element 64010 of 64000",),
@@ -51,15 +52,15 @@ def record(path: Path, **fields: Any) -> Record:
 CASES = (
     finding(),
     finding(repro="/tmp/repro"),
-    Finding(FindingKind.CLEAN, "no launch did wrong"),
-    Finding(FindingKind.CONTRACT, "x has other strides", Place(input="x", element=0)),
+    Finding(CLEAN, "no launch did wrong"),
+    Finding(CONTRACT, "x has other strides", Place(input="x", element=0)),
 )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_finding_survives_json(case: Finding) -> None:
     data = json.loads(json.dumps(findings.to_json(case), allow_nan=False))
-    assert findings.from_json(data) == case
+    assert findings.from_json(data, kinds.by_value()) == case
     assert schema.problems(data, schema.TRIAGE) == []
 
 
@@ -71,7 +72,7 @@ def test_the_json_of_a_finding_names_its_place_beside_its_kind() -> None:
         "/home/u/model.py",
         28,
     )
-    assert findings.to_json(Finding(FindingKind.CLEAN, ""))["launch"] is None
+    assert findings.to_json(Finding(CLEAN, ""))["launch"] is None
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from aoti_debug.diagnosis.dataflow import ByteRange, outside_name, span_of
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.values import Tensor
 
 _OPERATORS = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})
@@ -44,7 +45,7 @@ def _inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
                 continue
             name = outside_name(run.manifest, changed)
             yield Finding(
-                FindingKind.CONTRACT,
+                CONTRACT,
                 f"the inputs {names[0]} and {names[1]} share memory, and the model writes to it",
                 where=Place(input=name if name in names else names[0], argument=changed.name),
                 evidence=(
@@ -69,7 +70,7 @@ def _results(launches: list[Launch]) -> Iterator[Finding]:
             if writer is None:
                 continue
             yield Finding(
-                FindingKind.CONTRACT,
+                CONTRACT,
                 f"{launch.kernel} returned a view of its argument {argument.name}, and not a tensor of its own",
                 where=place_of(launch, result.name),
                 evidence=(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from aoti_debug.diagnosis.dataflow import Dataflow, outside_name
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import layouts, reader_effects
+from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
 
@@ -16,9 +16,8 @@ _MOST_READERS = 3
 
 
 class Blame:
-    def __init__(self, run: RunDir) -> None:
-        self._run = run
-        self._flow = Dataflow(run)
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
 
     def maker(self, launch: Launch, argument: Argument, tensor: Tensor, promised: Promised) -> Finding:
         """A tensor that is not as promised: the launch that made it is to blame.
@@ -27,7 +26,7 @@ class Blame:
             launch: the first one that has the tensor, as `argument`.
         """
         promise, real = layouts.contrast(promised, tensor.layout)
-        input_ = outside_name(self._run.manifest, argument)
+        input_ = outside_name(self._flow.run.manifest, argument)
         maker, made = (launch, argument) if input_ else self._made(launch, argument)
         if input_:
             where = Place(input=input_, argument=argument.name)
@@ -46,7 +45,7 @@ class Blame:
         evidence += [reader_effects.consequence(reader, a, promised, tensor) for reader, a in reading[:_MOST_READERS]]
         if self._flow.is_output(argument):
             evidence.append("it leaves the model as an output")
-        return Finding(FindingKind.CONTRACT, what, where=where, evidence=tuple(dict.fromkeys(evidence)))
+        return Finding(CONTRACT, what, where=where, evidence=tuple(dict.fromkeys(evidence)))
 
     def reader(self, launch: Launch, argument: Argument | None, clause: str, evidence: str = "") -> Finding:
         """Something that a launch cannot use as it was given it. A custom operator that made it is to blame.
@@ -68,7 +67,7 @@ class Blame:
                 origin = Place(input=writer.input)
                 told.append(f"it is {writer.input}, which came into the model from outside")
         return Finding(
-            FindingKind.CONTRACT,
+            CONTRACT,
             f"{launch.kernel} {clause}",
             where=where,
             evidence=tuple(told),

@@ -9,30 +9,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import CallKind
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.errors import InputMismatch
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
 from aoti_debug.manifest import Manifest, Promise
-from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import aliases, bounds, layouts
 from aoti_debug.triage.contracts.blame import Blame
+from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Devices, Promised
 from aoti_debug.triage.contracts.specialisation import Specialisations
 from aoti_debug.values import Number, Tensor
 from aoti_debug.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 
 
-def check(run: RunDir) -> tuple[Finding, ...]:
+def check(flow: Dataflow) -> tuple[Finding, ...]:
     """Every broken contract of a run, one finding a cause, the first broken first; shared memory last."""
-    return (*_Check(run).findings(), *aliases.check(run)) if run.launches else ()
+    return (*_Check(flow).findings(), *aliases.check(flow.run)) if flow.run.launches else ()
 
 
 def input_finding(error: InputMismatch) -> Finding:
     """Inputs that the model was not exported for, as a finding."""
     first = error.mismatches[0]
     return Finding(
-        FindingKind.CONTRACT,
+        CONTRACT,
         first.sentence,
         where=Place(input=first.name),
         evidence=tuple(found.sentence for found in error.mismatches[1:]),
@@ -66,9 +67,10 @@ class _Call:
 
 
 class _Check:
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, flow: Dataflow) -> None:
+        run = flow.run
         self._run = run
-        self._blame = Blame(run)
+        self._blame = Blame(flow)
         self._devices = Devices(run)
         self._specialisations = Specialisations(run.manifest)
         self._promises = {(promise.function, promise.name): promise for promise in _promises(run.manifest)}

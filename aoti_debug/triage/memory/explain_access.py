@@ -17,11 +17,11 @@ from aoti_debug.triage.kernel_source.lines import of_access, of_index
 from aoti_debug.triage.memory.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 
-def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
+def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evidence]) -> Finding:
     """The finding with the argument, the element and the origin of the index, as far as they are known.
 
     Args:
-        run: a run that saved the launch's tensors, and those of the launches that made its indices.
+        flow: of a run that saved the launch's tensors, and those of the launches that made its indices.
         launch: the guilty launch of that run.
         seen: what the repro's trials saw, the most trustworthy first.
     """
@@ -34,7 +34,7 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
         if access.argument:
             victim = replace(victim, argument=access.argument, element=_element(launch, access))
     finding = replace(finding, where=victim)
-    index = _index_of(run, launch, access)
+    index = _index_of(flow.run, launch, access)
     if index is None:
         made = of_index(launch, line)
         return replace(
@@ -50,10 +50,10 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
         held = f"the kernel makes the index of {index.argument.name}[{coordinates(index)}], which is {index.value}"
         origin = replace(place_of(launch, index.argument.name, index.element), frame=of_index(launch, line))
         return replace(finding, evidence=(*told, held, *finding.evidence), origin=origin)
-    walk = walk_back(run, Dataflow(run), index)
+    walk = walk_back(flow, index)
     origin = walk.origin
     if origin.launch and origin.launch != launch.id:
-        origin = replace(origin, frame=of_index(run.launch(origin.launch), line))
+        origin = replace(origin, frame=of_index(flow.run.launch(origin.launch), line))
     return replace(
         finding,
         evidence=(*told, *walk.evidence, *finding.evidence),
@@ -62,16 +62,16 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
     )
 
 
-def explain_overrun(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Evidence]) -> Finding:
+def explain_overrun(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evidence]) -> Finding:
     """The finding of a write past the end of a buffer, with the index that led there, if one did.
 
     Args:
-        run, launch, seen: as for `explain`.
+        flow, launch, seen: as for `explain`.
     """
     telling = [evidence for evidence in seen if any(access.index for access in evidence.accesses)]
     if not telling:
         return finding
-    told = explain(finding, run, launch, telling)
+    told = explain(finding, flow, launch, telling)
     if told.origin is None or finding.where is None or told.where is None:
         return finding
     return replace(told, where=replace(finding.where, frame=told.where.frame))

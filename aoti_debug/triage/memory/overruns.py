@@ -16,6 +16,8 @@ from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
 from aoti_debug.show.elements import decode, spell
 
+OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERRUN", "overrun", "⇥")
+
 _SHOWN = 4  # of a list
 
 
@@ -53,7 +55,7 @@ def find(run: RunDir) -> Finding | None:
     hits = sorted((_hit(launch, d) for d in known if d.key == first), key=lambda h: (h.argument is None, h.distance))
     main = hits[0]
     return Finding(
-        kind=FindingKind.OVERRUN,
+        kind=OVERRUN,
         what=_what(run.manifest, launch, main),
         where=place_of(launch, _name(run.manifest, main), _element(main)),
         evidence=(*_evidence(run.manifest, launch, main), *(_also(run.manifest, hit) for hit in hits[1:_SHOWN])),

@@ -17,6 +17,10 @@ from aoti_debug.show import text
 from aoti_debug.triage.memory.poison import PoisonComparison, PoisonDifference, compare
 from aoti_debug.values import Number
 
+UNINITIALISED = FindingKind(
+    "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
+)
+
 _RANDOM = re.compile(
     r"(?:^|[._:])(?:rand(?:n|int|perm)?|bernoulli|(?:log_)?normal|uniform|multinomial|dropout|exponential|geometric"
     r"|poisson|cauchy|random|rrelu|seeds?)(?=[._:]|$)"
@@ -26,16 +30,18 @@ _UNFINISHED = (LaunchStatus.OPEN, LaunchStatus.FAILED)
 _NOT_FILLED = "memory that operators allocate for themselves is not filled: reads of it do not show"
 
 
-def find(first: RunDir, second: RunDir, again: RunDir | None = None) -> Finding | None:
+def find(flow: Dataflow, second: RunDir, again: RunDir | None = None) -> Finding | None:
     """The first launch that is suspected of reading what nobody wrote, or the output that nobody wrote.
 
     Args:
-        first, second: runs at level 2, with guards and with different poison.
-        again: one with the poison of `first`: a launch whose results differ between these two is not to blame.
+        flow: of the first run.
+        second: another one; both at level 2, with guards and with different poison.
+        again: one with the poison of the first: a launch whose results differ between these two is not to blame.
     """
+    first = flow.run
     if first.info.poison is None or second.info.poison is None or first.info.poison == second.info.poison:
         return None
-    walk = _Walk((first.info.poison, second.info.poison), Dataflow(first), again)
+    walk = _Walk((first.info.poison, second.info.poison), flow, again)
     for one, other in _pairs(first, second):
         suspect = walk.look(one, other)
         if suspect is not None:
@@ -99,7 +105,7 @@ class _Walk:
         launch, read, result = suspect.launch, suspect.read, suspect.result
         argument = read.argument.name if read else result.name if result else ""
         return Finding(
-            kind=FindingKind.UNINITIALISED,
+            kind=UNINITIALISED,
             what=f"{launch.kernel} is suspected of reading what nobody wrote",
             where=place_of(launch, argument),
             evidence=(self._effect(suspect), *([] if read is None else self._cause(read))),
@@ -113,7 +119,7 @@ class _Walk:
             return None
         _, found = self._outputs[0]
         return Finding(
-            kind=FindingKind.UNINITIALISED,
+            kind=UNINITIALISED,
             what=f"the model returns {found.argument.name}, in which {_elements(found)} written by nobody",
             where=place_of(found.launch, found.argument.name),
             evidence=(

@@ -89,12 +89,11 @@ def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]
     return tuple(found.values())
 
 
-def walk_back(run: RunDir, flow: Dataflow, index: IndexValue) -> Walk:
+def walk_back(flow: Dataflow, index: IndexValue) -> Walk:
     """Where a bad index came from.
 
     Args:
-        run: a run that saved the tensors of `makers`; the walk ends at the first launch of which it has none.
-        flow: of the same run.
+        flow: of a run that saved the tensors of `makers`; the walk ends at the first launch of which it has none.
     """
     chain = [place_of(index.launch, index.argument.name, index.element)]
     evidence: list[str] = []
@@ -111,7 +110,7 @@ def walk_back(run: RunDir, flow: Dataflow, index: IndexValue) -> Walk:
         maker, made = writer.launch, writer.argument
         element = _same_memory(index, made)
         chain.insert(0, place_of(maker, made.name, element))
-        handed_on = _handed_on(run, maker, index)
+        handed_on = _handed_on(flow.run, maker, index)
         evidence.append(f"the index {held}; launch {maker.id} {maker.kernel} wrote it")
         if handed_on is None:
             return Walk(chain[0], tuple(chain), tuple(evidence))

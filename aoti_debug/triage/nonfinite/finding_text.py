@@ -13,6 +13,8 @@ from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left, see
 from aoti_debug.triage.nonfinite.roots import Root, RootKind, Roots
 from aoti_debug.triage.nonfinite.sinks import Sink
 
+NONFINITE = FindingKind("nonfinite", "NaN or an infinity that nobody meant", "NOT FINITE", "not finite", "∞")
+
 _MOST_LINES = 3
 
 
@@ -63,7 +65,7 @@ def finding(run: RunDir, roots: Roots, case: NonfiniteCase) -> Finding:
     evidence.append(f"the {case.nan.special.value} {case.sink.how}")
     evidence += [line for line in dict.fromkeys(map(_also, case.also)) if line != _also(root)][:_MOST_LINES]
     chain = tuple(place_of(step.launch, step.argument.name) for step in case.path) if turned else ()
-    return Finding(FindingKind.NONFINITE, what, where, tuple(evidence), origin=where if turned else None, chain=chain)
+    return Finding(NONFINITE, what, where, tuple(evidence), origin=where if turned else None, chain=chain)
 
 
 def _how(roots: Roots, root: Root) -> list[str]:

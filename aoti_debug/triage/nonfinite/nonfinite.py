@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
@@ -41,17 +42,18 @@ class NonFinite:
     needed: tuple[str, ...] = ()
 
 
-def find(run: RunDir, infinities: Infinities) -> NonFinite:
+def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
     """What is not finite in a run at level 2.
 
     Raises:
         RunDirError: the journal cannot be read.
     """
+    run = flow.run
     near = near_overflow.warnings(run.launches)
     kinds = {special for launch in run.launches for special in Special if _holds(launch, special)}
     if not kinds:
         return NonFinite(None, near)
-    roots = Roots(run)
+    roots = Roots(flow)
     case = _nan(run, roots) if Special.NAN in kinds else None
     lines: list[str] = []
     if infinities is not Infinities.IGNORE:

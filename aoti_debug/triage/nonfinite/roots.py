@@ -9,7 +9,6 @@ from enum import Enum
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended
 from aoti_debug.triage.nonfinite.observed import Reads, Special, Spot, count, left, seen
@@ -40,10 +39,11 @@ class Root:
 
 
 class Roots:
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, flow: Dataflow) -> None:
+        run = flow.run
         self._run = run
-        self._dataflow = Dataflow(run)
-        self._reads = Reads(run.manifest, self._dataflow)
+        self._dataflow = flow
+        self._reads = Reads(run.manifest, flow)
         self._order = {launch.key: order for order, launch in enumerate(run.launches)}
 
     @property

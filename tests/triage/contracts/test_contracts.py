@@ -11,11 +11,13 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from paths import RECORDED
 
-from aoti_debug.diagnosis.findings import FindingKind, Place
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.errors import InputMismatch, Mismatch
 from aoti_debug.manifest import Constant, CType, Form, Kernel, KernelParam, Kind, Manifest, Promise, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
+from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.values import Absent, Number
 
 ASK = site("mylib::ask.default", arg("x"), arg("buf1", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::ask.default")
@@ -39,6 +41,10 @@ def run_of(base: Path, manifest: Manifest, journal: JournalWriter) -> RunDir:
     return open_run(run_directory(base, manifest, journal))
 
 
+def check(run: RunDir) -> tuple[Finding, ...]:
+    return contracts.check(Dataflow(run))
+
+
 def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promise] = PROMISES) -> RunDir:
     """A run in which an operator makes buf1, and a kernel reads it."""
     journal = JournalWriter()
@@ -50,7 +56,7 @@ def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promis
 
 
 def test_what_is_as_promised_is_no_finding(tmp_path: Path) -> None:
-    assert contracts.check(asked(tmp_path, tensor(4, 8, data_ptr=0x2000))) == ()
+    assert check(asked(tmp_path, tensor(4, 8, data_ptr=0x2000))) == ()
 
 
 @pytest.mark.parametrize(
@@ -100,8 +106,8 @@ def test_what_is_as_promised_is_no_finding(tmp_path: Path) -> None:
     ],
 )
 def test_an_operator_that_breaks_its_promise(tmp_path: Path, made: object, what: str, consequence: str) -> None:
-    (finding,) = contracts.check(asked(tmp_path, made))
-    assert finding.kind is FindingKind.CONTRACT
+    (finding,) = check(asked(tmp_path, made))
+    assert finding.kind is CONTRACT
     assert finding.what == f"mylib::ask.default {what}"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.operator) == ("0.0", "mylib::ask.default")
@@ -115,7 +121,7 @@ def test_an_operator_that_breaks_its_promise(tmp_path: Path, made: object, what:
 
 
 def test_one_finding_a_cause_however_often_it_comes(tmp_path: Path) -> None:
-    assert len(contracts.check(asked(tmp_path, tensor(4, 8, dtype="float16"), again=3))) == 1
+    assert len(check(asked(tmp_path, tensor(4, 8, dtype="float16"), again=3))) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_one_finding_a_cause_however_often_it_comes(tmp_path: Path) -> None:
 def test_strides_that_do_not_matter(tmp_path: Path, made: object) -> None:
     rows = str(made.layout.shape[0])  # type: ignore[attr-defined]
     promises = [Promise("buf1", "cpu", "float32", (rows, "8"), ("8", "1"))]
-    assert contracts.check(asked(tmp_path, made, promises=promises)) == ()
+    assert check(asked(tmp_path, made, promises=promises)) == ()
 
 
 def test_a_size_that_only_the_run_tells_is_taken_from_where_it_is_first_seen(tmp_path: Path) -> None:
@@ -137,10 +143,10 @@ def test_a_size_that_only_the_run_tells_is_taken_from_where_it_is_first_seen(tmp
         Promise("buf2", "cpu", "float32", ("u0 + 1", "s9", "2*s9"), ("16", "2", "1")),
     ]
     run = asked(tmp_path / "a", tensor(5, 8, data_ptr=0x2000), promises=promises)
-    (finding,) = contracts.check(run)
+    (finding,) = check(run)
     assert finding.what == "cpp_fused_add_0 left float32[4, 8] where float32[6, ?, ?] was promised"
     promises[1] = Promise("buf2", "cpu", "float32", ("s9", "u0 + 3"), ("u0 + 3", "1"))
-    assert contracts.check(asked(tmp_path / "b", tensor(5, 8, data_ptr=0x2000), promises=promises)) == ()
+    assert check(asked(tmp_path / "b", tensor(5, 8, data_ptr=0x2000), promises=promises)) == ()
 
 
 def test_sizes_that_the_run_tells_differ_from_one_iteration_to_the_next(tmp_path: Path) -> None:
@@ -150,7 +156,7 @@ def test_sizes_that_the_run_tells_differ_from_one_iteration_to_the_next(tmp_path
     for iteration in range(3):
         journal.launch_begin(iteration, 0, Absent.UNSET, loops=(iteration,))
         journal.launch_end(iteration, {0: tensor(iteration + 2)})
-    assert contracts.check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
+    assert check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
 
 
 def test_a_number_that_a_kernel_is_passed_tells_a_size(tmp_path: Path) -> None:
@@ -159,7 +165,7 @@ def test_a_number_that_a_kernel_is_passed_tells_a_size(tmp_path: Path) -> None:
     promise = Promise("buf2", "cpu", "float32", ("s5", "8"), ("8", "1"))
     journal = JournalWriter()
     journal.launch(0, 0, BUF2, Number(5, CType.I64))
-    (finding,) = contracts.check(run_of(tmp_path, described(kernel, promises=[promise]), journal))
+    (finding,) = check(run_of(tmp_path, described(kernel, promises=[promise]), journal))
     assert finding.what == "cpp_fused_0 left float32[4, 8] where float32[5, 8] was promised"
 
 
@@ -174,7 +180,7 @@ def test_what_is_made_of_a_broken_tensor_is_no_cause(tmp_path: Path) -> None:
     journal.launch_begin(1, 1, broken, Absent.UNDEFINED)
     journal.launch_end(1, {1: tensor(4, 8, dtype="bfloat16", data_ptr=0x4000)})
     journal.launch(2, 2, broken)
-    found = contracts.check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
+    found = check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
     assert [finding.where.launch for finding in found if finding.where] == ["0.0"]
 
 
@@ -189,7 +195,7 @@ def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Pat
     journal.launch(1, 1, good)
     journal.launch_begin(2, 2, good, Absent.UNDEFINED)
     journal.launch_end(2, {1: tensor(2, 8, data_ptr=0x5000)})
-    found = contracts.check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
+    found = check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
     assert [finding.where.launch for finding in found if finding.where] == ["0.0", "0.2"]
 
 
@@ -198,7 +204,7 @@ def test_an_input_that_is_not_as_exported(tmp_path: Path) -> None:
     journal.launch_begin(0, 0, tensor(4, 8, strides=(1, 4)), Absent.UNDEFINED)
     journal.launch_end(0, {1: tensor(4, 8, data_ptr=0x2000)})
     manifest = described(ASK, ADD, input_names=("image",))
-    (finding,) = contracts.check(run_of(tmp_path, manifest, journal))
+    (finding,) = check(run_of(tmp_path, manifest, journal))
     assert finding.what == (
         "image is float32[4, 8] with strides [1, 4] where float32[4, 8] with strides [8, 1] was promised"
     )
@@ -211,16 +217,16 @@ def test_a_weight_that_is_not_what_the_package_says(tmp_path: Path) -> None:
     kernel = site("cpp_fused_0", arg("l_weight"), arg("buf2", Role.OUT), kind=Kind.CPP)
     journal = JournalWriter()
     journal.launch(0, 0, tensor(4, dtype="float16"), BUF2)
-    (finding,) = contracts.check(run_of(tmp_path, described(kernel, constants=(weight,)), journal))
+    (finding,) = check(run_of(tmp_path, described(kernel, constants=(weight,)), journal))
     assert finding.what == "l.weight is float16[4] where float32[4] was promised"
 
 
 def test_a_package_that_promises_nothing(tmp_path: Path) -> None:
-    assert contracts.check(asked(tmp_path, tensor(3, dtype="float64"), promises=())) == ()
+    assert check(asked(tmp_path, tensor(3, dtype="float64"), promises=())) == ()
 
 
 def test_a_run_without_launches(tmp_path: Path) -> None:
-    assert contracts.check(open_run(run_directory(tmp_path, described(ASK)))) == ()
+    assert check(open_run(run_directory(tmp_path, described(ASK)))) == ()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ def test_a_view_whose_elements_are_elsewhere(tmp_path: Path, view: object, probl
     journal = JournalWriter()
     journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000))
     journal.launch(1, 1, view, BUF2)  # type: ignore[arg-type]
-    (finding,) = contracts.check(run_of(tmp_path, described(make, read), journal))
+    (finding,) = check(run_of(tmp_path, described(make, read), journal))
     assert finding.what == f"cpp_fused_add_0 was given buf1_view: {problem}"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.argument) == ("0.1", "buf1_view")
@@ -254,7 +260,7 @@ def test_empty_views_lie_anywhere(tmp_path: Path) -> None:
     journal = JournalWriter()
     journal.launch(0, 0, tensor(0, 8, data_ptr=0, storage_offset=64, storage_bytes=0), BUF2)
     run = run_of(tmp_path, described(read), journal)
-    assert contracts.check(run) == ()
+    assert check(run) == ()
     assert [argument.name for argument in contracts.zero_sized(run.launches[0])] == ["buf1_view"]
 
 
@@ -304,7 +310,7 @@ def triton_run(
 
 
 def test_a_kernel_that_is_given_what_it_was_compiled_for(tmp_path: Path) -> None:
-    assert contracts.check(triton_run(tmp_path)) == ()
+    assert check(triton_run(tmp_path)) == ()
 
 
 @pytest.mark.parametrize(
@@ -321,7 +327,7 @@ def test_a_kernel_that_is_given_what_it_was_compiled_for(tmp_path: Path) -> None
 def test_a_kernel_that_is_given_something_else(
     tmp_path: Path, given: dict[str, object], what: str, argument: str
 ) -> None:
-    (finding,) = contracts.check(triton_run(tmp_path, **given))  # type: ignore[arg-type]
+    (finding,) = check(triton_run(tmp_path, **given))  # type: ignore[arg-type]
     assert finding.what == f"triton_poi_fused_0 {what}"
     assert finding.where is not None
     assert finding.where.argument == argument
@@ -337,7 +343,7 @@ def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: 
         journal = JournalWriter()
         given, out = (tensor(32, device=f"cuda:{i}", data_ptr=0x1000 * (i + 1)) for i in (index, 1))
         journal.launch(0, 0, given, out, Number(32, CType.I64), Number(1, CType.I64))
-        found = contracts.check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
+        found = check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
         expected = [] if index else ["x is float32[32] on cuda:0 where float32[32] on cuda:1 was promised"]
         assert [finding.what for finding in found] == expected
 
@@ -346,7 +352,7 @@ def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: 
 def test_recorded_runs_break_nothing(tmp_path: Path, name: str) -> None:
     with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
         archives.extract(archive, tmp_path / name)
-    assert contracts.check(open_run(tmp_path / name)) == ()
+    assert check(open_run(tmp_path / name)) == ()
     shutil.rmtree(tmp_path / name)
 
 
@@ -355,7 +361,7 @@ def test_a_finding_of_inputs() -> None:
     y = Mismatch("y", 1, "strides", "[2, 1]", "[1, 2]", "input 1 (y) is wrong, too", "y.contiguous()")
     finding = contracts.input_finding(InputMismatch((x, y)))
     assert (finding.kind, finding.what, finding.where) == (
-        FindingKind.CONTRACT,
+        CONTRACT,
         "input 0 (x) is wrong",
         Place(input="x"),
     )
@@ -374,4 +380,4 @@ def test_ordinary_models_break_nothing(saved: Callable[[str], RunDir], name: str
     run = saved(name)
     assert run.manifest.without_promises == ""
     assert run.manifest.promises != ()
-    assert contracts.check(run) == ()
+    assert check(run) == ()

@@ -10,6 +10,7 @@ from built_model import importable
 from paths import TESTS
 
 from aoti_debug.builder import build as builder
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import InputMismatch
 from aoti_debug.run import runner
@@ -36,7 +37,7 @@ def run(package: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 @pytest.fixture(scope="module")
 def findings(run: RunDir) -> dict[str, Finding]:
-    return {finding.where.operator: finding for finding in contracts.check(run) if finding.where is not None}
+    return {finding.where.operator: finding for finding in contracts.check(Dataflow(run)) if finding.where is not None}
 
 
 def test_the_package_keeps_what_the_graph_promised(run: RunDir) -> None:
@@ -83,7 +84,7 @@ def test_every_lie_is_found(findings: dict[str, Finding], operator: str, what: s
 
 
 def test_nothing_else_is_found(run: RunDir, findings: dict[str, Finding]) -> None:
-    assert len(contracts.check(run)) == len(findings) == 4
+    assert len(contracts.check(Dataflow(run))) == len(findings) == 4
 
 
 def test_the_next_reader_of_a_lie(findings: dict[str, Finding]) -> None:

@@ -9,11 +9,14 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site
 from saved_tensors import described, save
 
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, place_of
 from aoti_debug.manifest import Certainty, ModelLine, Provenance, Role
 from aoti_debug.repro.evidence import Evidence, IndexValue, SeenAccess
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory.explain_access import explain, explain_overrun
+from aoti_debug.triage.memory.overruns import OVERRUN
 
 torch = pytest.importorskip("torch")
 
@@ -24,7 +27,7 @@ GATHER = replace(
     provenance=Provenance(Certainty.EXACT, source=FRAMES),
 )
 MANIFEST = replace(make_manifest(GATHER), inputs=("arg0_1", "table"), input_names=("ids", "table"))
-FAULT = Finding(FindingKind.FAULT, "SIGSEGV", evidence=("launch 0.0 began and never returned",))
+FAULT = Finding(findings.FAULT, "SIGSEGV", evidence=("launch 0.0 began and never returned",))
 
 
 def run_of(base: Path, ids: Any, rows: int = 10) -> RunDir:
@@ -51,7 +54,7 @@ def seen(*accesses: SeenAccess) -> Evidence:
 
 
 def explained(run: RunDir, *accesses: SeenAccess) -> Finding:
-    return explain(FAULT, run, run.launches[0], [seen(*accesses)] if accesses else [])
+    return explain(FAULT, Dataflow(run), run.launches[0], [seen(*accesses)] if accesses else [])
 
 
 def test_an_index_that_is_used_as_it_came_in_is_the_inputs_own(tmp_path: Path) -> None:
@@ -117,10 +120,10 @@ def test_the_trial_that_knows_the_index_is_believed_first(tmp_path: Path) -> Non
 def test_an_overrun_keeps_its_place_and_gains_its_origin(tmp_path: Path) -> None:
     run = run_of(tmp_path, torch.tensor([1, 12]))
     place = place_of(run.launches[0], "buf0", 40)
-    overrun = Finding(FindingKind.OVERRUN, "gather writes past the end of buf0", where=place)
-    found = explain_overrun(overrun, run, run.launches[0], [seen(access(48, IndexValue("arg0_1", 1, 12)))])
+    overrun = Finding(OVERRUN, "gather writes past the end of buf0", where=place)
+    found = explain_overrun(overrun, Dataflow(run), run.launches[0], [seen(access(48, IndexValue("arg0_1", 1, 12)))])
     assert found.where is not None
     assert (found.where.argument, found.where.element) == ("buf0", 40)
     assert found.origin is not None
     assert found.origin.input == "ids"
-    assert explain_overrun(overrun, run, run.launches[0], []) == overrun
+    assert explain_overrun(overrun, Dataflow(run), run.launches[0], []) == overrun

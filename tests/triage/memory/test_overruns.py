@@ -12,11 +12,12 @@ from built_model import Built, build_model, importable
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.abi import NoteCode
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Allocation, Role
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.memory import overruns
+from aoti_debug.triage.memory.overruns import OVERRUN
 from aoti_debug.values import Tensor
 
 INPUT, FIRST, SECOND = tensor(8, 8, data_ptr=0x1000), tensor(8, 8, data_ptr=0x8000), tensor(8, 8, data_ptr=0x20000)
@@ -49,7 +50,7 @@ def find(
 
 def known(finding: Finding | None) -> Finding:
     assert finding is not None
-    assert finding.kind is FindingKind.OVERRUN
+    assert finding.kind is OVERRUN
     assert finding.where is not None
     return finding
 

@@ -10,10 +10,12 @@ import pytest
 from built_model import Built, build_model, importable
 from recorder import Recorder
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage.memory.uninitialised import find
+from aoti_debug.triage.memory import uninitialised
+from aoti_debug.triage.memory.uninitialised import UNINITIALISED
 
 torch = pytest.importorskip("torch")
 
@@ -33,9 +35,13 @@ def runs(base: Path, story: Story, *, again: bool = False) -> list[RunDir]:
     return found
 
 
+def find(first: RunDir, second: RunDir, again: RunDir | None = None) -> Finding | None:
+    return uninitialised.find(Dataflow(first), second, again)
+
+
 def known(finding: Finding | None) -> Finding:
     assert finding is not None
-    assert finding.kind is FindingKind.UNINITIALISED
+    assert finding.kind is UNINITIALISED
     assert finding.where is not None
     return finding
 

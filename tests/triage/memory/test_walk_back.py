@@ -58,7 +58,7 @@ def back(run: RunDir, launch: str, argument: str, element: int, value: int) -> W
     reader = run.launch(launch)
     read = reader.argument(argument)
     assert read is not None
-    return walk_back(run, Dataflow(run), IndexValue(reader, read, element, value, limit=100))
+    return walk_back(Dataflow(run), IndexValue(reader, read, element, value, limit=100))
 
 
 TABLE, OUT = torch.zeros(100, 4), torch.zeros(6, 4)

@@ -6,6 +6,7 @@ import kernel_sources as sources
 import pytest
 from recorder import Recorder
 
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -17,7 +18,7 @@ NAN, INF = float("nan"), float("inf")
 
 def explained(recorder: Recorder) -> Finding:
     run = recorder.run()
-    seen = nonfinite.find(run, Infinities.FAIL)
+    seen = nonfinite.find(Dataflow(run), Infinities.FAIL)
     assert seen.finding is not None
     return nonfinite.explain(seen.finding, run)
 
@@ -133,7 +134,7 @@ def test_a_run_in_which_it_did_not_come_again(tmp_path: Path) -> None:
         recorder = Recorder(tmp_path / folder, inputs=("arg0",), outputs=("buf0",))
         recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([made])})
         runs.append(recorder.run())
-    seen = nonfinite.find(runs[0], Infinities.FAIL)
+    seen = nonfinite.find(Dataflow(runs[0]), Infinities.FAIL)
     assert seen.finding is not None
     finding = nonfinite.explain(seen.finding, runs[1])
     assert finding.evidence[0] == "in the run that saved the tensors, buf0 of 0.0 was finite"
@@ -143,6 +144,6 @@ def test_a_run_without_tensors_tells_nothing_more(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), save=False)
     recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([NAN])})
     run = recorder.run()
-    seen = nonfinite.find(run, Infinities.FAIL)
+    seen = nonfinite.find(Dataflow(run), Infinities.FAIL)
     assert seen.finding is not None
     assert nonfinite.explain(seen.finding, run) == seen.finding

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.triage.nonfinite import near_overflow, nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 
@@ -53,6 +54,6 @@ def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:
     for i, value in enumerate((40000.0, 60000.0, 50000.0, 35000.0)):
         half = torch.tensor([value], dtype=torch.float16)
         recorder.launch(f"k{i}", {"arg0": torch.ones(1)}, {f"buf{i}": half})
-    found = nonfinite.find(recorder.run(), Infinities.FAIL)
+    found = nonfinite.find(Dataflow(recorder.run()), Infinities.FAIL)
     assert found.finding is None
     assert [warning.split()[2] for warning in found.warnings] == ["buf1", "buf2", "buf0"]

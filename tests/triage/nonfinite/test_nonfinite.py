@@ -6,9 +6,11 @@ import kernel_sources as sources
 import pytest
 from recorder import Recorder
 
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import Kernel
 from aoti_debug.triage.nonfinite import nonfinite
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 
@@ -22,13 +24,13 @@ def values(*numbers: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def found(recorder: Recorder, infinities: Infinities = Infinities.FAIL) -> NonFinite:
-    return nonfinite.find(recorder.run(), infinities)
+    return nonfinite.find(Dataflow(recorder.run()), infinities)
 
 
 def finding(recorder: Recorder) -> Finding:
     seen = found(recorder)
     assert seen.finding is not None
-    assert seen.finding.kind is FindingKind.NONFINITE
+    assert seen.finding.kind is NONFINITE
     return seen.finding
 
 

@@ -10,6 +10,7 @@ import pytest
 from built_model import Built, build_model, importable
 from paths import TESTS
 
+from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
@@ -50,7 +51,7 @@ def run(arithmetic: Built, tmp_path: Path) -> Callable[..., RunDir]:
 
 
 def explained(run: Callable[..., RunDir], **what: Any) -> Finding:
-    seen = nonfinite.find(run(2, **what), Infinities.FAIL)
+    seen = nonfinite.find(Dataflow(run(2, **what)), Infinities.FAIL)
     assert seen.finding is not None
     return nonfinite.explain(seen.finding, run(1, **what))
 
@@ -62,7 +63,7 @@ def line(finding: Finding) -> str:
 
 
 def test_a_mask_that_leaves_the_model_is_clean(run: Callable[..., RunDir]) -> None:
-    assert nonfinite.find(run(2), Infinities.FAIL) == nonfinite.NonFinite(None)
+    assert nonfinite.find(Dataflow(run(2)), Infinities.FAIL) == nonfinite.NonFinite(None)
 
 
 def test_zero_divided_by_zero(run: Callable[..., RunDir]) -> None:
@@ -93,6 +94,6 @@ def test_a_product_that_float16_cannot_hold(run: Callable[..., RunDir]) -> None:
     finding = explained(run, half=300.0)
     assert line(finding) == "scaled = half * half"
     assert finding.evidence[0].startswith("300 * 300 = 90000, beyond the largest float16 (65504): `")
-    near = nonfinite.find(run(2, half=200.0), Infinities.FAIL)
+    near = nonfinite.find(Dataflow(run(2, half=200.0)), Infinities.FAIL)
     assert near.finding is None
     assert near.warnings[0].endswith("holds 40000, 61% of the largest float16 (65504)")

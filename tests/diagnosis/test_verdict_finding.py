@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from factories import JournalWriter, crumbs, run_directory, tensor
 from subjects import manifest, run
 
 from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis.findings import FindingKind
-from aoti_debug.report.verdict import finding_of
+from aoti_debug.diagnosis import verdict_finding
+from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding
+from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 
+def finding_of(opened: RunDir, *arguments: str) -> Finding:
+    return verdict_finding.finding_of(opened, diagnose(opened), arguments)
+
+
 def test_a_fault_names_its_launch(tmp_path: Path) -> None:
     found = finding_of(run(tmp_path))
-    assert (found.kind, found.where and found.where.launch) == (FindingKind.FAULT, "0.1")
+    assert (found.kind, found.where and found.where.launch) == (FAULT, "0.1")
     assert found.what == "index 314159 is out of bounds with size 4"
     assert found.evidence == ("an exception left it",)
     assert found.next[0].startswith("aoti-debug repro aoti_torch_cpu_index_Tensor --launch 0.1")
@@ -22,7 +28,7 @@ def test_a_fault_names_its_launch(tmp_path: Path) -> None:
 
 def test_a_clean_run(tmp_path: Path) -> None:
     found = finding_of(run(tmp_path, fault=False))
-    assert (found.kind, found.what, found.where) == (FindingKind.CLEAN, "3 launches, no fault", None)
+    assert (found.kind, found.what, found.where) == (CLEAN, "3 launches, no fault", None)
 
 
 def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
@@ -40,7 +46,31 @@ def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
     assert found.where is None
     assert any(sentence.startswith("one of 3 launches: 0.0 cpp_fused_mul_0, 0.1") for sentence in found.evidence)
     timeout = Exit(ExitKind.TIMEOUT, "60 s")
-    assert finding_of(run_with(tmp_path / "b", timeout)).kind is FindingKind.HANG
+    hang = finding_of(run_with(tmp_path / "b", timeout), "args     in      x  float32[4] cpu")
+    assert hang.kind is HANG
+    assert hang.evidence[-1] == "args     in      x  float32[4] cpu"
+
+
+def test_only_a_hang_tells_the_arguments(tmp_path: Path) -> None:
+    assert finding_of(run(tmp_path), "args     in      x  float32[4] cpu").evidence == ("an exception left it",)
+
+
+def test_one_launch_is_no_plural(tmp_path: Path) -> None:
+    opened = run_with(tmp_path, Exit(ExitKind.CLEAN))
+    assert finding_of(opened).what == "1 launch, no fault"
+
+
+def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path) -> None:
+    opened = run_with(tmp_path, Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV"))
+    verdict = diagnose(opened)
+    assert verdict is not None
+    told = replace(verdict, surfaced=opened.launches[0], frames=("boom in ops.cpp:12",))
+    found = verdict_finding.finding_of(opened, told)
+    assert found.evidence == (
+        "launch 0.0 began and never returned",
+        "it was noticed in 0.0 cpp_fused_mul_0, which is a victim",
+        "in boom in ops.cpp:12",
+    )
 
 
 def run_with(base: Path, end: Exit) -> RunDir:

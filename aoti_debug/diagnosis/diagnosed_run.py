@@ -1,0 +1,49 @@
+"""A run directory with what is concluded from it, each conclusion drawn once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class DiagnosedRun:
+    """A run with its verdict and its dataflow, which are computed when they are first asked for."""
+
+    run: RunDir
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """None where nothing went wrong, or the run still goes on.
+
+        Raises:
+            RunDirError: a record of the run cannot be read.
+        """
+        return diagnose(self.run)
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        return Dataflow(self.run)
+
+    def with_rescued_tensors(self) -> DiagnosedRun:
+        """The same run with the tensors that were rescued since it was opened; its verdict stays what it is."""
+        run = self.run.with_rescued_tensors()
+        fresh = DiagnosedRun(run)
+        vars(fresh)["verdict"] = self.verdict and _of_launches_of(run, self.verdict)  # fills the cached property
+        return fresh
+
+
+def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
+    """The verdict in terms of the launches of a newer reading of the same run."""
+    launches = {launch.key: launch for launch in run.launches}
+
+    def newer(launch: Launch) -> Launch:
+        return launches[launch.key]
+
+    surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
+    return replace(verdict, suspects=tuple(map(newer, verdict.suspects)), surfaced=surfaced)

@@ -1,0 +1,31 @@
+"""Broken contracts: a tensor that is not what the graph promised. The first run shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage.contracts import contracts
+from aoti_debug.triage.contracts.kind import CONTRACT
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+
+KIND = CONTRACT
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    broken = contracts.check(first.diagnosed.dataflow)
+    if not broken:
+        return None
+    finding = broken[0]
+    if first.verdict is not None:
+        launch = first.verdict.launch
+        where = f" in launch {launch.id} {launch.kernel}" if launch is not None else ""
+        ended = f"the run ended in {first.verdict.what.partition(chr(10))[0]}{where}"
+        finding = replace(finding, evidence=(*finding.evidence, ended))
+    others = tuple(other.what for other in broken[1:])
+    return Suspicion(replace(finding, warnings=(*finding.warnings, *others)), first.diagnosed)
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    return replay.same_values(model, suspicion)

@@ -1,0 +1,35 @@
+"""Faults: a launch crashed, threw, or broke the device. A run that ended in one shows it."""
+
+from __future__ import annotations
+
+from aoti_debug.diagnosis.findings import FAULT
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage import faults
+from aoti_debug.triage.checks import overrun
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory.explain_access import explain
+
+KIND = FAULT
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    return None if first.verdict is None else of_ended(model, first)
+
+
+def of_ended(model: Investigation, ended: RunResult) -> Suspicion:
+    """What a run that ended in a fault, or without an end, is laid to: a launch, or damage that an earlier one did."""
+    if model.options.guards or faults.may_be_damage(ended):
+        damage = overrun.of_guarded(model)
+        if damage is not None:
+            return damage
+    return faults.investigate(ended, model.trials, model.options.tries)
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(model, suspicion.diagnosed, launch, replay.FAULT)
+    finding = replay.of_fault(suspicion.finding, confirmation)
+    return Outcome(explain(finding, suspicion.diagnosed.dataflow, launch, confirmation.evidence), suspicion.run)

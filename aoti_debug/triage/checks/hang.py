@@ -1,0 +1,24 @@
+"""Hangs: no launch begins or ends any more. A run that had to be killed shows it."""
+
+from __future__ import annotations
+
+from aoti_debug.diagnosis.findings import HANG
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage.checks import fault
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+
+KIND = HANG
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    return fault.of_ended(model, first) if first.run.state is ExitKind.TIMEOUT else None
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(model, suspicion.diagnosed, launch, replay.EXACT, model.options.stall)
+    return Outcome(replay.of_hang(suspicion.finding, confirmation), suspicion.run)

@@ -1,0 +1,35 @@
+"""NaN, and infinities that nobody meant. A run with statistics of every tensor shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage.checks import fault
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.nonfinite import nonfinite
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+
+KIND = NONFINITE
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    measured = model.measured
+    if measured.verdict is not None:
+        return fault.of_ended(model, measured)
+    seen = nonfinite.find(measured.diagnosed.dataflow, model.options.infinities)
+    finding = seen.finding or Finding(CLEAN, "outputs finite")
+    return Suspicion(
+        replace(finding, warnings=(*finding.warnings, *seen.warnings)), measured.diagnosed, needed=seen.needed
+    )
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    wanted = [suspicion.run.launch(id_) for id_ in suspicion.needed]
+    if not wanted:
+        return Outcome(suspicion.finding, suspicion.run)
+    saved = model.trials.tensors(wanted)
+    finding = nonfinite.explain(suspicion.finding, saved.run)
+    return replay.same_values(model, Suspicion(finding, saved.diagnosed))

@@ -1,0 +1,34 @@
+"""Overruns: a launch wrote outside of its buffers. A run with guard zones around them shows it."""
+
+from __future__ import annotations
+
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory import overruns
+from aoti_debug.triage.memory.explain_access import explain_overrun
+
+KIND = overruns.OVERRUN
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    return of_guarded(model) if model.options.guards else None
+
+
+def of_guarded(model: Investigation) -> Suspicion | None:
+    """What one more run, with guards, shows."""
+    guarded = model.trials.guarded()
+    finding = overruns.find(guarded.run)
+    return None if finding is None else Suspicion(finding, guarded.diagnosed)
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    saved, confirmation = replay.with_indices(
+        model, suspicion.diagnosed, launch, replay.OVERRUN, model.trials.guarded_tensors
+    )
+    finding = replay.of_fault(suspicion.finding, confirmation)
+    there = saved.run.launch(launch.id)
+    return Outcome(explain_overrun(finding, saved.dataflow, there, confirmation.evidence), suspicion.run)

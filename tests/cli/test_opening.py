@@ -1,0 +1,68 @@
+"""Every command that reads a run directory opens it once and diagnoses it once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import crashed_run
+import opened_runs
+import pytest
+from opened_runs import Counts
+
+from aoti_debug.cli import main
+from aoti_debug.rundir import flight_recorder
+
+RUN = f"20261120-231501-{crashed_run.NOBODY}"
+
+
+@pytest.fixture
+def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """Of a run that died in its second launch and whose inputs a flight recorder still holds."""
+    path = crashed_run.crashed(tmp_path, crashed_run.both_launches())
+    assert (path / flight_recorder.NAME).exists()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AOTI_DEBUG_DIR", "runs")
+    return opened_runs.counted(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("show",), ("show", "--json"), ("show", "s*"), ("show", "first"), ("show", "0.1")], ids=" ".join
+)
+def test_show(counts: Counts, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert main.run(list(arguments)) == 0
+    assert (counts.opened, counts.journals, counts.diagnosed) == ({RUN: 1}, {RUN: 1}, {RUN: 1})
+    assert not (tmp_path / "runs" / RUN / flight_recorder.NAME).exists(), "the tensors are rescued"
+
+
+def test_show_tells_the_guilty_launch_and_what_was_rescued(counts: Counts, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["show"]) == 0
+    out = capsys.readouterr().out
+    assert "in launch 0.1  second" in out
+    assert "GUILTY" in out
+    assert main.run(["show", "0.0"]) == 0
+    assert "before_launch_first_x_cpu.safetensors" in capsys.readouterr().out
+
+
+def test_repro(counts: Counts, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro", "second", "-o", "repro"]) == 0
+    assert "  it ended in SIGSEGV (Segmentation fault)\n" in capsys.readouterr().out
+    assert (counts.opened, counts.journals, counts.diagnosed) == ({RUN: 1}, {RUN: 1}, {RUN: 1})
+
+
+@pytest.mark.parametrize("arguments", [("report", RUN, "-o", "page.html"), ("bundle", RUN)], ids=" ".join)
+def test_a_page_and_a_bundle(counts: Counts, arguments: tuple[str, ...]) -> None:
+    assert main.run(list(arguments)) == 0
+    assert (counts.opened, counts.journals, counts.diagnosed) == ({RUN: 1}, {RUN: 1}, {RUN: 1})
+    assert set(counts.dataflows.values()) == {1}
+
+
+def test_run(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    monkeypatch.chdir(tmp_path)
+    counts = opened_runs.counted(monkeypatch)
+    assert main.run(["run", str(faulty_package), "--flight", "2"]) == 1
+    assert "rescued" in capfd.readouterr().out
+    assert (list(counts.opened.values()), list(counts.journals.values())) == ([1], [1])
+    assert list(counts.diagnosed.values()) == [1]

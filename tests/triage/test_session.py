@@ -1,0 +1,180 @@
+"""The procedure of a triage over runs that a test makes up: no package is built, no process starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import opened_runs
+import pytest
+import torch
+from recorder import Recorder
+
+from aoti_debug import report
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.repro.evidence import Evidence, Mode
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.show.finding import finding_lines
+from aoti_debug.triage import confirm, kinds, session, triage_directory
+from aoti_debug.triage.confirm import Confirmation, Trial
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.triage import triage
+from aoti_debug.triage.triage_directory import TriageDir
+
+Story = Callable[[Recorder, int], None]  # of a model whose fresh buffers begin with some byte
+NAN = float("nan")
+SAME = Trial(Mode("operator", ()), Evidence("0.0 k", "", "", "", "as recorded", 0, "", (), ()), 1.0)
+
+
+class Told:
+    """Trials that tell one story again and again, each time in a run directory of its own."""
+
+    def __init__(self, story: Story, folder: Path) -> None:
+        self._story = story
+        self._folder = folder
+        self.made: list[str] = []
+
+    def names(self) -> RunResult:
+        return self._run("names")
+
+    def values(self) -> RunResult:
+        return self._run("values")
+
+    def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
+        return self._run("tensors", save=True)
+
+    def guarded(self) -> RunResult:
+        return self._run("guarded")
+
+    def poisoned(self, poison: int) -> RunResult:
+        return self._run("poisoned", poison)
+
+    def _run(self, name: str, poison: int | None = None, *, save: bool = False) -> RunResult:
+        self.made.append(name)
+        base = self._folder / str(len(self.made))
+        recorder = Recorder(base, inputs=("arg0",), outputs=("buf9",), save=save)
+        recorder.journal.call_begin()
+        self._story(recorder, 0 if poison is None else poison)
+        path = recorder.write(name=f"run-{len(self.made)}", guards=poison is not None, poison=poison)
+        return RunResult(DiagnosedRun(open_run(path)), 1.0, "")
+
+
+@pytest.fixture
+def triaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TriageDir, Told]]:
+    """Triages a story; every repro makes the same values again."""
+
+    def triaged(story: Story, *, guards: bool = False) -> tuple[TriageDir, Told]:
+        told = Told(story, tmp_path / story.__name__)
+        monkeypatch.setattr(session, "_package", lambda options, folder, steps: folder / session.PACKAGE)
+        monkeypatch.setattr(session, "Trials", lambda *_: told)
+        monkeypatch.setattr(confirm, "run", lambda repro, *_: Confirmation(repro, (SAME,), ()))
+        options = TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", guards=guards)
+        return triage(options), told
+
+    return triaged
+
+
+def root(recorder: Recorder, value: torch.Tensor) -> None:
+    changes = {"buf9": (torch.zeros_like(value), value.sqrt())}
+    params = {"arg0": "self", "buf9": "out"}
+    recorder.launch("aoti_torch_cpu_sqrt_out", {"arg0": value}, {}, changes=changes, op="aten.sqrt.out", params=params)
+
+
+def of_negative(recorder: Recorder, poison: int) -> None:
+    root(recorder, torch.tensor([-1.0, 4.0]))
+
+
+def of_positive(recorder: Recorder, poison: int) -> None:
+    root(recorder, torch.tensor([1.0, 4.0]))
+
+
+def of_unwritten(recorder: Recorder, poison: int) -> None:
+    fresh = torch.full((8,), poison, dtype=torch.uint8).view(torch.float32).clone()
+    rows = torch.cat([torch.ones(6), fresh])
+    recorder.launch("fill", {"arg0": torch.ones(8)}, {"buf0": rows})
+    params = {"buf0": "self", "buf9": "out"}
+    recorder.launch("aoti_torch_cpu_cos_out", {"buf0": rows}, {"buf9": rows.cos()}, op="aten.cos.out", params=params)
+
+
+def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
+    found, told = triaged(of_negative)
+    assert told.made == ["names", "values", "tensors"]
+    assert (found.finding.kind.value, found.finding.what) == ("nonfinite", "NaN in buf9")
+    assert found.finding.confirmed_by == ("operator: the same values again",)
+    assert found.repro == found.path / "repro"
+
+
+def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
+    found, told = triaged(of_positive)
+    assert told.made == ["names", "values"]
+    assert found.finding == Finding(CLEAN, "1 launch in 1 call: no fault, outputs finite")
+
+
+def test_a_run_is_opened_diagnosed_and_followed_once(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = opened_runs.counted(monkeypatch)
+    found, told = triaged(of_negative)
+    assert found.repro is not None
+    assert counts.opened == {f"run-{number}": 1 for number in (1, 2, 3)}
+    assert counts.journals == counts.opened
+    assert counts.diagnosed == counts.opened
+    assert counts.dataflows == {"run-1": 1, "run-2": 1}
+    assert told.made == ["names", "values", "tensors"]
+
+
+def test_with_guards_too(triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = opened_runs.counted(monkeypatch)
+    found, told = triaged(of_unwritten, guards=True)
+    assert told.made == ["names", "guarded", "poisoned", "poisoned", "poisoned", "tensors"]
+    assert (found.finding.kind.value, found.finding.where and found.finding.where.launch) == ("uninitialised", "0.1")
+    assert set(counts.opened.values()) == {1}
+    assert set(counts.diagnosed.values()) == {1}
+    assert counts.dataflows == {"run-1": 1, "run-3": 1}
+
+
+# ---- a kind of finding is one module
+
+
+SLOW = FindingKind("slow", "a launch took too long", "TOO SLOW", "too slow", "⌛")
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    launch = max(first.run.launches, key=lambda launch: (launch.end_ns or 0) - launch.begin_ns)
+    found = Finding(SLOW, f"{launch.kernel} takes long", place_of(launch), ("the longest of all launches",))
+    return Suspicion(found, first.diagnosed)
+
+
+def confirm_slow(model: Investigation, suspicion: Suspicion) -> Outcome:
+    return confirm.same_values(model, suspicion)
+
+
+def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = SimpleNamespace(KIND=SLOW, look=look, confirm=confirm_slow)
+    monkeypatch.setattr(kinds, "CHECKS", (module, *kinds.CHECKS))
+    found, told = triaged(of_negative)
+    assert told.made == ["names", "tensors"], "it looks before those that need more runs"
+    assert found.finding.kind is SLOW
+    assert found.finding.confirmed_by == ("operator: the same values again",)
+    assert triage_directory.open_triage(found.path).finding == found.finding
+    assert finding_lines(found.finding, 80)[0] == "TOO SLOW aoti_torch_cpu_sqrt_out takes long"
+    assert "⌛</span> too slow</p>" in report.html(report.of_triage(found))
+
+
+def test_warnings_of_a_new_kind_are_told_with_whatever_is_found(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warn(model: Investigation, first: RunResult) -> Suspicion:
+        return Suspicion(Finding(CLEAN, "", warnings=("one launch is slow",)), first.diagnosed)
+
+    module = SimpleNamespace(KIND=SLOW, look=warn, confirm=confirm_slow)
+    monkeypatch.setattr(kinds, "CHECKS", (module, *kinds.CHECKS))
+    assert triaged(of_positive)[0].finding.warnings == ("one launch is slow",)
+    assert triaged(of_negative)[0].finding.warnings == ("one launch is slow",)

@@ -38,7 +38,7 @@ def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Pa
     binary = directory / kernel.cubin
     if kernel.cubin and binary.is_file():
         sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
-        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.of_binary(binary))
+        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.hash_binary(binary))
     found = configs.get(kernel.name)
     if found is None:
         return recovered(kernel)

@@ -67,7 +67,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
     stripped = target.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
-            f"{options.model} holds no source that --exported could tell model lines of", hint=extract.AS_COMPILED
+            f"{options.model} holds no source that --exported could tell model lines of",
+            hint=extract.UNCHANGED_PACKAGE_HINT,
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
@@ -234,7 +235,7 @@ class _Session:
 
 def _from_outside(result: RunResult) -> Finding:
     """What can be said where launches are seen, and neither their values nor how to repeat one of them."""
-    warning = f"{result.run.manifest.without_source}: {extract.AS_COMPILED}"
+    warning = f"{result.run.manifest.without_source}: {extract.UNCHANGED_PACKAGE_HINT}"
     if result.verdict is not None:
         found = faults.finding_of(result.run, result.verdict)
         return replace(found, warnings=(*found.warnings, warning))

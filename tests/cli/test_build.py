@@ -190,7 +190,7 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     ("members", "error"),
     [
         (archives.PACKAGE, "holds no source of its wrapper: there is nothing to instrument"),
-        ({**archives.PROGRAM, manifest.MEMBER: b"{}"}, "is an instrumented package; an exported program is wanted"),
+        ({**archives.PROGRAM, manifest.MEMBER: b"{}"}, "is an instrumented package; an exported program is required"),
         ({**archives.PROGRAM, "!../evil": b""}, "which lies outside the archive; nothing was unpacked"),
     ],
 )

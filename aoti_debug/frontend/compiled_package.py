@@ -184,11 +184,11 @@ def _take_mapped_weights(library: Path) -> Path:
 def _without_weights(original: Path, directory: Path) -> str:
     """Why the package has no weights, for a model that may need some; "" where it has."""
     with Library(original) as library:
-        exports = library.exports()
+        exports = library.exported_symbols()
         if WEIGHTS_END in exports:
-            size = library.exported(WEIGHTS_END) - library.exported(WEIGHTS)
+            size = library.symbol_address(WEIGHTS_END) - library.symbol_address(WEIGHTS)
         else:  # weights that were compiled from C++ have no end of their own
-            size = library.size_of(WEIGHTS) if WEIGHTS in exports else 0
+            size = library.symbol_size(WEIGHTS) if WEIGHTS in exports else 0
     kept = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
     return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
 

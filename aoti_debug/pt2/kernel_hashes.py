@@ -77,7 +77,7 @@ def hash_binary(path: Path) -> str:
     """
     try:
         with Library(path) as binary:
-            code = b"".join(binary.without_debugging())
+            code = b"".join(binary.content_without_debug_info())
     except ValueError:
         code = b""
     return _sha256(code or path.read_bytes())
@@ -85,7 +85,7 @@ def hash_binary(path: Path) -> str:
 
 def _hash_code(library: Library) -> Iterator[tuple[str, str]]:
     for prefix in _KERNEL_PREFIXES:
-        for name, code in library.code(prefix).items():
+        for name, code in library.machine_code(prefix).items():
             yield name, _sha256(code)
 
 

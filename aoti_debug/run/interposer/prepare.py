@@ -82,8 +82,8 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
     kernels = _kernels(files)
     nodes = proxy.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
     with Library(library) as opened:
-        called = opened.called()
-        own = set(opened.code("cpp_fused"))
+        called = opened.relocated_symbols()
+        own = set(opened.machine_code("cpp_fused"))
     include = torch.directory / "include"
     shims = [path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()]
     prototypes = {name: found for text in shims for name, found in parse_prototypes(text).items()}

@@ -14,7 +14,7 @@ from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import files
-from aoti_debug.inputs.random_inputs import MADE_UP
+from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
@@ -87,7 +87,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
         )
         note.text = _built(built.manifest)
     if built.without_inputs and options.inputs is None and options.random_inputs is None:
-        raise files.missing(str(options.model), built.inputs)
+        raise files.missing_inputs_error(str(options.model), built.inputs)
     return output
 
 
@@ -108,7 +108,7 @@ class _Session:
         found = self._outcome()
         if found.finding.kind is FindingKind.CLEAN:
             return found
-        made_up = [MADE_UP] if self._options.random_inputs is not None else []
+        made_up = [RANDOM_INPUTS_NOTE] if self._options.random_inputs is not None else []
         lacking = found.run is not None and join_provenance.lacks_lines(found.run.manifest)
         lines = [f"model lines: {join_provenance.NO_LINES}"] if lacking and self._options.exported is None else []
         return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))

@@ -67,7 +67,7 @@ def test_summary_of_what_went_less_well() -> None:
     assert "  level           3, filter cpp_* !x" in lines
     assert f"  inputs          none: {why}; it takes" in lines
     at = lines.index("                  x float32[2, s77:1..64] on cpu")
-    assert lines[at + 1] == "                  and 1 argument that is no tensor: the package does not say which"
+    assert lines[at + 1] == "                  and 1 argument that is not a tensor: the package does not record which"
     assert not [line for line in lines if line.startswith("  promises")]
     assert lines[-1] == "next: aoti-debug run 'a b.pt2' --inputs FILE.pt (or --random-inputs 0)"
     assert max(map(len, lines)) <= 100

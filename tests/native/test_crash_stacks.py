@@ -180,7 +180,7 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("stderr", "message"),
     [
         (
             "terminate called after throwing an instance of 'std::runtime_error'\n  what():  it is over\n",
@@ -268,9 +268,7 @@ def test_a_stack_overflow(native_package: Path, tmp_path: Path, monkeypatch: pyt
     assert frames[-1].startswith(at("recurse", "return recurse(") + " (× ")
 
 
-def test_the_stack_of_a_hang_in_a_native_operator(
-    native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stack_of_a_hanging_operator(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATIVE_OPS", "spin")
     verdict = verdict_of(native_package, tmp_path, stall=2)
     assert verdict.what == "no end: no progress for 2 s"

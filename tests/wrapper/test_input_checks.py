@@ -76,7 +76,7 @@ def test_symbols_and_strides_that_run_impl_asserts() -> None:
 
 def test_an_input_without_a_check_is_only_named() -> None:
     (leaf,) = input_checks.signature(END, ("x",), "cpu").leaves
-    assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of which the package says nothing")
+    assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of unknown value")
 
 
 @pytest.mark.parametrize(

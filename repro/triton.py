@@ -12,7 +12,7 @@ from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
 from aoti_debug.repro.triton_source import TritonSource, standalone
 from aoti_debug.repro.triton_values import value_of
-from aoti_debug.triton_config.infer import decisive
+from aoti_debug.triton_config.infer import result_affecting_parameters
 
 BINARY = "kernel.cubin"
 CONSTANT = "constexpr"
@@ -45,7 +45,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
             f"the package does not say how {name} was compiled{again}, and its machine code is not at hand: "
             f"{launch.no_binary}"
         )
-    if (unknown := decisive(kernel)) and launch.binary is None:
+    if (unknown := result_affecting_parameters(kernel)) and launch.binary is None:
         return (
             f"the package does not record with which {_both(unknown)} {name} was compiled, several of its "
             f"configurations fit, and they may compute different things; its machine code is not at hand: "
@@ -64,7 +64,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     assert kernel is not None
     source = standalone(kernel.source, manifest.triton_helpers)
     spec = specialisation(kernel)
-    unknown = decisive(kernel)
+    unknown = result_affecting_parameters(kernel)
     without = _without(launch, source, spec, unknown)
     ways = {**WAYS, "jit": VERIFIED} if unknown else WAYS
     passed = [
@@ -121,7 +121,7 @@ def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
     if chosen:
         original = "; --backend cubin runs the original" if launch.binary else ""
         yield f"            {', '.join(chosen)}: chosen, the package does not record it{original}"
-    if unknown := decisive(kernel):
+    if unknown := result_affecting_parameters(kernel):
         yield f"            {_both(unknown)}: the kernel may compute something else with another value that fits"
 
 

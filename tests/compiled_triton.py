@@ -8,7 +8,7 @@ from typing import Any
 from torch._inductor.runtime.triton_heuristics import GridExpr
 
 from aoti_debug.manifest import Kernel
-from aoti_debug.triton_config.decorator import heuristic_of
+from aoti_debug.triton_config.decorator import read_heuristic
 
 Sizes = tuple[tuple[str, str], ...]
 
@@ -23,7 +23,7 @@ def written(meta: dict[str, Any], config: dict[str, int]) -> Sizes:
 
 def as_compiled(kernel: Kernel) -> Kernel:
     """The kernel as a compiled package describes it: without its configuration, with the grid that torch writes."""
-    heuristic = heuristic_of(kernel.source)
+    heuristic = read_heuristic(kernel.source)
     assert heuristic is not None
     config = {name: int(value) for name, value in kernel.config}
     return replace(kernel, config=(), grid=written(dict(heuristic.inductor_meta), config))

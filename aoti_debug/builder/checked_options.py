@@ -68,14 +68,14 @@ def check(options: BuildOptions) -> CheckedOptions:
     if options.inputs is not None and not options.inputs.is_file():
         raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
     packages = (found for found in (program, against) if isinstance(found, Artifact) and found.kind in COMPILED)
-    model = next((archive.model_of(found, options.model) for found in packages), "")
+    model = next((archive.resolve_model(found, options.model) for found in packages), "")
     return CheckedOptions(options, program, model, against, exported, output)
 
 
 def _against(program: Artifact | ExportedProgram, options: BuildOptions) -> Artifact | None:
     """The package that an exported program's kernels are compared with; None where none was asked for."""
     if isinstance(program, Artifact):
-        archive.expect(program, ArtifactKind.EXPORTED)
+        archive.require_kind(program, ArtifactKind.EXPORTED)
     if options.exported is not None:
         name = program.path if isinstance(program, Artifact) else "the program"
         raise UsageError(f"{name} is an exported program itself", hint="--exported is for a compiled package")
@@ -85,7 +85,7 @@ def _against(program: Artifact | ExportedProgram, options: BuildOptions) -> Arti
         return None
     against = archive.inspect(options.against)
     if against.kind not in COMPILED:
-        archive.expect(against, ArtifactKind.PACKAGE)
+        archive.require_kind(against, ArtifactKind.PACKAGE)
     return against
 
 
@@ -98,7 +98,7 @@ def _exported(package: Artifact, options: BuildOptions) -> Artifact | None:
         )
     if options.exported is not None:
         exported = archive.inspect(options.exported)
-        archive.expect(exported, ArtifactKind.EXPORTED)
+        archive.require_kind(exported, ArtifactKind.EXPORTED)
         return exported
     if options.inductor_configs:
         raise UsageError(

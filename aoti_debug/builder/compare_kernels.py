@@ -91,8 +91,8 @@ def read(package: Artifact, model: str, directory: Path, torch: Torch) -> Kernel
                 f"{package.path} holds no source of its wrapper",
                 hint="its kernels can only be compared if its sources are in it",
             )
-        text = extract.text(extract.only(package, directory, WRAPPER_SOURCE))
-        kernels = "".join(extract.text(path) for path in sorted(directory.glob("*.kernel.cpp")))
+        text = extract.read_text(extract.single_file(package, directory, WRAPPER_SOURCE))
+        kernels = "".join(extract.read_text(path) for path in sorted(directory.glob("*.kernel.cpp")))
         commands = compile_commands.parse(kernels, torch.directory) or compile_commands.parse(text, torch.directory)
         flags = frozenset() if commands is None else flags_of(commands.compile)
         kernels = sources.COMMANDS.sub("", kernels)

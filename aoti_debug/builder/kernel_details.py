@@ -11,7 +11,7 @@ from aoti_debug import wrapper
 from aoti_debug.frontend.worker.protocol import TritonConfig
 from aoti_debug.manifest import Kernel
 from aoti_debug.pt2 import kernel_hashes
-from aoti_debug.triton_config.infer import recovered
+from aoti_debug.triton_config.infer import infer_config
 
 HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
 
@@ -38,10 +38,10 @@ def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Pa
     binary = directory / kernel.cubin
     if kernel.cubin and binary.is_file():
         sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
-        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.of_binary(binary))
+        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.hash_binary(binary))
     found = configs.get(kernel.name)
     if found is None:
-        return recovered(kernel)
+        return infer_config(kernel)
     return replace(
         kernel, config=found.values, global_scratch=found.global_scratch, profile_scratch=found.profile_scratch
     )

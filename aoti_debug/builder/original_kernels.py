@@ -13,7 +13,7 @@ from aoti_debug.pt2 import archive, kernel_hashes
 
 def hashes(lowered: Lowered) -> Mapping[str, str]:
     """SHA-256 of the machine code of each kernel that the package brought along, by name."""
-    return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.of_files(lowered.sources.shipped)
+    return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.hash_files(lowered.sources.shipped)
 
 
 def check(output: Path, originals: Mapping[str, str], model: str) -> None:
@@ -24,7 +24,7 @@ def check(output: Path, originals: Mapping[str, str], model: str) -> None:
     """
     if not originals:
         return
-    found = kernel_hashes.compare(originals, kernel_hashes.of_package(archive.inspect(output), model))
+    found = kernel_hashes.compare(originals, kernel_hashes.hash_package(archive.inspect(output), model))
     if found.different:
         output.unlink()
         raise InternalError(f"{output}: {found}; not {', '.join(found.different)}", hint="report this as a bug")

@@ -51,7 +51,7 @@ def describe(
         outputs=analysis.outputs,
         handed_out=analysis.handed_out,
         allocations=analysis.allocations,
-        promises=promised_layouts.of_inputs(analysis.inputs, leaves) + answer.promises,
+        promises=promised_layouts.input_layouts(analysis.inputs, leaves) + answer.promises,
         without_promises=answer.without_promises,
         model=lowered.model,
         source=lowered.source,

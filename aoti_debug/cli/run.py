@@ -19,9 +19,9 @@ from aoti_debug.cli.filters import unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.inputs.random_inputs import MADE_UP
+from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.manifest import Manifest
-from aoti_debug.pt2.extract import AS_COMPILED
+from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run.options import LONGEST_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
@@ -189,7 +189,7 @@ def command(
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(wording.wrapped(f"note: {MADE_UP}", width(err=True)), err=True)
+            print_lines(wording.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
@@ -339,4 +339,4 @@ def _relative(path: Path) -> str:
 
 def _from_outside(package: Manifest) -> str:
     """What is missing of a package without source, and what to do for more; "" for others."""
-    return f"note: {package.without_source}; for more, {AS_COMPILED}" if package.without_source else ""
+    return f"note: {package.without_source}; for more, {UNCHANGED_PACKAGE_HINT}" if package.without_source else ""

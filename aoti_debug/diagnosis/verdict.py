@@ -254,7 +254,7 @@ class _Case:
             case ExitKind.ABORTED if not self.signal:
                 return self.exit.detail or "the process vanished"
             case _:
-                words = crash_stacks.last_words(self.run.path) if self.signal == "SIGABRT" else ""
+                words = crash_stacks.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
                 text = _signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
                 return f"{text}: {words}" if words else text
 

@@ -60,7 +60,7 @@ def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, time
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper: there is nothing to instrument",
             hint=f"aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, "
-            f"{extract.AS_COMPILED}",
+            f"{extract.UNCHANGED_PACKAGE_HINT}",
         )
     found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
     names = interface.inputs(found.wrapper)
@@ -86,7 +86,7 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
         raise ArtifactError(
             f"{package.path} holds neither its library nor how to compile it",
-            hint=extract.AS_COMPILED,
+            hint=extract.UNCHANGED_PACKAGE_HINT,
         )
     found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
     torch_mismatch.check(package.path, found.wrapper, None, torch)
@@ -101,9 +101,9 @@ def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
-    wrapper_path = extract.only(package, directory, WRAPPER_SOURCE)
-    library = extract.only(package, directory, ".wrapper.so")
-    text = extract.text(wrapper_path)
+    wrapper_path = extract.single_file(package, directory, WRAPPER_SOURCE)
+    library = extract.single_file(package, directory, ".wrapper.so")
+    text = extract.read_text(wrapper_path)
     commands = compile_commands.parse(text, torch.directory)
     if commands is None:
         raise ArtifactError(
@@ -118,7 +118,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
-    kernels = "".join(extract.text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
+    kernels = "".join(extract.read_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
     mapped = _take_mapped_weights(original) if _MAPPED in commands.compile.definitions else None
     return Sources(
         directory=directory,
@@ -143,7 +143,7 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
 
 
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
-    path = extract.only(package, directory, ".wrapper_metadata.json")
+    path = extract.single_file(package, directory, ".wrapper_metadata.json")
     found = compatibility.parse_metadata(package.path, path.name, path.read_bytes())
     if "AOTI_DEVICE_KEY" not in found:
         raise ArtifactError(
@@ -154,7 +154,7 @@ def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
 
 
 def _text_if_there(path: Path) -> str:
-    return extract.text(path) if path.exists() else ""
+    return extract.read_text(path) if path.exists() else ""
 
 
 def _digest(path: Path) -> str:
@@ -184,11 +184,11 @@ def _take_mapped_weights(library: Path) -> Path:
 def _without_weights(original: Path, directory: Path) -> str:
     """Why the package has no weights, for a model that may need some; "" where it has."""
     with Library(original) as library:
-        exports = library.exports()
+        exports = library.exported_symbols()
         if WEIGHTS_END in exports:
-            size = library.exported(WEIGHTS_END) - library.exported(WEIGHTS)
+            size = library.symbol_address(WEIGHTS_END) - library.symbol_address(WEIGHTS)
         else:  # weights that were compiled from C++ have no end of their own
-            size = library.size_of(WEIGHTS) if WEIGHTS in exports else 0
+            size = library.symbol_size(WEIGHTS) if WEIGHTS in exports else 0
     kept = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
     return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
 

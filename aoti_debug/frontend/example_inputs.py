@@ -22,8 +22,8 @@ def lent(package: Lowered, program: Lowered, exported: Path) -> EmbeddedInputs:
     takes, gives = package.signature, program.signature
     if not may_be_compiled_from(takes, gives):
         raise ArtifactError(
-            f"{package.archive.path} was not compiled from {exported}, which takes:{gives.described()}",
-            hint=f"pass the program that it was compiled from; the package takes:{takes.described()}",
+            f"{package.archive.path} was not compiled from {exported}, which takes:{gives.indented_lines()}",
+            hint=f"pass the program that it was compiled from; the package takes:{takes.indented_lines()}",
         )
     if package.inputs.file is not None:
         return package.inputs

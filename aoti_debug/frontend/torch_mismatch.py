@@ -54,9 +54,9 @@ def missing_functions(wrapper: str, library: Path, torch: Torch) -> list[str]:
     What the wrapper declares itself belongs to a library of the user's operators.
     """
     own = {name for text in _EXTERN.findall(wrapper) for name in _DECLARED.findall(text)}
-    needed = {name for name in _symbols(library, Library.needed) if name.startswith(_SHIM)} - own
+    needed = {name for name in _symbols(library, Library.undefined_symbols) if name.startswith(_SHIM)} - own
     for shared in sorted((torch.directory / "lib").glob("libtorch_c*.so")):
-        needed -= _symbols(shared, Library.exports) if needed else set()
+        needed -= _symbols(shared, Library.exported_symbols) if needed else set()
     return sorted(needed)
 
 

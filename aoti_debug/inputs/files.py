@@ -1,8 +1,9 @@
-"""Inputs of a model: read from a file, checked against what was exported, embedded in a package.
+"""Inputs of a model: read from a file, checked against its signature, embedded in a package.
 
 A `.pt` file holds a tuple or list of arguments, `{"args": …, "kwargs": …}`, `(args, kwargs)`, or a dictionary by the
 inputs' names; it is loaded with `weights_only=True`. A `.safetensors` file holds tensors by the inputs' names, or by
-their positions "0", "1", …; what was not a tensor at export keeps its value, and tensors move to the device of export.
+their positions "0", "1", …; arguments that are not tensors keep their value from export, and tensors move to the device
+of export.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """One call's arguments: `model(*args, **kwargs)`."""
+    """The arguments of one call: `model(*args, **kwargs)`."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -37,53 +38,55 @@ def read(path: str | Path, signature: ModelSignature) -> Inputs:
     """Reads an inputs file and checks it.
 
     Raises:
-        ArtifactError: it cannot be read; as InputMismatch, its content does not fit the signature.
+        ArtifactError: the file cannot be read; as InputMismatch, its content does not fit the signature.
     """
-    return fit(Path(path), content(Path(path)), signature)
+    return arrange(Path(path), load(Path(path)), signature)
 
 
-def content(path: Path) -> Any:
-    """What an inputs file holds.
+def load(path: Path) -> Any:
+    """Loads the content of an inputs file.
 
     Raises:
-        ArtifactError: it cannot be read.
+        ArtifactError: the file cannot be read.
     """
     if not path.is_file():
         raise ArtifactError(f"{path} does not exist", hint="--inputs takes a .pt or .safetensors file")
     return _read_safetensors(path) if path.suffix == ".safetensors" else _load(path, path)
 
 
-def fit(path: Path, data: Any, signature: ModelSignature) -> Inputs:
-    """The content of an inputs file as a call's arguments.
+def arrange(path: Path, data: Any, signature: ModelSignature) -> Inputs:
+    """Arranges the content of an inputs file as the arguments of a call, and checks them.
 
     Raises:
-        ArtifactError: it holds no inputs; as InputMismatch, they do not fit the signature.
+        ArtifactError: the file holds no inputs; as InputMismatch, they do not fit the signature.
     """
-    inputs = _from_names(path, data, signature) if path.suffix == ".safetensors" else _arrange(path, data, signature)
+    inputs = (
+        _from_names(path, data, signature) if path.suffix == ".safetensors" else _from_arguments(path, data, signature)
+    )
     check(inputs, signature, str(path))
     return inputs
 
 
 def device_index(data: Any) -> int:
-    """The index of the GPU that the first of the tensors in nested containers is on; -1 where none is on any."""
+    """Returns the index of the GPU of the first GPU tensor in nested containers; -1 if there is none."""
     import torch
     from torch.utils import _pytree as pytree
 
-    found = (value.device for value in pytree.tree_leaves(data) if isinstance(value, torch.Tensor))
-    return next((device.index for device in found if device.type == "cuda"), -1)
+    devices = (value.device for value in pytree.tree_leaves(data) if isinstance(value, torch.Tensor))
+    return next((device.index for device in devices if device.type == "cuda"), -1)
 
 
-def missing(where: str, signature: ModelSignature) -> ArtifactError:
-    """The error of a model that is to be called with its own inputs and has none."""
+def missing_inputs_error(where: str, signature: ModelSignature) -> ArtifactError:
+    """Returns the error for a model that has no embedded inputs when they are needed."""
     return ArtifactError(
         f"{where} has no inputs in it",
         hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
-        + signature.described(),
+        + signature.indented_lines(),
     )
 
 
-def embedded(package: Artifact) -> Inputs | None:
-    """The inputs inside an instrumented package; None where it was built without any.
+def read_embedded(package: Artifact) -> Inputs | None:
+    """Reads the inputs inside an instrumented package; None if it was built without any.
 
     Raises:
         ArtifactError: the member is damaged.
@@ -94,20 +97,20 @@ def embedded(package: Artifact) -> Inputs | None:
     return Inputs(tuple(data["args"]), data["kwargs"])
 
 
-def signature_of(package: Artifact) -> ModelSignature:
-    """The signature inside an instrumented package.
+def read_signature(package: Artifact) -> ModelSignature:
+    """Reads the signature inside an instrumented package.
 
     Raises:
-        ArtifactError: it is missing or damaged.
+        ArtifactError: the signature is missing or damaged.
     """
     return signatures.from_json(package.read(SIGNATURE_MEMBER).decode("utf-8", errors="replace"))
 
 
 def write(inputs: Inputs, path: Path) -> None:
-    """Writes inputs so that `weights_only=True` reads them again.
+    """Writes inputs to a file that torch.load reads with `weights_only=True`.
 
     Raises:
-        ArtifactError: they hold objects that are neither tensors nor plain Python values.
+        ArtifactError: the inputs hold objects that are neither tensors nor plain Python values.
     """
     import torch
 
@@ -117,23 +120,23 @@ def write(inputs: Inputs, path: Path) -> None:
     except pickle.UnpicklingError as error:
         path.unlink()
         raise ArtifactError(
-            "the inputs hold objects that are neither tensors nor plain Python values, so they cannot be kept",
+            "the inputs hold objects that are neither tensors nor plain Python values, so they cannot be saved",
             hint="pass inputs with --inputs when you run the package",
         ) from error
 
 
 def check(inputs: Inputs, signature: ModelSignature, where: str) -> None:
-    """Compares inputs with what was exported.
+    """Checks inputs against a signature.
 
     Args:
-        where: what the inputs came from, for the message.
+        where: the source of the inputs, for the message.
 
     Raises:
         InputMismatch: wrong count, or arguments of wrong kind, dtype, shape, strides or device.
     """
-    found = validate.mismatches(_flatten(inputs), signature, where)
-    if found:
-        raise InputMismatch(found)
+    mismatches = validate.mismatches(_flatten(inputs), signature, where)
+    if mismatches:
+        raise InputMismatch(mismatches)
 
 
 def _flatten(inputs: Inputs) -> list[Any]:
@@ -142,8 +145,8 @@ def _flatten(inputs: Inputs) -> list[Any]:
     return list(pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))[0])
 
 
-def _arrange(path: Path, data: Any, signature: ModelSignature) -> Inputs:
-    """The content of a `.pt` file as inputs; of several readings the one of the structure that was exported."""
+def _from_arguments(path: Path, data: Any, signature: ModelSignature) -> Inputs:
+    """Interprets the content of a `.pt` file; if ambiguous, takes the reading with the exported structure."""
     import torch
 
     readings: list[Inputs] = []
@@ -160,12 +163,12 @@ def _arrange(path: Path, data: Any, signature: ModelSignature) -> Inputs:
     else:
         raise ArtifactError(f"{path} holds a {type(data).__name__}, not a model's inputs", hint=_FORMS)
     return max(
-        (_ordered(reading, signature) for reading in readings), key=lambda reading: _likeness(reading, signature)
+        (_ordered(reading, signature) for reading in readings), key=lambda reading: _structure_match(reading, signature)
     )
 
 
-def _likeness(reading: Inputs, signature: ModelSignature) -> int:
-    """2: the structure that was exported; 1: at least as many values; 0: neither."""
+def _structure_match(reading: Inputs, signature: ModelSignature) -> int:
+    """Rates a reading: 2 for the exported structure, 1 for only the right number of values, 0 for neither."""
     from torch.utils import _pytree as pytree
 
     values, structure = pytree.tree_flatten((tuple(reading.args), dict(reading.kwargs)))
@@ -175,7 +178,7 @@ def _likeness(reading: Inputs, signature: ModelSignature) -> int:
 
 
 def _ordered(inputs: Inputs, signature: ModelSignature) -> Inputs:
-    """The inputs with keywords in the order of the signature's leaves."""
+    """Sorts the keyword arguments by the signature's leaves."""
     from torch.utils import _pytree as pytree
 
     if not signature.in_spec:
@@ -189,28 +192,34 @@ def _ordered(inputs: Inputs, signature: ModelSignature) -> Inputs:
 def _from_names(path: Path, tensors: Mapping[Any, Any], signature: ModelSignature) -> Inputs:
     names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
     positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
-    given = {str(name): value for name, value in tensors.items()}
-    keys = next((keys for keys in (names, positions) if set(keys) == set(given)), None)
+    tensors_by_name = {str(name): value for name, value in tensors.items()}
+    keys = next((keys for keys in (names, positions) if set(keys) == set(tensors_by_name)), None)
     if keys is None:
         raise ArtifactError(
-            f"{path} has the tensors {', '.join(sorted(given))}; the model takes {', '.join(names)}",
+            f"{path} has the tensors {', '.join(sorted(tensors_by_name))}; the model takes {', '.join(names)}",
             hint="name the tensors as the model's inputs, or by position: 0, 1, …",
         )
     if not signature.in_spec:
         raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
     remaining = iter(keys)
-    values = [_moved(given[next(remaining)], leaf) if leaf.is_tensor else constant(leaf) for leaf in signature.leaves]
-    return structured(values, signature)
+    values = [
+        _to_exported_device(tensors_by_name[next(remaining)], leaf) if leaf.is_tensor else constant_value(leaf)
+        for leaf in signature.leaves
+    ]
+    return unflatten(values, signature)
 
 
-def _moved(tensor: Tensor, leaf: Leaf) -> Tensor:
-    """A tensor from a file that keeps no devices, where the model wants it; on any device of a kind it stays there."""
+def _to_exported_device(tensor: Tensor, leaf: Leaf) -> Tensor:
+    """Moves a tensor to the device of export; one on a device of the same type stays there."""
     return tensor if tensor.device.type == leaf.device else tensor.to(leaf.device)
 
 
-def structured(values: Sequence[Any], signature: ModelSignature) -> Inputs:
-    """Inputs of a signature with a structure from the values of its leaves. Arguments that are no leaf become None, at
-    the end: it does not matter to the model which argument carries a tensor, but in which order they come."""
+def unflatten(values: Sequence[Any], signature: ModelSignature) -> Inputs:
+    """Builds inputs from the values of a signature's leaves.
+
+    Arguments that are not leaves become None, at the end: the model depends on the order of the tensors, not on which
+    argument holds which. The signature must have a structure (`in_spec`).
+    """
     from torch.utils import _pytree as pytree
 
     spec = pytree.treespec_loads(signature.in_spec)
@@ -218,18 +227,16 @@ def structured(values: Sequence[Any], signature: ModelSignature) -> Inputs:
     return Inputs(tuple(args), kwargs)
 
 
-def constant(leaf: Leaf) -> Any:
-    """The value of a leaf that is no tensor.
+def constant_value(leaf: Leaf) -> Any:
+    """Returns the value of a leaf that is not a tensor.
 
     Raises:
-        ArtifactError: it cannot be written down as Python source.
+        ArtifactError: the value is unknown, or is not a Python literal.
     """
     try:
         return ast.literal_eval(leaf.constant)
     except (ValueError, SyntaxError) as error:
-        what = (
-            f"is {leaf.constant}, which is no tensor" if leaf.constant else "is something that nobody has written down"
-        )
+        what = f"is {leaf.constant}, which is not a tensor" if leaf.constant else "has a value that is not recorded"
         raise ArtifactError(f"input {leaf.name} {what}", hint="pass a .pt file with --inputs instead") from error
 
 

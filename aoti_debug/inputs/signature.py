@@ -1,4 +1,4 @@
-"""What an exported program takes: one leaf for each value among its flattened arguments."""
+"""The input signature of an exported program: one leaf for each value of its flattened arguments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from aoti_debug.machine import json_data
 
 @dataclass(frozen=True)
 class Dim:
-    """A dimension: fixed where minimum and maximum are equal. `maximum` -1: no limit.
+    """A dimension of a tensor; fixed if minimum and maximum are equal.
 
-    `symbol` may be an expression of symbols: "2*s77".
+    Attributes:
+        maximum: -1 if there is no limit.
+        symbol: may be an expression of symbols: "2*s77".
     """
 
     minimum: int
@@ -24,9 +26,11 @@ class Dim:
 
     @property
     def fixed(self) -> bool:
+        """True if the dimension has one size only."""
         return self.minimum == self.maximum
 
     def admits(self, size: int) -> bool:
+        """True if a size is within the bounds."""
         return size >= self.minimum and (self.maximum < 0 or size <= self.maximum)
 
     def __str__(self) -> str:
@@ -38,34 +42,42 @@ class Dim:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor, or a value that export has fixed (`dtype` is "" then and `constant` its repr, "" where it is not
-    known)."""
+    """A tensor, or another value, which export has fixed.
+
+    Attributes:
+        dtype: "torch.float32"; "" if the value is not a tensor.
+        device: "cpu", "cuda:0"; "cuda" for any GPU, the same for all inputs.
+        strides: an expression if it depends on a size that is not fixed.
+        constant: repr of a value that is not a tensor; "" if unknown.
+    """
 
     name: str
-    dtype: str = ""  # "torch.float32"
-    device: str = ""  # "cpu", "cuda:0"; "cuda" for any of them, the same for all inputs
+    dtype: str = ""
+    device: str = ""
     shape: tuple[Dim, ...] = ()
-    strides: tuple[int | str, ...] | None = None  # an expression where it depends on a size that is not fixed
+    strides: tuple[int | str, ...] | None = None
     constant: str = ""
 
     @property
     def is_tensor(self) -> bool:
+        """True if the leaf is a tensor."""
         return bool(self.dtype)
 
     def __str__(self) -> str:
         if not self.is_tensor:
-            return self.constant or "of which the package says nothing"
+            return self.constant or "of unknown value"
         return f"{dtypes.bare_name(self.dtype)}[{', '.join(map(str, self.shape))}] on {self.device}"
 
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """Leaves in the order of the flattened (args, kwargs).
+    """The inputs of a model.
 
     Attributes:
-        in_spec: that pytree as torch dumps it; "" where it cannot.
-        others: values of that pytree that are no leaf here: a compiled package tells how many of its arguments are no
-            tensors, neither which nor what they were. Torch passes them over.
+        leaves: in the order of the flattened (args, kwargs).
+        in_spec: the pytree of (args, kwargs) as torch serializes it; "" if it cannot.
+        others: number of values of that pytree without a leaf here: a compiled package records how many of its
+            arguments are not tensors, but not which ones nor their values. Torch ignores them.
     """
 
     leaves: tuple[Leaf, ...]
@@ -74,30 +86,37 @@ class ModelSignature:
 
     @property
     def count(self) -> int:
-        """How many values a call has."""
+        """The number of values of a call."""
         return len(self.leaves) + self.others
 
     def lines(self) -> list[str]:
-        """What the model takes, each value on a line of its own: "x float32[8, 32] on cpu"."""
+        """Describes the inputs, a line for each value: "x float32[8, 32] on cpu"."""
         lines = [f"{leaf.name} {leaf}" for leaf in self.leaves]
         if self.others:
-            what = (
-                "1 argument that is no tensor" if self.others == 1 else f"{self.others} arguments that are no tensors"
+            count = (
+                f"{self.others} arguments that are not tensors"
+                if self.others > 1
+                else "1 argument that is not a tensor"
             )
-            lines.append(f"and {what}: the package does not say which")
+            lines.append(f"and {count}: the package does not record which")
         return lines
 
-    def described(self) -> str:
-        """`lines`, indented, each after a line break."""
+    def indented_lines(self) -> str:
+        """Returns `lines`, each indented and after a line break."""
         return "".join(f"\n  {line}" for line in self.lines())
 
 
 def to_json(signature: ModelSignature) -> str:
+    """Writes a signature as JSON."""
     return json_data.to_text(signature, indent=None)
 
 
 def from_json(text: str) -> ModelSignature:
-    """Raises ArtifactError where `text` is no signature."""
+    """Reads a signature from JSON.
+
+    Raises:
+        ArtifactError: `text` is not a signature.
+    """
     try:
         return json_data.parse(ModelSignature, text)
     except json_data.DamagedJsonError as error:
@@ -105,7 +124,7 @@ def from_json(text: str) -> ModelSignature:
 
 
 def describe(program: Any) -> ModelSignature:
-    """The signature of a `torch.export.ExportedProgram`."""
+    """Returns the signature of a `torch.export.ExportedProgram`."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -148,7 +167,7 @@ def _describe_dim(size: Any, ranges: Mapping[Any, Any]) -> Dim:
 
 
 def _limit(upper: Any) -> int:
-    """An upper bound as a number; -1 for infinity, which sympy writes in more than one way."""
+    """Converts an upper bound to a number; -1 for infinity, which sympy writes in more than one way."""
     if not getattr(upper, "is_Integer", isinstance(upper, int)):
         return -1
     number = int(upper)

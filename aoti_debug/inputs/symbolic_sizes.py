@@ -1,4 +1,4 @@
-"""Symbolic sizes: expressions as Inductor and torch.export write them, and what their symbols turn out to be.
+"""Evaluates symbolic sizes: expressions as Inductor and torch.export write them.
 
 "16", "s77", "2*s77 + 1", "((s77//2))", "Max(1, u0)", "ModularIndexing(s0, 4, 8)"
 """
@@ -14,27 +14,27 @@ _LARGEST_POWER = 64
 
 
 class Symbols:
-    """What is known of symbols; those of an inner scope are looked up in the outer ones, too."""
+    """The known values of symbols; symbols that a scope does not know are looked up in the outer one."""
 
     def __init__(self, outer: Symbols | None = None) -> None:
         self._values: dict[str, int] = {}
         self._outer = outer
 
     def bind(self, symbol: str, value: int) -> None:
-        """Notes the value of a symbol that is not known yet; any other expression is left alone."""
+        """Sets the value of a symbol that has none yet; other expressions are ignored."""
         if is_symbol(symbol) and self._find(symbol) is None:
             self._values[symbol] = value
 
     def value(self, expression: str) -> int | None:
-        """The value of an expression; None where a symbol or the form of the expression is not known."""
+        """Evaluates an expression; None if a symbol or the form of the expression is unknown."""
         if expression.isdigit():
             return int(expression)
         tree = _parse(expression)
         return None if tree is None else self._evaluate(tree)
 
     def _find(self, symbol: str) -> int | None:
-        found = self._values.get(symbol)
-        return self._outer._find(symbol) if found is None and self._outer is not None else found
+        value = self._values.get(symbol)
+        return self._outer._find(symbol) if value is None and self._outer is not None else value
 
     def _evaluate(self, node: ast.expr) -> int | None:
         match node:
@@ -43,14 +43,14 @@ class Symbols:
             case ast.Name(id=name):
                 return self._find(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._applied(operator.neg, [operand])
+                return self._apply(operator.neg, [operand])
             case ast.BinOp(left=left, op=op, right=right):
-                return self._applied(_OPERATORS.get(type(op)), [left, right])
+                return self._apply(_OPERATORS.get(type(op)), [left, right])
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-                return self._applied(_FUNCTIONS.get(name), arguments)
+                return self._apply(_FUNCTIONS.get(name), arguments)
         return None
 
-    def _applied(self, function: Callable[..., int] | None, operands: Sequence[ast.expr]) -> int | None:
+    def _apply(self, function: Callable[..., int] | None, operands: Sequence[ast.expr]) -> int | None:
         values = [self._evaluate(operand) for operand in operands]
         if function is None or None in values:
             return None
@@ -61,12 +61,12 @@ class Symbols:
 
 
 def is_symbol(expression: str) -> bool:
-    """Whether an expression is one symbol: "s77", "u0"."""
+    """True if an expression is a single symbol: "s77", "u0"."""
     return expression.isidentifier()
 
 
 def is_size(symbol: str) -> bool:
-    """Whether a symbol stands for a size: "s77" is known from an input's shape, "u0" only when the model runs."""
+    """True if a symbol is a size: "s77" is known from an input's shape, "u0" (unbacked) only when the model runs."""
     return symbol[:1] in ("s", "u") and symbol[1:].isdigit()
 
 

@@ -1,7 +1,7 @@
-"""The stacks of a process that died of a signal or hung, from what runtime_shims/backtrace.cpp left in the run.
+"""Call stacks of a process that a signal ended or that hung, as runtime_shims/backtrace.cpp wrote them into the run.
 
-backtrace.txt and backtrace.maps hold addresses. `decode` turns them into functions while the libraries are still there;
-`preserve` keeps that as backtrace.json. python.txt is what Python's faulthandler wrote in the same moment.
+backtrace.txt and backtrace.maps hold addresses. `decode` symbolizes them while the libraries still exist; `preserve`
+keeps the result as backtrace.json. python.txt is the output of Python's faulthandler from the same moment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, process
-from aoti_debug.native.frames import MOST_FRAMES, StackFrame, is_noise, is_python, own_python, without_dying
-from aoti_debug.native.symbolize import complete_lines, mappings, resolve
+from aoti_debug.native.frames import (
+    MAX_FRAMES,
+    StackFrame,
+    is_interpreter,
+    is_noise,
+    operator_python_frames,
+    without_abort_frames,
+)
+from aoti_debug.native.symbolize import complete_lines, parse_maps, symbolize
 
 NAME = "backtrace.json"
 STACKS = "backtrace.txt"
@@ -28,11 +35,11 @@ FORMAT = 1
 
 _THREAD = re.compile(r"thread (\d+) signal (\d+) code (-?\d+) address (\w+) pc (\w+) caller (\w+)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
-_LAST_WORDS = re.compile(
+_ABORT_MESSAGE = re.compile(
     r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
     r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
 )
-_LAST_LINES = 200
+_SEARCHED_LINES = 200  # at the end of stderr.log
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,9 @@ class Stack:
     """The stack of one thread, innermost frame first.
 
     Attributes:
-        thread: the operating system's number, as in Launch.thread.
-        signal: "SIGSEGV"; "" where the thread was only asked.
-        address: what it accessed in vain, where that is what the signal means.
+        thread: the thread id of the operating system, as in Launch.thread.
+        signal: "SIGSEGV"; "" if the thread had no fault and only its stack was taken.
+        address: the invalid address that it accessed; None for signals that have none.
     """
 
     thread: int
@@ -53,9 +60,11 @@ class Stack:
 
 @dataclass(frozen=True)
 class Backtrace:
-    """Attributes:
-    stacks: the thread that died; or all threads of a process that hung.
-    python: frames of Python within the launch, innermost first.
+    """The call stacks of a run.
+
+    Attributes:
+        stacks: of the thread that a signal ended; or of all threads of a process that hung.
+        python: Python frames within the launch, innermost first.
     """
 
     stacks: tuple[Stack, ...]
@@ -63,18 +72,18 @@ class Backtrace:
 
     @property
     def died(self) -> Stack | None:
-        """The thread in which a signal ended the process."""
+        """The stack of the thread in which a signal ended the process; None if the process hung."""
         return next((stack for stack in self.stacks if stack.signal), None)
 
     def useful(self, threads: Sequence[int] = ()) -> tuple[str, ...]:
-        """The useful frames of the thread that died; where none did, of the first of `threads` that was asked."""
-        asked = [stack for stack in self.stacks if stack.thread in threads]
-        stack = self.died or (asked[0] if asked else None) or (self.stacks[0] if self.stacks else None)
-        return tuple(frame.text for frame in self.python[:MOST_FRAMES]) if stack is None else useful(stack, self.python)
+        """Returns the useful frames of the thread that died; if none did, of the first stack of one of `threads`."""
+        requested = [stack for stack in self.stacks if stack.thread in threads]
+        stack = self.died or (requested[0] if requested else None) or (self.stacks[0] if self.stacks else None)
+        return tuple(frame.text for frame in self.python[:MAX_FRAMES]) if stack is None else useful(stack, self.python)
 
 
 def read(run: Path) -> Backtrace | None:
-    """None where the run has no stacks.
+    """Reads the call stacks of a run; None if it has none.
 
     Raises:
         RunDirError: backtrace.json cannot be read.
@@ -93,13 +102,13 @@ def read(run: Path) -> Backtrace | None:
 
 
 def preserve(run: Path) -> None:
-    """Keeps the stacks of a process that has ended as backtrace.json, as long as its libraries are there.
+    """Writes the symbolized stacks of a process that has ended to backtrace.json, while its libraries still exist.
 
-    On a full disk, what the process itself wrote has to do.
+    If the disk is full, only the files of the process itself remain.
     """
-    found = decode(run)
-    if found is not None:
-        data = {"format": FORMAT, **asdict(found)}
+    backtrace = decode(run)
+    if backtrace is not None:
+        data = {"format": FORMAT, **asdict(backtrace)}
         with contextlib.suppress(OSError):
             files.write(run / NAME, json.dumps(data, indent=1) + "\n")
     python = run / PYTHON
@@ -108,13 +117,13 @@ def preserve(run: Path) -> None:
 
 
 def decode(run: Path) -> Backtrace | None:
-    """What the process wrote; None where it wrote nothing."""
+    """Symbolizes the files that the process wrote; None if it wrote none."""
     stacks = _raw_stacks(_text(run / STACKS))
     python = _python_frames(_text(run / PYTHON))
     if not stacks and not python:
         return None
-    maps = mappings(_text(run / MAPS))
-    resolved = resolve(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
+    maps = parse_maps(_text(run / MAPS))
+    resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
     return Backtrace(
         tuple(
             Stack(thread, name, address, tuple(chain.from_iterable(resolved[a] for a in addresses)))
@@ -125,35 +134,35 @@ def decode(run: Path) -> Backtrace | None:
 
 
 def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
-    """At most six frames that say what happened: the innermost one, operators, the generated code.
+    """Returns the lines of at most six useful frames: the innermost one, operators, the generated code.
 
     Args:
-        python: what the interpreter was doing, shown in the place of its frames.
+        python: Python frames, shown in place of the interpreter's native frames.
     """
-    frames = without_dying(stack.frames) if stack.signal == "SIGABRT" else stack.frames
+    frames = without_abort_frames(stack.frames) if stack.signal == "SIGABRT" else stack.frames
     if not frames:
-        return tuple(frame.text for frame in python[:MOST_FRAMES])
-    interpreter = next((index for index, frame in enumerate(frames) if is_python(frame)), len(frames))
+        return tuple(frame.text for frame in python[:MAX_FRAMES])
+    interpreter = next((index for index, frame in enumerate(frames) if is_interpreter(frame)), len(frames))
     inside = [frame for frame in frames[1:interpreter] if not is_noise(frame)]
     outside = [frame for frame in frames[max(1, interpreter) :] if not is_noise(frame)]
     between = list(python) if interpreter < len(frames) else []
-    kept = (frames[0], *inside, *between, *outside)
+    selected = (frames[0], *inside, *between, *outside)
     accessed = "" if stack.address is None or not frames[0].library else f" (address {stack.address:#x})"
-    lines = [_line(tuple(same)) for _, same in groupby(kept, key=lambda frame: frame.text)]
+    lines = [_line(tuple(repeated)) for _, repeated in groupby(selected, key=lambda frame: frame.text)]
     lines[0] += accessed
-    return tuple(lines) if len(lines) <= MOST_FRAMES else (*lines[: MOST_FRAMES - 1], lines[-1])
+    return tuple(lines) if len(lines) <= MAX_FRAMES else (*lines[: MAX_FRAMES - 1], lines[-1])
 
 
-def last_words(run: Path) -> str:
-    """What a process that ended itself said about it: "terminate called after throwing …", "double free …"."""
-    lines = _text(run / "stderr.log").splitlines()[-_LAST_LINES:]
-    said = [line.strip() for line in lines if _LAST_WORDS.search(line)]
-    return " ".join(dict.fromkeys(said[:2]))
+def abort_message(run: Path) -> str:
+    """Returns the message of an abort from stderr.log: "terminate called after throwing …", "double free …"."""
+    lines = _text(run / "stderr.log").splitlines()[-_SEARCHED_LINES:]
+    messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
+    return " ".join(dict.fromkeys(messages[:2]))
 
 
-def _line(same: Sequence[StackFrame]) -> str:
-    """Frames of one text, of a function that calls itself."""
-    return same[0].text if len(same) == 1 else f"{same[0].text} (× {len(same)})"
+def _line(repeated: Sequence[StackFrame]) -> str:
+    """The line of consecutive frames with the same text: recursion."""
+    return repeated[0].text if len(repeated) == 1 else f"{repeated[0].text} (× {len(repeated)})"
 
 
 # The raw files
@@ -167,7 +176,7 @@ def _text(path: Path) -> str:
 
 
 def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]:
-    """Thread, signal, what it accessed, addresses of the frames."""
+    """Parses thread, signal, accessed address and frame addresses of each stack."""
     heads: dict[int, re.Match[str]] = {}
     frames: dict[int, list[int]] = {}
     for line in complete_lines(text):
@@ -176,7 +185,7 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
         elif line.startswith("frames "):
             _, of_thread, *addresses = line.split()
             frames[int(of_thread)] = [int(address, 16) for address in addresses]
-    found = []
+    stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])
         name = process.signal_name(number) if number < signal.SIGRTMIN else ""
@@ -184,16 +193,16 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
         unwound = frames.get(thread) or [pc, caller]
         address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None
         # A return address may belong to the next line or function already.
-        found.append((thread, name, address, (pc, *(a - 1 for a in unwound[1:] if a))))
-    return found
+        stacks.append((thread, name, address, (pc, *(a - 1 for a in unwound[1:] if a))))
+    return stacks
 
 
 def _python_frames(text: str) -> tuple[StackFrame, ...]:
-    """The stack of the thread that the package runs in, down to where the package was called."""
+    """Parses the stack of the thread that the package runs in, down to the call of the package."""
     for stack in re.split(r"^(?=Current thread|Thread |Stack )", text, flags=re.MULTILINE):
-        found = [
+        frames = [
             StackFrame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)
         ]
-        if found:
-            return own_python(found)
+        if frames:
+            return operator_python_frames(frames)
     return ()

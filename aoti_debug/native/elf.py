@@ -1,4 +1,4 @@
-"""The functions of an ELF library, found by address: symbol tables are read here, without any tool."""
+"""Reads the symbol tables, segments and sections of 64-bit ELF files, without external tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOAD, _SYMTAB, _RELA, _DYNSYM = 1, 2, 4, 11
 _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
 _NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
-_DEBUGGING = re.compile(r"(\.rela?)?\.(nv_)?debug_")
+_DEBUG_SECTION = re.compile(r"(\.rela?)?\.(nv_)?debug_")
 _NO_CONTENT = frozenset({_NULL, _SYMTAB, _STRTAB, _NOTE, _NOBITS})
 
 
@@ -33,12 +33,14 @@ class _Section:
 
 
 class Library:
-    """An ELF file that is open for reading; a context manager."""
+    """A 64-bit ELF file that is open for reading; a context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Raises:
-        OSError: it cannot be read.
-        ValueError: it is no ELF file of 64 bits.
+        """Maps the file and reads its headers.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is not a 64-bit ELF file.
         """
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -58,38 +60,38 @@ class Library:
         self._data.close()
 
     @property
-    def has_lines(self) -> bool:
-        """Whether it was compiled with -g."""
+    def has_debug_lines(self) -> bool:
+        """True if the file was compiled with -g."""
         return any(section.name == ".debug_line" for section in self._sections)
 
     def address(self, file_offset: int) -> int | None:
-        """The link-time address of a byte of the file; None where it is not loaded."""
+        """Returns the link-time address of an offset in the file; None if no segment loads it."""
         for start, address, size in self._segments:
             if start <= file_offset < start + size:
                 return address + file_offset - start
         return None
 
     def bytes_at(self, symbol: str, size: int) -> bytes:
-        """The first bytes of what an exported symbol names.
+        """Returns the first `size` bytes at an exported symbol.
 
         Raises:
-            ValueError: the library exports no such symbol, or it is not in the file.
+            ValueError: the library exports no such symbol, or the file has no bytes for it.
         """
-        start = self._file_offset(self.exported(symbol))
+        start = self._file_offset(self.symbol_address(symbol))
         if start is None:
             raise ValueError(f"{symbol} is not in the file")
         return self._data[start : start + size]
 
-    def exported(self, symbol: str) -> int:
-        """The link-time address of what an exported symbol names.
+    def symbol_address(self, symbol: str) -> int:
+        """Returns the link-time address of an exported symbol.
 
         Raises:
             ValueError: the library exports no such symbol.
         """
         return self._exported(symbol)[0]
 
-    def size_of(self, symbol: str) -> int:
-        """The bytes of what an exported symbol names; 0 where the library does not say.
+    def symbol_size(self, symbol: str) -> int:
+        """Returns the size of an exported symbol in bytes; 0 if the library does not record it.
 
         Raises:
             ValueError: the library exports no such symbol.
@@ -102,53 +104,55 @@ class Library:
                 return value, size
         raise ValueError(f"it exports no {symbol}")
 
-    def needed(self) -> frozenset[str]:
-        """The symbols that the library takes from others; without those that may be missing (weak ones)."""
+    def undefined_symbols(self) -> frozenset[str]:
+        """Returns the symbols that other libraries have to define; without weak ones, which may be missing."""
         return frozenset(
             name for name, info, section, _, _ in self._symbols(_DYNSYM) if section == 0 and info >> 4 == _GLOBAL
         )
 
-    def exports(self) -> frozenset[str]:
-        """The symbols that the library has for others."""
+    def exported_symbols(self) -> frozenset[str]:
+        """Returns the symbols that the library defines for others."""
         return frozenset(name for name, info, section, _, _ in self._symbols(_DYNSYM) if section and info >> 4)
 
-    def called(self) -> frozenset[str]:
-        """The symbols that the dynamic linker resolves for the library, its own or those of others."""
-        wanted = {
+    def relocated_symbols(self) -> frozenset[str]:
+        """Returns the symbols that the dynamic linker resolves for the library, its own or those of others."""
+        indices = {
             self._relocated(at)
             for section in self._sections
             if section.kind == _RELA
             for at in range(section.offset, section.offset + section.size, _RELOCATION.size)
         }
-        return frozenset(name for i, (name, *_) in enumerate(self._symbols(_DYNSYM)) if i in wanted and name)
+        return frozenset(name for i, (name, *_) in enumerate(self._symbols(_DYNSYM)) if i in indices and name)
 
     def defined_functions(self) -> frozenset[str]:
-        """The functions that the file defines for others; those of a kernel binary are its kernels."""
+        """Returns the global functions that the file defines; those of a kernel binary are its kernels."""
         return frozenset(
             name
             for name, info, section, _, _ in self._symbols(_SYMTAB)
             if section and info >> 4 == _GLOBAL and info & 15 == _FUNCTION
         )
 
-    def code(self, prefix: str) -> Mapping[str, bytes]:
-        """The machine code of the exported functions whose names begin with `prefix`."""
-        found: dict[str, bytes] = {}
+    def machine_code(self, prefix: str) -> Mapping[str, bytes]:
+        """Returns the machine code of the exported functions whose names begin with `prefix`."""
+        code_by_name: dict[str, bytes] = {}
         for name, info, section, value, size in self._symbols(_DYNSYM):
             start = self._file_offset(value)
             if name.startswith(prefix) and section != 0 and info & 15 == _FUNCTION and start is not None:
-                found[name] = self._data[start : start + size]
-        return found
+                code_by_name[name] = self._data[start : start + size]
+        return code_by_name
 
-    def without_debugging(self) -> Iterator[bytes]:
-        """What the file's sections hold, in order, but for what debuggers, profilers and linkers are told: lines, names
-        and the tools that made the file. Before each section's bytes its kind and size."""
+    def content_without_debug_info(self) -> Iterator[bytes]:
+        """Yields the bytes of the sections, in order, without debug information, symbols and notes.
+
+        Before the bytes of each section comes a line with its kind and size.
+        """
         for section in self._sections:
-            if section.kind not in _NO_CONTENT and not _DEBUGGING.match(section.name):
+            if section.kind not in _NO_CONTENT and not _DEBUG_SECTION.match(section.name):
                 yield f"{section.kind} {section.size}\n".encode()
                 yield self._data[section.offset : section.offset + section.size]
 
     def _symbols(self, kind: int) -> Iterator[tuple[str, int, int, int, int]]:
-        """Name, info, section, address and size of the symbols of a table."""
+        """Yields name, info, section, address and size of the symbols of a table."""
         table = self._table(kind)
         if table is None:
             return
@@ -158,7 +162,7 @@ class Library:
             yield self._text(texts.offset + name), info, section, value, size
 
     def _relocated(self, relocation: int) -> int:
-        """The index of the symbol that a relocation is about."""
+        """Returns the index of the symbol that a relocation refers to."""
         return int(_RELOCATION.unpack_from(self._data, relocation)[1]) >> 32
 
     def _file_offset(self, address: int) -> int | None:
@@ -167,14 +171,16 @@ class Library:
                 return start + address - base
         return None
 
-    def functions(self, addresses: Iterable[int]) -> Mapping[int, str]:
-        """The (mangled) names of the functions that link-time addresses lie in; those of no known function are left
-        out."""
-        wanted = sorted(set(addresses))
+    def function_names(self, addresses: Iterable[int]) -> Mapping[int, str]:
+        """Returns the (mangled) names of the functions that link-time addresses lie in.
+
+        Addresses of no known function are left out.
+        """
+        ordered = sorted(set(addresses))
         table = self._table(_SYMTAB) or self._table(_DYNSYM)
-        if table is None or not wanted:
+        if table is None or not ordered:
             return {}
-        low, high = wanted[0], wanted[-1]
+        low, high = ordered[0], ordered[-1]
         names: dict[int, str] = {}
         texts = self._sections[table.link]
         symbols = memoryview(self._data)[table.offset : table.offset + table.size // _SYMBOL.size * _SYMBOL.size]
@@ -182,7 +188,7 @@ class Library:
             for name, info, _, section, value, size in _SYMBOL.iter_unpack(symbols):
                 if value > high or value + size <= low or section == 0 or info & 15 not in (_FUNCTION, _INDIRECT):
                     continue
-                for address in wanted:
+                for address in ordered:
                     if value <= address < value + size:
                         names.setdefault(address, self._text(texts.offset + name))
         finally:

@@ -1,10 +1,10 @@
-"""Where an exception was raised, from the text that torch and pybind11 make of it."""
+"""Parses the call stack out of the text of an exception of torch or pybind11."""
 
 from __future__ import annotations
 
 import re
 
-from aoti_debug.native.frames import MOST_FRAMES, StackFrame, is_noise, own_python, short_name
+from aoti_debug.native.frames import MAX_FRAMES, StackFrame, is_noise, operator_python_frames, short_name
 
 _ORIGIN = re.compile(r"^Exception raised from (.+) at (\S+):(\d+) \(most recent call first\)", re.MULTILINE)
 _NATIVE = re.compile(r"^frame #\d+: (.+?) \+ 0x[0-9a-f]+ \(0x[0-9a-f]+ in (.+)\)$", re.MULTILINE)
@@ -14,14 +14,14 @@ _UNKNOWN = "<unknown function>"
 
 
 def message(text: str) -> str:
-    """The text without the stack that follows it."""
+    """Returns the text without the stack that follows it."""
     return _STACK.split(text, maxsplit=1)[0]
 
 
 def frames(text: str) -> tuple[str, ...]:
-    """At most six useful frames, innermost first; none where the text has no stack."""
+    """Returns at most six useful frames, innermost first; none if the text has no stack."""
     _, *stacks = _STACK.split(text)
-    return () if not stacks else tuple(frame.text for frame in (*_native(stacks[0]), *_python(stacks[0])))[:MOST_FRAMES]
+    return () if not stacks else tuple(frame.text for frame in (*_native(stacks[0]), *_python(stacks[0])))[:MAX_FRAMES]
 
 
 def _native(stack: str) -> list[StackFrame]:
@@ -29,8 +29,8 @@ def _native(stack: str) -> list[StackFrame]:
     if origin is None:
         return []
     function, file, line = origin.groups()
-    found = [StackFrame(name, library) for name, library in _NATIVE.findall(stack) if name != _UNKNOWN]
-    useful = [frame for frame in found if not is_noise(frame)]
+    frames = [StackFrame(name, library) for name, library in _NATIVE.findall(stack) if name != _UNKNOWN]
+    useful = [frame for frame in frames if not is_noise(frame)]
     first = next((frame for frame in useful if short_name(frame.function).split("::")[-1] == function), None)
     if first is not None:
         useful = useful[useful.index(first) + 1 :]
@@ -41,6 +41,6 @@ def _native(stack: str) -> list[StackFrame]:
 def _python(stack: str) -> tuple[StackFrame, ...]:
     if not stack.startswith("At:"):
         return ()
-    return own_python(
+    return operator_python_frames(
         StackFrame(function, file=file, line=int(line)) for file, line, function in _PYTHON.findall(stack)
     )

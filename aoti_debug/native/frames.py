@@ -1,4 +1,4 @@
-"""Frames of native stacks: names that people read, and which frames say nothing about a fault."""
+"""Frames of call stacks: readable names, and a filter for frames that are irrelevant to a fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from aoti_debug import wording
 
-MOST_FRAMES = 6  # that are shown of a stack
+MAX_FRAMES = 6  # shown of a stack
 _NAME_WIDTH = 110  # characters
 
 
@@ -21,7 +21,7 @@ class StackFrame:
     """A frame of a stack.
 
     Attributes:
-        function: demangled; "" where no symbol says.
+        function: demangled; "" if there is no symbol.
         library: path; "" for code that belongs to no file.
         offset: link-time address in the library.
         file, line: of the source; "" and 0 without debug information. A frame of Python has these and a function only.
@@ -35,7 +35,7 @@ class StackFrame:
 
     @property
     def text(self) -> str:
-        """ "sum_rows at rows.cpp:12", "at::native::foo in libtorch_cpu.so", "libfoo.so+0x1234"."""
+        """The frame as shown: "sum_rows at rows.cpp:12", "at::native::foo in libtorch_cpu.so", "libfoo.so+0x1234"."""
         if not self.function and not self.library:
             return f"address {self.offset:#x}, which is no code"
         if generated := _GENERATED.match(short_name(self.function)):
@@ -51,7 +51,7 @@ class StackFrame:
 
 
 def demangle(name: str) -> str:
-    """A C++ name as it is written; any other name as it is."""
+    """Returns a mangled C++ name as it is written in the source; any other name unchanged."""
     base, dot, clone = name.partition(".")
     runtime = _cxx_runtime()
     if not base.startswith("_Z") or runtime is None:
@@ -78,7 +78,7 @@ def _cxx_runtime() -> ctypes.CDLL | None:
 
 
 def short_name(function: str) -> str:
-    """A demangled name without parameters, template arguments and clone suffixes: "at::native::foo"."""
+    """Returns a demangled name without parameters, template arguments and clone suffixes: "at::native::foo"."""
     name = re.sub(r" \[[^\]]*\]$", "", function)
     name = re.sub(r"\.(?:constprop|isra|part|cold|lto_priv|_omp_fn)\b.*$", "", name)
     name = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")
@@ -95,8 +95,8 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def _without_brackets(name: str) -> str:
-    """The name without what is in (…) and <…>."""
-    kept: list[str] = []
+    """Removes everything inside (…) and <…>."""
+    outside: list[str] = []
     depth = 0
     for character in name:
         if character in "(<":
@@ -104,12 +104,12 @@ def _without_brackets(name: str) -> str:
         elif character in ")>" and depth:
             depth -= 1
         elif not depth:
-            kept.append(character)
-    return "".join(kept)
+            outside.append(character)
+    return "".join(outside)
 
 
-# Beginnings of the (short) names of functions that stand on every stack of a kind and say nothing about its fault.
-_EVERYWHERE = (
+# Prefixes of the (short) names of functions that occur on every stack and are irrelevant to a fault.
+_NOISE_PREFIXES = (
     *("aoti_debug::", "aoti_debug_", "__restore_rt"),
     *("_start", "__libc_start", "start_thread", "clone", "__clone", "GOMP_", "gomp_", "__kmp"),
     *("c10::", "std::", "at::_ops::", "at::wrapper_", "at::internal::", "at::parallel_for", "at::functorch::"),
@@ -119,14 +119,16 @@ _EVERYWHERE = (
     *("pybind11::", "_Py", "Py", "ffi_", "_Unwind_", "__cxa_", "__gxx_", "__gnu_cxx::", "__cxxabiv1::"),
 )
 _GENERATED = re.compile(r"torch::aot_inductor::AOTInductorModel::(_?(?:const_)?run_impl)$")
-_HOSTS = re.compile(r"libtorch_python|libpython|/python[\d.]*$|/_ctypes\b|libffi|libgomp|libiomp|libgcc_s|ld-linux")
-_PYTHON = re.compile(r"libpython|/python[\d.]*$")
-_SYSTEM = re.compile(r"/libc\.so|/libc-\d|/libpthread|/ld-linux|/libstdc\+\+|/libc\+\+|/libgcc_s|\[vdso\]")
-# Python: what the operators' decorators add, and from where a package was called.
-_ADDED = re.compile(r"/torch/(?:_|library|autograd|utils|nn|fx)|/ctypes/__init__|/importlib/|^<frozen ")
-_CALLER = re.compile(r"/torch/_inductor/package/|/torch/export/pt2_archive/|/aoti_debug/run/worker\.py")
-# What stands above the code that asked for the end of the process.
-_DYING = re.compile(
+_RUNTIME_LIBRARY = re.compile(
+    r"libtorch_python|libpython|/python[\d.]*$|/_ctypes\b|libffi|libgomp|libiomp|libgcc_s|ld-linux"
+)
+_INTERPRETER = re.compile(r"libpython|/python[\d.]*$")
+_SYSTEM_LIBRARY = re.compile(r"/libc\.so|/libc-\d|/libpthread|/ld-linux|/libstdc\+\+|/libc\+\+|/libgcc_s|\[vdso\]")
+# Python files: frames that the operators' decorators add, and the callers of a package.
+_TORCH_FILE = re.compile(r"/torch/(?:_|library|autograd|utils|nn|fx)|/ctypes/__init__|/importlib/|^<frozen ")
+_CALLER_FILE = re.compile(r"/torch/_inductor/package/|/torch/export/pt2_archive/|/aoti_debug/run/worker\.py")
+# Functions of an abort, above the code that caused it.
+_ABORTING = re.compile(
     r"_*(?:pthread_kill|raise|abort|gsignal|assert_fail|libc_message|fortify_fail|chk_fail|GI_)"
     r"|malloc_printerr|__restore_rt|__stack_chk_fail|__gnu_cxx::|__cxxabiv1::|__cxa_|__gxx_"
     r"|std::(?:terminate|__terminate|rethrow_exception|__throw_)|_Unwind_|__clang_call_terminate"
@@ -134,33 +136,38 @@ _DYING = re.compile(
 
 
 def is_noise(frame: StackFrame) -> bool:
-    """Whether it says nothing: starts of threads, torch's dispatcher, its loader, the interpreter, our runtime."""
+    """True if a frame is irrelevant: thread starts, torch's dispatcher and loader, the interpreter, our runtime."""
     name = short_name(frame.function)
     if _GENERATED.match(name):
         return False
     if "/runtime_shims/" in frame.file:
         return True
     if not name:
-        return bool(_HOSTS.search(frame.library) or _SYSTEM.search(frame.library))
-    return name.startswith(_EVERYWHERE) or bool(_HOSTS.search(frame.library))
+        return bool(_RUNTIME_LIBRARY.search(frame.library) or _SYSTEM_LIBRARY.search(frame.library))
+    return name.startswith(_NOISE_PREFIXES) or bool(_RUNTIME_LIBRARY.search(frame.library))
 
 
-def is_python(frame: StackFrame) -> bool:
-    """Whether it is the interpreter's."""
-    return bool(_PYTHON.search(frame.library)) or frame.function.startswith("_PyEval")
+def is_interpreter(frame: StackFrame) -> bool:
+    """True if a frame belongs to the Python interpreter."""
+    return bool(_INTERPRETER.search(frame.library)) or frame.function.startswith("_PyEval")
 
 
-def own_python(stack: Iterable[StackFrame]) -> tuple[StackFrame, ...]:
-    """Frames of a Python stack, innermost first, that are the operator's: none of torch's, none outside of the
-    package's call."""
-    inside = takewhile(lambda frame: not _CALLER.search(frame.file), stack)
-    return tuple(frame for frame in inside if not _ADDED.search(frame.file))
+def operator_python_frames(stack: Iterable[StackFrame]) -> tuple[StackFrame, ...]:
+    """Returns the frames of a Python stack that belong to the operator.
+
+    Frames of torch, and those outside of the call of the package, are left out.
+
+    Args:
+        stack: innermost first.
+    """
+    inside = takewhile(lambda frame: not _CALLER_FILE.search(frame.file), stack)
+    return tuple(frame for frame in inside if not _TORCH_FILE.search(frame.file))
 
 
-def without_dying(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:
-    """The stack of a process that ended itself, from the code on that asked for it."""
+def without_abort_frames(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:
+    """Returns the stack of an abort without the innermost frames of abort itself."""
     for position, frame in enumerate(stack):
         name = short_name(frame.function)
-        if not _DYING.match(name) and (name or not _SYSTEM.search(frame.library)):
+        if not _ABORTING.match(name) and (name or not _SYSTEM_LIBRARY.search(frame.library)):
             return tuple(stack[position:])
     return tuple(stack)

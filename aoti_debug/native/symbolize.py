@@ -1,4 +1,4 @@
-"""Which functions, and which lines of source, addresses of a process belong to."""
+"""Symbolizes addresses of a process: functions, and lines of source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADDR2LINE_SECONDS = 20
 
 @dataclass(frozen=True)
 class Mapping:
-    """A part of a file in executable memory."""
+    """A part of a file that is mapped into executable memory."""
 
     start: int
     end: int
@@ -26,66 +26,68 @@ class Mapping:
 
 
 def complete_lines(text: str) -> list[str]:
-    """Without the last one, where a full disk or the process's end cut it off."""
+    """Splits a text into lines; a last line without a line break is truncated, and is dropped."""
     return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def mappings(text: str) -> list[Mapping]:
-    """Of a copy of /proc/PID/maps."""
-    found = []
+def parse_maps(text: str) -> list[Mapping]:
+    """Parses the executable mappings of a copy of /proc/PID/maps."""
+    mappings = []
     for line in complete_lines(text):
         span, permissions, offset, _, _, *path = line.split(maxsplit=5)
         if "x" in permissions:
             start, _, end = span.partition("-")
             name = path[0].removesuffix(" (deleted)") if path else ""
-            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), name))
-    return found
+            mappings.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), name))
+    return mappings
 
 
-def resolve(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[StackFrame, ...]]:
-    """Frames of each address, more than one where functions are inlined."""
-    found: dict[int, tuple[StackFrame, ...]] = {}
+def symbolize(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[StackFrame, ...]]:
+    """Returns the frames of each address, several where functions are inlined."""
+    frames: dict[int, tuple[StackFrame, ...]] = {}
     by_library: dict[str, list[tuple[int, int]]] = {}
     for address in addresses:
         mapping = next((m for m in maps if m.start <= address < m.end), None)
         if mapping is None or not mapping.path.startswith("/"):
-            found[address] = (StackFrame("", "" if mapping is None else mapping.path, address),)
+            frames[address] = (StackFrame("", "" if mapping is None else mapping.path, address),)
         else:
             by_library.setdefault(mapping.path, []).append((address, address - mapping.start + mapping.offset))
     for path, offsets in by_library.items():
-        found |= _in_library(Path(path), offsets)
-    return found
+        frames |= _in_library(Path(path), offsets)
+    return frames
 
 
 def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tuple[StackFrame, ...]]:
-    """Args:
-    offsets: an address, the byte of the file that was mapped there.
+    """Symbolizes addresses within one library.
+
+    Args:
+        offsets: pairs of an address and the offset in the file that is mapped there.
     """
     try:
         with Library(path) as library:
             linked = {address: library.address(offset) for address, offset in offsets}
-            names = library.functions(value for value in linked.values() if value is not None)
-            has_lines = library.has_lines
+            names = library.function_names(value for value in linked.values() if value is not None)
+            has_lines = library.has_debug_lines
     except (OSError, ValueError):
         return {address: (StackFrame("", str(path), offset),) for address, offset in offsets}
-    known = {address: (value if value is not None else 0) for address, value in linked.items()}
-    lines = _source_lines(path, sorted(set(known.values()))) if has_lines else {}
+    link_addresses = {address: (value if value is not None else 0) for address, value in linked.items()}
+    lines = _source_lines(path, sorted(set(link_addresses.values()))) if has_lines else {}
     return {
         address: lines.get(value) or (StackFrame(demangle(names.get(value, "")), str(path), value),)
-        for address, value in known.items()
+        for address, value in link_addresses.items()
     }
 
 
 def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[StackFrame, ...]]:
-    """What addr2line says, where it is installed and knows the line."""
+    """Runs addr2line; empty if it is not installed, addresses without a known line are left out."""
     command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
     try:
-        ran = process.run(command, timeout=_ADDR2LINE_SECONDS)
+        completed = process.run(command, timeout=_ADDR2LINE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    found: dict[int, list[StackFrame]] = {}
+    inlined: dict[int, list[StackFrame]] = {}
     current, name = 0, ""
-    for line in ran.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         if re.fullmatch(r"0x[0-9a-f]+", line):
             current, name = int(line, 16), ""
         elif not name:
@@ -93,8 +95,8 @@ def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Stack
         else:
             place = re.match(r"(.+):(\d+)", line)
             if place and place[1] != "??" and name != "??":
-                found.setdefault(current, []).append(
+                inlined.setdefault(current, []).append(
                     StackFrame(demangle(name), str(path), current, place[1], int(place[2]))
                 )
             name = ""
-    return {address: tuple(dict.fromkeys(frames)) for address, frames in found.items()}
+    return {address: tuple(dict.fromkeys(frames)) for address, frames in inlined.items()}

@@ -1,8 +1,8 @@
-"""What a `.pt2` file is, found without importing torch.
+"""The kind, members and models of a `.pt2` file, read without importing torch.
 
 A `.pt2` is a zip archive whose members share one root folder. `torch.export.save` writes an exported program
 (`models/`), `aoti_compile_and_package` a compiled package (`data/aotinductor/`); an instrumented package is a compiled
-one with our manifest beside it.
+one with the manifest of this debugger beside it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ INPUTS_MEMBER = "aoti_debug_inputs.pt"
 WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
 WRAPPER_SOURCE = ".wrapper.cpp"
 KERNEL_BINARIES = (".cubin", ".hsaco", ".fatbin")  # of CUDA, ROCm, and of CUDA for several architectures
-_OF_WRAPPER = b"AOTInductorModel"  # the class that every wrapper defines
+_WRAPPER_CLASS = b"AOTInductorModel"  # the class that every wrapper defines
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 
 
 class ArtifactKind(str, Enum):
+    """The kinds of `.pt2` archives; the values are their names in messages."""
+
     EXPORTED = "an exported program"
     PACKAGE = "a compiled AOTInductor package"
     SOURCES = "an AOTInductor package of C++ sources"
@@ -37,12 +39,12 @@ class ArtifactKind(str, Enum):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A `.pt2` archive whose central directory is sound.
+    """A `.pt2` archive whose central directory is valid.
 
     Attributes:
         root: the folder that every member lies in, "model".
         members: names below the root, in the archive's order.
-        models: names of the models in it; one, "model", unless somebody packaged several.
+        models: names of the models in it; ("model",) unless several were packaged together.
     """
 
     path: Path
@@ -52,10 +54,10 @@ class Artifact:
     models: tuple[str, ...]
 
     def read(self, member: str) -> bytes:
-        """The bytes of a member.
+        """Returns the bytes of a member.
 
         Raises:
-            ArtifactError: it is missing or damaged.
+            ArtifactError: the member is missing or damaged.
         """
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -68,37 +70,37 @@ class Artifact:
             ) from error
 
     def has_source(self, model: str) -> bool:
-        """Whether a compiled package holds the source of a model's wrapper; a file of that name may be empty."""
-        return any(_OF_WRAPPER in self.read(name) for name in self.wrapper_sources(model))
+        """True if a compiled package holds the source of a model's wrapper; a stripped one has an empty file there."""
+        return any(_WRAPPER_CLASS in self.read(name) for name in self.wrapper_sources(model))
 
     def wrapper_sources(self, model: str) -> tuple[str, ...]:
-        """The members of a compiled package that have the name of a source of a model's wrapper."""
+        """Returns the members of a compiled package that are named like the source of a model's wrapper."""
         folder = f"{AOTINDUCTOR}{model}/"
         return tuple(name for name in self.members if name.startswith(folder) and name.endswith(WRAPPER_SOURCE))
 
     def manifest(self) -> manifest.Manifest:
-        """The manifest of an instrumented package."""
+        """Reads the manifest of an instrumented package."""
         return manifest.from_json(self.read(manifest.MEMBER).decode("utf-8", errors="replace"))
 
 
 def inspect(path: str | Path) -> Artifact:
-    """Finds out what a file is.
+    """Reads the kind, members and models of a file.
 
     Raises:
-        ArtifactError: it is no sound `.pt2` archive; the message says what it looks like.
+        ArtifactError: the file is not a valid `.pt2` archive; the message says what it looks like.
     """
     path = Path(path)
     infos = _directory(path)
     archive_safety.check(path, infos)
     roots = {info.filename.partition("/")[0] for info in infos}
     if len(roots) != 1:
-        raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
+        raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
     root = roots.pop()
     members = tuple(info.filename[len(root) + 1 :] for info in infos if not info.is_dir())
     kind = _kind(path, members)
     artifact = Artifact(path, kind, root, members, _models(members, kind))
     if "archive_version" in members:
-        version = archive_safety.shown(artifact.read("archive_version").decode("ascii", errors="replace").strip())
+        version = archive_safety.printable(artifact.read("archive_version").decode("ascii", errors="replace").strip())
         if version != ARCHIVE_VERSION:
             raise ArtifactError(
                 f"{path} is {kind.value} in archive format {version}; the newest known format is {ARCHIVE_VERSION}",
@@ -107,27 +109,27 @@ def inspect(path: str | Path) -> Artifact:
     return artifact
 
 
-def expect(artifact: Artifact, wanted: ArtifactKind) -> None:
-    """Checks that an archive is of one kind.
+def require_kind(artifact: Artifact, required: ArtifactKind) -> None:
+    """Checks that an archive is of the required kind.
 
     Raises:
-        ArtifactError: it is something else; the message says what, the hint what to do about it.
+        ArtifactError: it is of another kind; the message names both, the hint says what to do.
     """
-    if artifact.kind is not wanted:
+    if artifact.kind is not required:
         raise ArtifactError(
-            f"{artifact.path} is {artifact.kind.value}; {wanted.value} is wanted",
-            hint=_WRONG_KIND[wanted, artifact.kind],
+            f"{artifact.path} is {artifact.kind.value}; {required.value} is required",
+            hint=_WRONG_KIND_HINTS[required, artifact.kind],
         )
 
 
-def model_of(package: Artifact, name: str) -> str:
-    """Which model of a package is meant.
+def resolve_model(package: Artifact, name: str) -> str:
+    """Returns the name of the model of a package that the user asks for.
 
     Args:
-        name: "" for the only one.
+        name: as the user gave it; "" for the only model.
 
     Raises:
-        UsageError: it has several and none is named, or none of that name.
+        UsageError: the package holds several models and none is named, or it holds no model of that name.
     """
     if name in package.models:
         return name
@@ -139,13 +141,13 @@ def model_of(package: Artifact, name: str) -> str:
     return package.models[0]
 
 
-_WANTED = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+_INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 _REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
-_WRONG_KIND = {
-    (wanted, found): _REBUILD if wanted is ArtifactKind.EXPORTED else "build it first: aoti-debug build MODEL.pt2"
-    for wanted in ArtifactKind
-    for found in ArtifactKind
+_WRONG_KIND_HINTS = {
+    (required, actual): _REBUILD if required is ArtifactKind.EXPORTED else "build it first: aoti-debug build MODEL.pt2"
+    for required in ArtifactKind
+    for actual in ArtifactKind
 } | {
     (ArtifactKind.EXPORTED, ArtifactKind.INSTRUMENTED): "it is built already: aoti-debug run PACKAGE.pt2",
 }
@@ -164,18 +166,18 @@ def _kind(path: Path, members: tuple[str, ...]) -> ArtifactKind:
         return ArtifactKind.EXPORTED  # torch before 2.7
     if "data.pkl" in names:
         what = "a TorchScript model" if any(n.startswith("code/") for n in members) else "written by torch.save"
-        raise ArtifactError(f"{path} is {what}, not a .pt2", hint=_WANTED)
-    raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_WANTED)
+        raise ArtifactError(f"{path} is {what}, not a .pt2", hint=_INPUT_HINT)
+    raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
 
 
 def _models(members: tuple[str, ...], kind: ArtifactKind) -> tuple[str, ...]:
     if kind is ArtifactKind.EXPORTED:
-        found = {
+        names = {
             name[len(MODELS) : -len(".json")] for name in members if name.startswith(MODELS) and name.endswith(".json")
         }
-        return tuple(sorted(found)) or ("model",)
-    found = {name[len(AOTINDUCTOR) :].partition("/")[0] for name in members if name.startswith(AOTINDUCTOR)}
-    return tuple(sorted(found))
+        return tuple(sorted(names)) or ("model",)
+    names = {name[len(AOTINDUCTOR) :].partition("/")[0] for name in members if name.startswith(AOTINDUCTOR)}
+    return tuple(sorted(names))
 
 
 def _directory(path: Path) -> list[zipfile.ZipInfo]:
@@ -183,13 +185,13 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
         with path.open("rb") as file:
             head = file.read(512)
     except FileNotFoundError as error:
-        raise ArtifactError(f"{path} does not exist", hint=_WANTED) from error
+        raise ArtifactError(f"{path} does not exist", hint=_INPUT_HINT) from error
     except IsADirectoryError as error:
-        raise ArtifactError(f"{path} is a directory, not a .pt2", hint=_WANTED) from error
+        raise ArtifactError(f"{path} is a directory, not a .pt2", hint=_INPUT_HINT) from error
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_WANTED) from error
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error
     if not head.startswith(b"PK"):
-        raise ArtifactError(f"{path} is {_looks_like(head)}, not a .pt2", hint=_WANTED)
+        raise ArtifactError(f"{path} is {_looks_like(head)}, not a .pt2", hint=_INPUT_HINT)
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -205,7 +207,7 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
                 hint="copy or write the file again",
             )
     if not infos:
-        raise ArtifactError(f"{path} is an empty zip archive", hint=_WANTED)
+        raise ArtifactError(f"{path} is an empty zip archive", hint=_INPUT_HINT)
     return infos
 
 

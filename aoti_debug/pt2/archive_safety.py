@@ -1,4 +1,4 @@
-"""Whether the members of a `.pt2` archive are such as torch writes, by the archive's directory: before any is read."""
+"""Checks the members of an untrusted `.pt2` archive by its directory, before any of them is read."""
 
 from __future__ import annotations
 
@@ -11,55 +11,56 @@ from pathlib import Path, PurePosixPath
 
 from aoti_debug.errors import ArtifactError
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)  # what reading a member raises where its bytes are not sound
-TRUST = "do not use this file: no torch writes such an archive"
-_LARGEST_RATIO = 200  # unpacked bytes a stored byte; torch stores weights as they are
-_SMALL = 1 << 24  # bytes; what is smaller may be as dense as it likes
-_LONGEST = 255  # bytes of a file's name
-_SHOWN = 60  # characters of a name
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)  # raised by reading a member whose bytes are damaged
+UNTRUSTED_HINT = "do not use this file: no torch writes such an archive"
+_MAX_RATIO = 200  # unpacked bytes per stored byte; torch stores weights uncompressed
+_RATIO_CHECKED_FROM = 1 << 24  # bytes; smaller members may have any compression ratio
+_MAX_NAME_BYTES = 255  # of a file
+_PRINTED_CHARACTERS = 60  # of a name
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED, _PATCHED, _STRONGLY_ENCRYPTED = 1, 1 << 5, 1 << 6  # bits of a member's flags
 
 
 def check(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
-    """
+    """Refuses an archive that torch cannot have written.
+
     Args:
         path: of the archive, for the message.
 
     Raises:
-        ArtifactError: a name leads outside of the archive, is there twice or no file can have it; a member is a link,
-            blows up, has a password or is packed in another way than torch's.
+        ArtifactError: a name leads outside of the archive, occurs twice or is too long for a file; a member is a link,
+            a decompression bomb, encrypted, or compressed in a way that torch does not use.
     """
     for info in members:
         _check_name(path, info.orig_filename)
-        what = _wrong(info)
-        if what:
-            raise ArtifactError(f"{path} {what}; nothing was unpacked", hint=TRUST)
+        reason = _unsafe_reason(info)
+        if reason:
+            raise ArtifactError(f"{path} {reason}; nothing was unpacked", hint=UNTRUSTED_HINT)
     name, count = Counter(info.filename for info in members).most_common(1)[0] if members else ("", 0)
     if count > 1:
-        raise ArtifactError(f"{path} names {shown(name)} twice; nothing was unpacked", hint=TRUST)
+        raise ArtifactError(f"{path} names {printable(name)} twice; nothing was unpacked", hint=UNTRUSTED_HINT)
 
 
-def shown(name: str) -> str:
-    """A name that somebody made up, fit to be read."""
+def printable(name: str) -> str:
+    """A name out of an untrusted file, escaped and shortened for a message."""
     text = name if name.isprintable() else repr(name)
-    return text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
+    return text if len(text) <= _PRINTED_CHARACTERS else f"…{text[-_PRINTED_CHARACTERS:]}"
 
 
-def _wrong(info: zipfile.ZipInfo) -> str:
-    """What no torch writes; "" where it may be torch's."""
-    name = shown(info.filename)
+def _unsafe_reason(info: zipfile.ZipInfo) -> str:
+    """Says why torch cannot have written a member; "" if it can."""
+    name = printable(info.filename)
     if stat.S_ISLNK(info.external_attr >> 16):
         return f"holds a link, {name}"
-    if any(len(part.encode()) > _LONGEST for part in PurePosixPath(info.filename).parts):
+    if any(len(part.encode()) > _MAX_NAME_BYTES for part in PurePosixPath(info.filename).parts):
         return f"holds a name of {len(info.filename)} characters, {name}"
     if info.flag_bits & (_ENCRYPTED | _STRONGLY_ENCRYPTED):
         return f"has a password on {name}"
     if info.flag_bits & _PATCHED:
         return f"holds {name} as a patch"
-    if info.compress_type not in _PACKED:
-        return f"packs {name} in a way that torch does not ({info.compress_type})"
-    if info.file_size > _SMALL and info.file_size > _LARGEST_RATIO * max(info.compress_size, 1):
+    if info.compress_type not in _COMPRESSIONS:
+        return f"compresses {name} in a way that torch does not ({info.compress_type})"
+    if info.file_size > _RATIO_CHECKED_FROM and info.file_size > _MAX_RATIO * max(info.compress_size, 1):
         return f"holds {name}, which would grow from {info.compress_size} to {info.file_size} bytes"
     return ""
 
@@ -74,5 +75,6 @@ def _check_name(path: Path, name: str) -> None:
     )
     if unsafe:
         raise ArtifactError(
-            f"{path} names a member {shown(name)}, which lies outside the archive; nothing was unpacked", hint=TRUST
+            f"{path} names a member {printable(name)}, which lies outside the archive; nothing was unpacked",
+            hint=UNTRUSTED_HINT,
         )

@@ -1,4 +1,4 @@
-"""What machine a compiled package was made for, and whether this one will do."""
+"""Checks that a compiled package can run on this machine: its system, processor and GPU."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def parse_metadata(path: Path, name: str, text: str | bytes) -> dict[str, str]:
-    """The content of a `*.wrapper_metadata.json`.
+    """Parses a `*.wrapper_metadata.json`.
 
     Args:
         path, name: of the package and of the file, for the message.
 
     Raises:
-        ArtifactError: it is damaged.
+        ArtifactError: the text is damaged.
     """
     try:
         return {key: str(value) for key, value in json_data.parse_object(text).items()}
@@ -51,63 +51,65 @@ def parse_metadata(path: Path, name: str, text: str | bytes) -> dict[str, str]:
 
 
 def check(path: Path, metadata: Mapping[str, Any]) -> None:
-    """
+    """Checks that this machine has the system and the processor that a package was compiled for.
+
     Args:
         path: of the package, for the message.
         metadata: its `*.wrapper_metadata.json`.
 
     Raises:
-        ArtifactError: it was compiled for another system, or for a processor that can do more than this one.
+        ArtifactError: the package was compiled for another system, or uses instructions that this processor lacks.
     """
     system = str(metadata.get("AOTI_PLATFORM", ""))
     if system and system != platform.system().lower():
         raise ArtifactError(
             f"{path} was compiled for {system}; this machine runs {platform.system()}",
-            hint="take it to a machine of that kind",
+            hint="run it on a machine of that kind",
         )
     machine = str(metadata.get("AOTI_MACHINE", ""))
     if machine and machine != os.uname().machine:
         raise ArtifactError(
             f"{path} was compiled for {machine}; this machine is {os.uname().machine}",
-            hint="take it to a machine of that kind",
+            hint="run it on a machine of that kind",
         )
-    lacking = lacked(str(metadata.get("AOTI_CPU_ISA", "")), processor_flags())
-    if lacking:
+    missing = missing_instruction_sets(str(metadata.get("AOTI_CPU_ISA", "")), processor_flags())
+    if missing:
         raise ArtifactError(
-            f"{path} was compiled for a processor with {', '.join(lacking)}, which this one lacks",
-            hint="take it to a machine with such a processor",
+            f"{path} was compiled for a processor with {', '.join(missing)}, which this one lacks",
+            hint="run it on a machine with such a processor",
         )
 
 
 def check_library(path: Path, library: Path) -> None:
-    """
+    """Checks that a package's library is an ELF library for this machine's architecture.
+
     Args:
         path: of the package, for the message.
-        library: the package's.
+        library: unpacked from the package.
 
     Raises:
-        ArtifactError: it is no library, or holds the code of another processor.
+        ArtifactError: the file is not a library, or holds code of another architecture.
     """
     try:
-        with Library(library) as found:
-            number = found.machine
+        with Library(library) as elf:
+            number = elf.machine
     except (OSError, ValueError) as error:
         raise ArtifactError(
             f"{library.name} is no library: {error}", hint="copy or compile the package again"
         ) from error
-    here = os.uname().machine
+    host = os.uname().machine
     machine = _MACHINES.get(number, f"machine {number} of the ELF format")
-    if here in _MACHINES.values() and machine != here:
+    if host in _MACHINES.values() and machine != host:
         raise ArtifactError(
-            f"{path} holds a library for {machine}; this machine is {here}", hint="take it to a machine of that kind"
+            f"{path} holds a library for {machine}; this machine is {host}", hint="run it on a machine of that kind"
         )
 
 
-def lacked(instruction_sets: str, flags: frozenset[str]) -> tuple[str, ...]:
-    """Which of the instruction sets ("AVX512 AVX512_VNNI") a processor does not have.
+def missing_instruction_sets(instruction_sets: str, flags: frozenset[str]) -> tuple[str, ...]:
+    """Returns those of the instruction sets ("AVX512 AVX512_VNNI") that a processor lacks.
 
     Args:
-        flags: what it can do, as Linux names it; where that is not known, it lacks nothing.
+        flags: features of the processor, as Linux names them; if empty (unknown), nothing counts as missing.
     """
     if not flags:
         return ()
@@ -115,19 +117,20 @@ def lacked(instruction_sets: str, flags: frozenset[str]) -> tuple[str, ...]:
 
 
 def processor_flags() -> frozenset[str]:
-    """What this processor can do, as Linux names it; empty where it does not say."""
+    """Reads the features of this processor from /proc/cpuinfo; empty if it does not list them."""
     text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.exists() else ""
-    found = (line.partition(":")[2] for line in text.splitlines() if line.startswith(("flags", "Features")))
-    return frozenset(next(found, "").split())
+    features = (line.partition(":")[2] for line in text.splitlines() if line.startswith(("flags", "Features")))
+    return frozenset(next(features, "").split())
 
 
 def check_this_gpu(package: Artifact, folder: str) -> None:
-    """
+    """Checks that this machine's GPU can run a model of a package.
+
     Args:
         folder: of the model in the package, with a slash at its end.
 
     Raises:
-        ArtifactError: there is no GPU here, or it is another than the package was compiled for.
+        ArtifactError: this machine has no GPU, or one that the package was not compiled for.
     """
     import torch
 
@@ -143,13 +146,15 @@ def check_this_gpu(package: Artifact, folder: str) -> None:
 
 
 def check_gpu(path: Path, metadata: Mapping[str, Any], capability: tuple[int, int]) -> None:
-    """
+    """Checks the compute capability that a package was compiled for against a GPU's.
+
+    Kernel binaries need the same major version and at least the same minor version.
+
     Args:
-        capability: of the GPU here, (9, 0).
+        capability: of the GPU, (9, 0).
 
     Raises:
-        ArtifactError: its kernel binaries do not run on this GPU: they need the same major and at least the minor
-            version of the compute capability.
+        ArtifactError: the package's kernel binaries do not run on such a GPU.
     """
     compiled = str(metadata.get("AOTI_COMPUTE_CAPABILITY", ""))
     if not compiled.isdigit():

@@ -1,4 +1,4 @@
-"""Whether the kernels of a package are those of the package that it was made from: by the bytes of their code."""
+"""Compares the machine code of a package's kernels with that of the package that it was built from, by SHA-256."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from aoti_debug.native.elf import Library
 from aoti_debug.pt2.archive import AOTINDUCTOR, KERNEL_BINARIES, Artifact
 from aoti_debug.pt2.archive_safety import DAMAGED
 
-ORIGINAL = ".original"  # of the library that an instrumented one takes its kernels from
+ORIGINAL = ".original"  # suffix of the library that an instrumented package takes its kernels from
 _LIBRARIES = (".so", ORIGINAL)
-_KERNELS = ("cpp_", "cuda_")
+_KERNEL_PREFIXES = ("cpp_", "cuda_")
 
 
 def compare(original: Mapping[str, str], other: Mapping[str, str]) -> Sameness:
@@ -26,68 +26,70 @@ def compare(original: Mapping[str, str], other: Mapping[str, str]) -> Sameness:
     return Sameness(len(original), tuple(sorted(different)))
 
 
-def of_package(package: Artifact, model: str) -> Mapping[str, str]:
-    """SHA-256 of the machine code of each C++ kernel of a model and of each kernel binary, by function and file name.
+def hash_package(package: Artifact, model: str) -> Mapping[str, str]:
+    """Hashes the machine code of each C++ kernel of a model and each kernel binary, by function and file name.
 
     Raises:
         ArtifactError: a library or a kernel binary cannot be read.
     """
     prefix = f"{AOTINDUCTOR}{model}/"
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for member in package.members:
         if member.startswith(prefix) and member.endswith(KERNEL_BINARIES):
-            found[member.removeprefix(prefix)] = _sha256(package.read(member))
+            hashes[member.removeprefix(prefix)] = _sha256(package.read(member))
         elif member.startswith(prefix) and member.endswith(_LIBRARIES):
-            found |= _of_member(package, member)
-    return found
+            hashes |= _hash_member(package, member)
+    return hashes
 
 
-def of_files(files: Iterable[Path]) -> Mapping[str, str]:
-    """As `of_package`, of files that lie on the disk.
+def hash_files(files: Iterable[Path]) -> Mapping[str, str]:
+    """Hashes the kernels of files on the disk like `hash_package` those of a package.
 
     Raises:
         ArtifactError: a library cannot be read.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for path in files:
         if path.name.endswith(KERNEL_BINARIES):
-            found[path.name] = _sha256(path.read_bytes())
+            hashes[path.name] = _sha256(path.read_bytes())
         elif path.name.endswith(_LIBRARIES):
-            found |= of_library(path)
-    return found
+            hashes |= hash_library(path)
+    return hashes
 
 
-def of_library(path: Path) -> Mapping[str, str]:
-    """SHA-256 of the machine code of each C++ kernel that a library exports.
+def hash_library(path: Path) -> Mapping[str, str]:
+    """Hashes the machine code of each C++ kernel that a library exports, by function name.
 
     Raises:
-        ArtifactError: it is no ELF library.
+        ArtifactError: the file is not an ELF library.
     """
     try:
         with Library(path) as library:
-            return dict(_of_code(library))
+            return dict(_hash_code(library))
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{path.name} is no library: {error}", hint="copy or compile the package again") from error
 
 
-def of_binary(path: Path) -> str:
-    """SHA-256 of a kernel binary without its debugging information, which holds the path that its source had; of the
-    whole file where it is no ELF file of 64 bits, or has no sections."""
+def hash_binary(path: Path) -> str:
+    """Hashes a kernel binary without its debug information, which holds the path of its source.
+
+    A file that is not 64-bit ELF, or has no sections, is hashed whole.
+    """
     try:
         with Library(path) as binary:
-            code = b"".join(binary.without_debugging())
+            code = b"".join(binary.content_without_debug_info())
     except ValueError:
         code = b""
     return _sha256(code or path.read_bytes())
 
 
-def _of_code(library: Library) -> Iterator[tuple[str, str]]:
-    for prefix in _KERNELS:
-        for name, code in library.code(prefix).items():
+def _hash_code(library: Library) -> Iterator[tuple[str, str]]:
+    for prefix in _KERNEL_PREFIXES:
+        for name, code in library.machine_code(prefix).items():
             yield name, _sha256(code)
 
 
-def _of_member(package: Artifact, member: str) -> Mapping[str, str]:
+def _hash_member(package: Artifact, member: str) -> Mapping[str, str]:
     try:
         with (
             zipfile.ZipFile(package.path) as archive,
@@ -96,7 +98,7 @@ def _of_member(package: Artifact, member: str) -> Mapping[str, str]:
         ):
             shutil.copyfileobj(data, file, 1 << 20)
             file.flush()
-            return of_library(Path(file.name))
+            return hash_library(Path(file.name))
     except (*DAMAGED, OSError) as error:
         raise ArtifactError(f"{member} in {package.path} is damaged: {error}", hint="copy or build it again") from error
 

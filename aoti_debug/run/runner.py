@@ -19,7 +19,7 @@ from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageE
 from aoti_debug.machine import stamped_directories
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
-from aoti_debug.pt2.extract import AS_COMPILED
+from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory, target
 from aoti_debug.run.options import RunOptions
@@ -129,7 +129,7 @@ def _check_subject(subject: RunTarget, options: RunOptions) -> None:
         if given:
             raise UsageError(
                 f"{option} needs the source of the package's wrapper, and {options.package} holds none",
-                hint=AS_COMPILED,
+                hint=UNCHANGED_PACKAGE_HINT,
             )
 
 

@@ -44,8 +44,8 @@ def subject(path: Path, model: str) -> RunTarget:
     """
     package = archive.inspect(path)
     if not is_stripped(package, model):
-        archive.expect(package, ArtifactKind.INSTRUMENTED)
+        archive.require_kind(package, ArtifactKind.INSTRUMENTED)
         return RunTarget(package.manifest(), package.read(MEMBER), None)
-    made = prepare(package, archive.model_of(package, model))
+    made = prepare(package, archive.resolve_model(package, model))
     interposed = InterposedLibraries(str(made.front), str(made.recorder), made.manifest.model)
     return RunTarget(made.manifest, made.text.encode(), interposed)

@@ -74,7 +74,7 @@ def _run(request: Request, pipe: TextIO) -> None:
         _use_gpu_of(data)
         model = _interposed(request.interposed, request)
         _tell(pipe, StageReached(Stage.INPUTS))
-        given = files.fit(path, data, model.signature)
+        given = files.arrange(path, data, model.signature)
     else:
         _tell(pipe, StageReached(Stage.INPUTS))
         package = archive.inspect(request.package)
@@ -127,16 +127,16 @@ def _load(package: Artifact) -> Any:
 
 
 def _inputs(request: Request, package: Artifact) -> Inputs:
-    signature = files.signature_of(package)
+    signature = files.read_signature(package)
     if request.random_inputs is not None:
         made = random_inputs.make(signature, package.manifest(), request.random_inputs)
         files.write(made, Path(request.run) / run_directory.RANDOM_INPUTS)
         return made
     if request.inputs is not None:
         return files.read(request.inputs, signature)
-    embedded = files.embedded(package)
+    embedded = files.read_embedded(package)
     if embedded is None:
-        raise files.missing(request.package, signature)
+        raise files.missing_inputs_error(request.package, signature)
     files.check(embedded, signature, "the package")
     return embedded
 
@@ -149,7 +149,7 @@ def _given_inputs(request: Request) -> tuple[Path, Any]:
             hint="pass some with --inputs FILE.pt",
         )
     path = Path(request.inputs)
-    return path, files.content(path)
+    return path, files.load(path)
 
 
 def _tell(pipe: TextIO, message: Message) -> None:

@@ -13,7 +13,7 @@ from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import files
-from aoti_debug.inputs.random_inputs import MADE_UP
+from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
@@ -51,7 +51,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
     stripped = target.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
-            f"{options.model} holds no source that --exported could tell model lines of", hint=extract.AS_COMPILED
+            f"{options.model} holds no source that --exported could tell model lines of",
+            hint=extract.UNCHANGED_PACKAGE_HINT,
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
@@ -70,7 +71,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
         )
         note.text = _built(built.manifest)
     if built.without_inputs and options.inputs is None and options.random_inputs is None:
-        raise files.missing(str(options.model), built.inputs)
+        raise files.missing_inputs_error(str(options.model), built.inputs)
     return output
 
 
@@ -105,7 +106,7 @@ def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
     """The outcome with what takes something away from it: made-up inputs, no model lines."""
     if found.finding.kind == CLEAN:
         return found
-    made_up = [MADE_UP] if options.random_inputs is not None else []
+    made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
     lacking = found.run is not None and join_provenance.lacks_lines(found.run.manifest)
     lines = [f"model lines: {join_provenance.NO_LINES}"] if lacking and options.exported is None else []
     return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
@@ -113,7 +114,7 @@ def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
 
 def _from_outside(result: RunResult) -> Finding:
     """What can be said where launches are seen, and neither their values nor how to repeat one of them."""
-    warning = f"{result.run.manifest.without_source}: {extract.AS_COMPILED}"
+    warning = f"{result.run.manifest.without_source}: {extract.UNCHANGED_PACKAGE_HINT}"
     if result.verdict is not None:
         found = finding_of(result.run, result.verdict, argument_sentences(result.verdict))
         return replace(found, warnings=(*found.warnings, warning))

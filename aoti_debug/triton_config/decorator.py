@@ -1,4 +1,4 @@
-"""What the source of a Triton kernel says of its configuration: the decorator of Inductor's heuristics, as text."""
+"""Reads the configuration of a Triton kernel from its source: the arguments of Inductor's heuristics decorator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONSTEXPR = "constexpr"
 
 
 class KernelSource(str):
-    """The text of what is no literal: "tl.float32"."""
+    """The source of an expression that is not a literal: "tl.float32"."""
 
     __slots__ = ()
 
@@ -23,8 +23,8 @@ class Heuristic:
 
     Attributes:
         name: "pointwise", "persistent_reduction", "user_autotune", …
-        arguments: its keyword arguments; what is no literal is a `KernelSource`: "ReductionHint.INNER".
-        parameters: of the kernel, those that are compiled in and whose value the source does not give: "XBLOCK".
+        arguments: its keyword arguments; expressions that are not literals are `KernelSource`: "ReductionHint.INNER".
+        parameters: the constexpr parameters of the kernel whose value is not in the source: "XBLOCK".
     """
 
     name: str
@@ -40,15 +40,21 @@ class Heuristic:
 
     @property
     def inductor_meta(self) -> Mapping[str, Any]:
+        """The `inductor_meta` of the kernel."""
         return _mapping(self.arguments.get("inductor_meta"))
 
     @property
     def grid_type(self) -> str:
+        """Inductor's name of the grid: "Grid1D"; "" if unknown."""
         return str(self.inductor_meta.get("grid_type", ""))
 
 
-def heuristic_of(source: str) -> Heuristic | None:
-    """The heuristic of a kernel's source; None where it is no Python, has none, or does not list its parameters."""
+def read_heuristic(source: str) -> Heuristic | None:
+    """Reads the heuristic of a kernel's source.
+
+    Returns:
+        None if the source is not Python, has no heuristic, or does not list its parameters.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -61,7 +67,7 @@ def heuristic_of(source: str) -> Heuristic | None:
 
 
 def is_literal(value: Any) -> bool:
-    """Whether a value of `Heuristic.arguments` is known, down to the items of its lists and dictionaries."""
+    """True if a value of `Heuristic.arguments` is a literal, including the items of lists and dictionaries."""
     match value:
         case KernelSource():
             return False
@@ -74,7 +80,7 @@ def is_literal(value: Any) -> bool:
 
 
 def _read(function: ast.FunctionDef, decorator: ast.Call) -> Heuristic | None:
-    arguments = {keyword.arg: _plain(keyword.value) for keyword in decorator.keywords if keyword.arg is not None}
+    arguments = {keyword.arg: _literal(keyword.value) for keyword in decorator.keywords if keyword.arg is not None}
     meta = _mapping(arguments.get("triton_meta"))
     signature, constants = meta.get("signature", {}), meta.get("constants", {})
     if not isinstance(signature, dict) or not isinstance(constants, dict):
@@ -92,24 +98,24 @@ def _mapping(value: Any) -> Mapping[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(node: ast.expr) -> Any:
-    """A literal's value, down to what is none: its source."""
+def _literal(node: ast.expr) -> Any:
+    """Evaluates a literal; parts that are not literals become `KernelSource`."""
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
-        pass  # it, or something in it, is no literal
+        pass  # it, or a part of it, is not a literal
     match node:
         case ast.Dict(keys=keys, values=values) if None not in keys:
             pairs = zip(keys, values, strict=True)
-            return {_key(key): _plain(value) for key, value in pairs if key is not None}
+            return {_key(key): _literal(value) for key, value in pairs if key is not None}
         case ast.List(elts=items):
-            return [_plain(item) for item in items]
+            return [_literal(item) for item in items]
         case ast.Tuple(elts=items):
-            return tuple(_plain(item) for item in items)
+            return tuple(_literal(item) for item in items)
         case _:
             return KernelSource(ast.unparse(node))
 
 
 def _key(node: ast.expr) -> Any:
-    """A key's value; of what cannot be one in a literal, its source."""
+    """Evaluates a key of a dictionary; one that is not a constant becomes `KernelSource`."""
     return node.value if isinstance(node, ast.Constant) else KernelSource(ast.unparse(node))

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 _CEILING = re.compile(r"\(*\s*(\w+) \+ \(+(\d+) - 1\)+ / \(*(\d+)\)*\Z")
 _X_BLOCK = ("grid_0", "xnumel", "XBLOCK")
 _Y_BLOCK = ("grid_1", "ynumel", "YBLOCK")
-# Kind of grid -> the variable that a block size is in, the number of elements that it divides, its name.
-_PLAIN: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+# Kind of grid -> the grid variable, the number of elements that the block size divides, the name of the block size.
+_GRIDS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "Grid1D": (_X_BLOCK,),
     "Grid2D": (_X_BLOCK, _Y_BLOCK),
     "Grid3D": (_X_BLOCK, _Y_BLOCK, ("grid_2", "znumel", "ZBLOCK")),
@@ -27,30 +27,30 @@ _COMBINED = ("SequentialComboKernelGrid", "RoundRobinComboKernelGrid")
 LARGEST_X, LARGEST_Y = 4096, 1024  # blocks that Inductor uses
 
 
-def blocks(kind: str, sizes: Sequence[tuple[str, str]], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Name of each block size that the grid depends on -> the values that give this grid, mostly one.
+def block_sizes(kind: str, sizes: Sequence[tuple[str, str]], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the block sizes that result in a grid: name -> possible values, usually one.
 
     Args:
         kind: Inductor's name of the grid: "Grid1D".
-        sizes: the variables of the grid and what they are computed from, in order.
+        sizes: the variables of the grid and their expressions, in order.
         meta: `inductor_meta` of the kernel.
     """
     texts = {name: " ".join(text.split()) for name, text in sizes}
     if kind in _COMBINED:
         combined = meta.get("combo_grid_meta")
         return _combined(kind, texts, combined) if _is_known(combined) else {}
-    found: dict[str, tuple[int, ...]] = {}
-    for variable, numel, name in _PLAIN.get(kind, ()):
+    by_name: dict[str, tuple[int, ...]] = {}
+    for variable, numel, name in _GRIDS.get(kind, ()):
         block = _block(texts.get(variable, ""), numel)
         if block is not None:
-            found[name] = (block,)
+            by_name[name] = (block,)
     if kind == "CooperativeReductionGrid" and texts.get("grid_0", "").isdigit():
-        found["RSPLIT"] = (int(texts["grid_0"]),)
-    return found
+        by_name["RSPLIT"] = (int(texts["grid_0"]),)
+    return by_name
 
 
 def _block(text: str, numel: str) -> int | None:
-    """The block size in an expression; None where it is not written as Inductor writes it."""
+    """Returns the block size in an expression; None if the expression has another form than Inductor's."""
     if text == numel:
         return 1
     match = _CEILING.match(text)
@@ -58,7 +58,7 @@ def _block(text: str, numel: str) -> int | None:
 
 
 def _is_known(meta: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether it describes combined kernels as Inductor does: each has a size at least."""
+    """True if a `combo_grid_meta` describes combined kernels as Inductor does: each has at least a size."""
     if not isinstance(meta, dict):
         return False
     number, least = meta.get("num_kernels"), meta.get("min_blocks")
@@ -66,13 +66,13 @@ def _is_known(meta: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _combined(kind: str, texts: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of kernels that several were combined into: their sizes are folded into one number, so blocks are tried."""
+    """Returns the block sizes of a combo kernel by trial: the sizes of its kernels are folded into one number."""
     x_grid, y_grid = texts.get("grid_0", ""), texts.get("y_grid_raw_", "")
-    found = {
+    candidates = {
         "XBLOCK": [x for x in _powers(LARGEST_X) if x_grid and _combined_x(kind, meta, x) == x_grid],
         "YBLOCK": [y for y in _powers(LARGEST_Y) if y_grid and _combined_y(meta, y) == y_grid],
     }
-    return {name: tuple(values) for name, values in found.items() if values}
+    return {name: tuple(values) for name, values in candidates.items() if values}
 
 
 def _powers(largest: int) -> list[int]:

@@ -1,6 +1,6 @@
-"""Reads the C++ that AOTInductor generates: which launches it makes, with what arguments, of which kernels.
+"""Reads the C++ that AOTInductor generates: its launches, their arguments, their kernels.
 
-Everything here turns texts into data; no file is opened.
+Everything here parses texts; no file is opened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aoti_debug.wrapper.kernels import cpp_kernels, functions, shared_cubins, tr
 from aoti_debug.wrapper.lexer import mask
 from aoti_debug.wrapper.operators import declared_shims, shim_operators
 from aoti_debug.wrapper.prototypes import Prototype, parse_externs, parse_prototypes
-from aoti_debug.wrapper.provenance import attach, located
+from aoti_debug.wrapper.provenance import attach, with_operator_stacks
 from aoti_debug.wrapper.proxy import parse as parse_proxy
 from aoti_debug.wrapper.proxy import targets as proxy_targets
 from aoti_debug.wrapper.sites import find_sites
@@ -35,7 +35,7 @@ __all__ = [
     "shim_operators",
 ]
 
-# The headers whose prototypes analyse() wants, below torch's include directory; not every torch has all of them.
+# The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.
 SHIM_HEADERS = (
     "torch/csrc/inductor/aoti_torch/c/shim.h",
     "torch/csrc/inductor/aoti_torch/c/shim_deprecated.h",
@@ -48,12 +48,12 @@ SHIM_HEADERS = (
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a wrapper launches.
+    """The launches, kernels and variables of a wrapper.
 
     Attributes:
         sites: in the order of the text; a site's id is its index.
         kernels: Triton kernels (id = index among them), then C++ kernels.
-        unrecognised: calls that look like launches and fit no known form.
+        unrecognised: calls that look like launches and match no known form.
         inputs, outputs: C++ variables, in order.
         handed_out: variables of branches and loops that become outputs.
     """
@@ -69,7 +69,7 @@ class Analysis:
 
 
 def kernels_of(wrapper: str, kernels: str) -> tuple[Kernel, ...]:
-    """The Triton kernels of a wrapper and the C++ kernels of a kernels text."""
+    """Returns the Triton kernels of a wrapper and the C++ kernels of a kernels text."""
     return triton_kernels(functions(wrapper).values()) + cpp_kernels(kernels)
 
 
@@ -92,9 +92,9 @@ def analyse(
         proxy: text of `*.wrapper.json`.
         provenance: text of `kernel_information.json`.
         headers: texts of SHIM_HEADERS.
-        operators: what the C shim's functions call, from shim_operators() and declared_shims().
+        operators: operator of each C-shim function, from shim_operators() and declared_shims().
         schemas: operator schemas by operator ("mylib::op" or "mylib::op.default"), at least of proxy_targets().
-        operator_stacks: stacks of the calls of custom operators that the program calls once, by operator.
+        operator_stacks: stack traces of the calls of custom operators that the program calls once, by operator.
 
     Raises:
         ArtifactError: the wrapper cannot be instrumented, or a JSON text is damaged.
@@ -107,24 +107,24 @@ def analyse(
     externs = parse_externs(wrapper) | parse_externs(kernels)
     context = FunctionContext(
         shims=shims,
-        externs={name: found for name, found in externs.items() if name not in shims},
+        externs={name: prototype for name, prototype in externs.items() if name not in shims},
         triton=triton,
         proxy=parse_proxy(proxy),
         operators=operators or {},
         schemas=schemas or {},
         variables=Variables({}, {}, frozenset(), frozenset(), frozenset()),
     )
-    found = find_sites(wrapper, masked, context)
-    sites = located(attach(found.found, provenance), operator_stacks or {})
+    parsed = find_sites(wrapper, masked, context)
+    sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     (body,) = (body for body in entry_points(masked) if body.name == "run_impl")
     return Analysis(
         sites=sites,
         kernels=all_kernels,
-        unrecognised=found.unrecognised,
+        unrecognised=parsed.unrecognised,
         inputs=interface.inputs(wrapper),
         constants=interface.constants(wrapper),
         outputs=interface.outputs(wrapper, body),
         handed_out=interface.handed_out(wrapper, body),
-        allocations=allocations.listed(allocations.find(wrapper, masked), sites, all_kernels),
+        allocations=allocations.list_all(allocations.find(wrapper, masked), sites, all_kernels),
     )

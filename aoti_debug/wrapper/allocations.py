@@ -1,4 +1,4 @@
-"""Where a wrapper gets the memory of its buffers; which of them can have guard zones around them, which not and why."""
+"""The memory allocations of a wrapper's buffers, and the reason why a buffer can have no guard zones."""
 
 from __future__ import annotations
 
@@ -19,36 +19,33 @@ _OWNER = re.compile(r"\s*\)?\s*;\s*(?:auto|RAIIAtenTensorHandle)\s+(\w+)\s*(?:=\
 
 
 @dataclass(frozen=True)
-class FoundAllocations:
+class AllocationCall:
     """An allocation with the call that makes it."""
 
     allocation: Allocation
     call: CallExpression
 
 
-def find(text: str, masked: str) -> tuple[FoundAllocations, ...]:
-    """The allocations that the wrapper itself makes, in the order of the text.
+def find(text: str, masked: str) -> tuple[AllocationCall, ...]:
+    """Finds the allocations that the wrapper itself makes, in the order of the text.
 
     Args:
         masked: lexer.mask(text).
 
     Raises:
-        ArtifactError: the wrapper is of a form that cannot be instrumented.
+        ArtifactError: the wrapper has a form that cannot be instrumented.
     """
     lines = calls.Lines(text)
     return tuple(
-        FoundAllocations(_allocation(call, masked), call)
+        AllocationCall(_allocation(call, masked), call)
         for body in entry_points(masked)
         for call in calls.scan(text, body, lines, _CALLEES.__contains__).calls
     )
 
 
-def listed(
-    found: Sequence[FoundAllocations], sites: Iterable[Site], kernels: Iterable[Kernel]
-) -> tuple[Allocation, ...]:
-    """Everything that launches write to and that is no input or weight: first `found`, then what others allocate."""
-    own = tuple(f.allocation for f in found)
-    return (*own, *_of_operators(sites), *_of_launchers(kernels))
+def list_all(own: Sequence[AllocationCall], sites: Iterable[Site], kernels: Iterable[Kernel]) -> tuple[Allocation, ...]:
+    """Lists all memory that launches write to except inputs and weights: first `own`, then what kernels allocate."""
+    return (*(call.allocation for call in own), *_operator_outputs(sites), *_launcher_scratch(kernels))
 
 
 def _allocation(call: CallExpression, masked: str) -> Allocation:
@@ -62,7 +59,7 @@ def _allocation(call: CallExpression, masked: str) -> Allocation:
 
 
 def _name(call: CallExpression, masked: str) -> str:
-    """The variable that will own the memory."""
+    """Returns the variable that will own the memory."""
     last = call.arguments[-1]
     if call.callee == _POOL and (owner := _OWNER.match(masked, last.span.end + 1)):
         return owner.group(1)
@@ -70,7 +67,7 @@ def _name(call: CallExpression, masked: str) -> str:
     return tensor.variable if tensor else last.text
 
 
-def _of_operators(sites: Iterable[Site]) -> Iterator[Allocation]:
+def _operator_outputs(sites: Iterable[Site]) -> Iterator[Allocation]:
     for site in sites:
         if site.kind is Kind.ITEM:
             continue
@@ -80,7 +77,7 @@ def _of_operators(sites: Iterable[Site]) -> Iterator[Allocation]:
                 yield Allocation(arg.name, site.line, False, f"{site.op or site.kernel} allocates it itself")
 
 
-def _of_launchers(kernels: Iterable[Kernel]) -> Iterator[Allocation]:
+def _launcher_scratch(kernels: Iterable[Kernel]) -> Iterator[Allocation]:
     for kernel in kernels:
         if kernel.global_scratch or kernel.profile_scratch:
             yield Allocation(f"scratch of {kernel.name}", 0, False, "the kernel's launcher allocates it")

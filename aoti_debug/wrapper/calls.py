@@ -1,4 +1,4 @@
-"""Every call in a function that launches kernels, with its place: line, loops, subgraph, the notes above it."""
+"""Finds the calls in a function that launches kernels: line, loops, subgraph, and the comments above each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _NODES = re.compile(r"//\s*(?:Topologically Sorted|Unsorted) Source Nodes: \[(.*
 
 @dataclass(frozen=True)
 class CallArgument:
+    """An argument of a call: its expression and place in the text."""
+
     text: str
     span: TextSpan
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What Inductor's comments above a launch say."""
+    """The content of Inductor's comments above a launch."""
 
     handle: str = ""  # "aoti_torch_cpu_addmm_out:1"
     nodes: tuple[str, ...] = ()  # names of the traced program's nodes
@@ -34,7 +36,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class CallExpression:
-    """One call as it is written. Offsets are into the wrapper's text."""
+    """A call as it is written; offsets are into the wrapper's text."""
 
     callee: str  # "aoti_torch_cpu_addmm_out", "kernels.cuda_fused_mm_0"
     function: str
@@ -56,6 +58,8 @@ class Loop:
 
 @dataclass(frozen=True)
 class Scan:
+    """The calls and loops of a function, in the order of the text."""
+
     calls: tuple[CallExpression, ...]
     loops: tuple[Loop, ...]
 
@@ -67,14 +71,14 @@ class Lines:
         self._breaks = [m.start() for m in re.finditer("\n", text)]
 
     def at(self, offset: int) -> int:
+        """Returns the line number of an offset."""
         return bisect.bisect_left(self._breaks, offset) + 1
 
 
 def scan(text: str, body: Body, lines: Lines, wanted: Callable[[str], bool]) -> Scan:
-    """The calls of `body` whose callee is `wanted`, in the order of the text, and its while loops.
+    """Finds the calls of `body` whose callee fulfils `wanted`, in the order of the text, and its while loops.
 
-    Notes stay in force from their comment to the first wanted call that follows and that they can be about: a handle
-    names its kernel.
+    Notes belong to the first such call after their comment that they can be about: a handle names its kernel.
     """
     return _Scanner(text, body, lines, wanted).run()
 
@@ -154,7 +158,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _callee(tokens: Sequence[Token], last: int) -> TextSpan:
-    """The qualified name that ends in the token at `last`: `f`, `kernels.f`, `std::f`."""
+    """Returns the span of the qualified name that ends in the token at `last`: `f`, `kernels.f`, `std::f`."""
     first = last
     while first >= 2 and tokens[first - 1].text in (".", "->", "::") and tokens[first - 2].lexeme is Lexeme.NAME:
         first -= 2
@@ -162,6 +166,6 @@ def _callee(tokens: Sequence[Token], last: int) -> TextSpan:
 
 
 def _while_head(tokens: Sequence[Token], brace: int) -> TextSpan | None:
-    """The span of `while (1) {` that ends in the brace at index `brace`, if it is one."""
+    """Returns the span of the `while (1) {` that ends in the brace at index `brace`; None for other braces."""
     texts = [token.text for token in tokens[max(brace - 4, 0) : brace]]
     return TextSpan(tokens[brace - 4].start, tokens[brace].end) if texts == ["while", "(", "1", ")"] else None

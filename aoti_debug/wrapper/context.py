@@ -1,4 +1,4 @@
-"""What the readers of launch forms know besides the call itself, and what they make of it."""
+"""The input and the result of the readers of launch forms, besides the call itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aoti_debug.wrapper.variables import Variables
 
 @dataclass(frozen=True)
 class FunctionContext:
-    """Facts about the wrapper, and about the function that the call stands in.
+    """Facts about the wrapper, and about the function that contains the call.
 
     Attributes:
         shims: prototypes of the C shim, from torch's headers.
         externs: prototypes that the wrapper declares itself: C++ kernels, CUTLASS kernels, shims of custom operators.
         triton: the `call_*` functions by name.
         proxy: the proxy executor's operators by index.
-        operators: what C-shim functions call, by suffix (operators.shim_operators) or by name (declared_shims).
+        operators: operators of C-shim functions, by suffix (operators.shim_operators) or by name (declared_shims).
         schemas: schemas by operator.
         variables: of the function.
     """
@@ -38,7 +38,7 @@ class FunctionContext:
 
 @dataclass(frozen=True)
 class Reading:
-    """A call that was understood as a launch."""
+    """A call that was recognised as a launch."""
 
     kind: Kind
     kernel: str

@@ -1,4 +1,4 @@
-"""What an argument expression of the generated C++ stands for: a tensor and its variable, a list, a number."""
+"""Parses argument expressions of the generated C++: a tensor and its variable, a list, a number."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class TensorExpression:
     """A tensor expression.
 
     Attributes:
-        variable: the C++ variable that it is made of, without `_handle`: "buf3", "l_weight".
-        is_view: whether it makes a view of that variable on the spot.
+        variable: the C++ variable that it refers to, without `_handle`: "buf3", "l_weight".
+        is_view: True if the expression makes a view of that variable.
         key: equal for two expressions of one call that pass the same tensor.
     """
 
@@ -34,6 +34,7 @@ class TensorExpression:
 
     @property
     def name(self) -> str:
+        """The variable, or "x_view" for a view of x."""
         return f"{self.variable}_view" if self.is_view else self.variable
 
 
@@ -47,11 +48,12 @@ class Pointer:
 
 
 def is_null(text: str) -> bool:
+    """True if an expression is a null pointer constant."""
     return text in _NULL
 
 
 def tensor(text: str) -> TensorExpression | None:
-    """The tensor behind a handle, a view, an `&x_handle`, a `&temporary_reference(x.get())`; None for other things."""
+    """Parses a handle, a view, an `&x_handle` or a `&temporary_reference(x.get())`; None for other expressions."""
     if match := _OUTPUT_HANDLE.match(text):
         name = f"output{match.group(1)}"
         return TensorExpression(name, False, name)
@@ -66,7 +68,7 @@ def tensor(text: str) -> TensorExpression | None:
 
 
 def pointer(text: str) -> Pointer | None:
-    """A C-style cast of a data pointer; None for other things."""
+    """Parses a C-style cast of a data pointer; None for other expressions."""
     match = _POINTER.match(text)
     if match is None:
         return None
@@ -75,18 +77,18 @@ def pointer(text: str) -> Pointer | None:
     if is_null(value.strip("() ")):
         return Pointer(ctype, None, "")
     data = _DATA_PTR.match(value)
-    found = tensor(data["tensor"]) if data else None
-    return Pointer(ctype, found, data["tensor"]) if data and found else None
+    source = tensor(data["tensor"]) if data else None
+    return Pointer(ctype, source, data["tensor"]) if data and source else None
 
 
 def cast(text: str) -> tuple[str, str] | None:
-    """(C type, value) of `(int)64`; None for other things."""
+    """Returns (C type, value) of `(int)64`; None for other expressions."""
     match = _CAST.match(text)
     return (match["ctype"], match["value"].strip()) if match else None
 
 
 def elements(text: str) -> tuple[str, ...] | None:
-    """The elements of `std::array<T, N>{...}.cbegin()` (or `.data()`); None for other things."""
+    """Returns the elements of `std::array<T, N>{...}.cbegin()` (or `.data()`); None for other expressions."""
     tokens = tokenize(text)
     if not _ARRAY.search(text):
         return None
@@ -98,6 +100,6 @@ def elements(text: str) -> tuple[str, ...] | None:
 
 
 def variable(text: str) -> str:
-    """The variable of `x` or `&x`; "" for other things."""
+    """Returns the variable of `x` or `&x`; "" for other expressions."""
     bare = text.removeprefix("&").strip()
     return bare if _NAME.match(bare) else ""

@@ -1,4 +1,4 @@
-"""Generated C++ kernels and CUTLASS kernels: raw pointers that travel with the tensors they come from."""
+"""Calls of generated C++ kernels and CUTLASS kernels: raw pointers, each with the tensor that it comes from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ _MEMBER = "kernels."
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """`cpp_fused_relu_1((const float*)(buf7.data_ptr()), (float*)(buf8.data_ptr()), s77);`"""
+    """Reads a call of a C++ kernel; None for other calls.
+
+    `cpp_fused_relu_1((const float*)(buf7.data_ptr()), (float*)(buf8.data_ptr()), s77);`
+    """
     if call.callee.startswith("aoti_torch_") or call.callee not in context.externs:
         return None
-    found = _slots(call, context.externs[call.callee])
-    return Reading(Kind.CPP, call.callee, found) if found is not None else None
+    arguments = _slots(call, context.externs[call.callee])
+    return Reading(Kind.CPP, call.callee, arguments) if arguments is not None else None
 
 
 def read_cutlass(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """`kernels.cuda_fused_mm_0((const void*)arg0_1.data_ptr(), (int)64, (size_t*)nullptr, stream);`"""
+    """Reads a call of a CUTLASS kernel; None for other calls.
+
+    `kernels.cuda_fused_mm_0((const void*)arg0_1.data_ptr(), (int)64, (size_t*)nullptr, stream);`
+    """
     if not call.callee.startswith(_MEMBER):
         return None
     name = call.callee.removeprefix(_MEMBER)
     unnamed = Prototype(name, tuple(Param("", "") for _ in call.arguments))
-    found = _slots(call, context.externs.get(name, unnamed))
-    return Reading(Kind.CUTLASS, name, found) if found is not None else None
+    arguments = _slots(call, context.externs.get(name, unnamed))
+    return Reading(Kind.CUTLASS, name, arguments) if arguments is not None else None
 
 
 def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...] | None:

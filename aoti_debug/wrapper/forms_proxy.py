@@ -1,4 +1,4 @@
-"""Calls through the proxy executor: operators that have no C shim, with their arguments in two flat arrays."""
+"""Calls through the proxy executor: operators without a C shim, whose arguments are in two flat arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _INTS, _TENSORS = 3, 5  # positions of the two arrays
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """`aoti_torch_proxy_executor_call_function(proxy_executor, 0, 2, ints.data(), 3, tensors.data())`"""
+    """Reads a call through the proxy executor; None for other calls.
+
+    `aoti_torch_proxy_executor_call_function(proxy_executor, 0, 2, ints.data(), 3, tensors.data())`
+    """
     if call.callee != PROXY or len(call.arguments) != 6:
         return None
     index = call.arguments[1].text
@@ -36,21 +39,21 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
         entries = [*node.inputs, *node.outputs]
         roles = _roles(node, tensors, mutated(schema_of(name, context.schemas)))
         numbers = list(node.numbers)
-    found = [_tensor(t, n, e, r) for n, (t, e, r) in enumerate(zip(tensors, entries, roles, strict=True))]
-    found += [_integer(t, n, e) for n, (t, e) in enumerate(zip(ints, numbers, strict=True))]
+    arguments = [_tensor(t, n, e, r) for n, (t, e, r) in enumerate(zip(tensors, entries, roles, strict=True))]
+    arguments += [_integer(t, n, e) for n, (t, e) in enumerate(zip(ints, numbers, strict=True))]
     operands, results = ((), ()) if node is None else (node.operands, node.results)
-    return Reading(Kind.PROXY, name, tuple(found), op=name, operands=operands, results=results)
+    return Reading(Kind.PROXY, name, tuple(arguments), op=name, operands=operands, results=results)
 
 
 def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: FunctionContext) -> Node | None:
-    """The JSON's node, if it is about this call: in `_const_run_impl` the indices count another list."""
+    """Returns the JSON's node of a call; None if it does not match: `_const_run_impl` counts another list."""
     if index >= len(context.proxy):
         return None
     node = context.proxy[index]
     entries = (*node.inputs, *node.outputs)
     if len(entries) != len(tensors) or len(node.numbers) != len(ints):
         return None
-    names = [found.variable if (found := expressions.tensor(text)) else "" for text in tensors]
+    names = [expression.variable if (expression := expressions.tensor(text)) else "" for text in tensors]
     outputs = names[len(node.inputs) :]
     same = all(name.endswith(entry.buffer) for name, entry in zip(outputs, node.outputs, strict=True))
     return node if same else None
@@ -58,21 +61,21 @@ def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: Func
 
 def _roles(node: Node, tensors: Sequence[str], written: frozenset[str]) -> list[Role]:
     inputs = [Role.INOUT if entry.param.partition("[")[0] in written else Role.IN for entry in node.inputs]
-    keys = {found.key for text in tensors[: len(inputs)] if (found := expressions.tensor(text))}
+    keys = {expression.key for text in tensors[: len(inputs)] if (expression := expressions.tensor(text))}
     outputs = []
     for text in tensors[len(inputs) :]:
-        found = expressions.tensor(text)
-        outputs.append(Role.INOUT if found and found.key in keys else Role.OUT)
+        expression = expressions.tensor(text)
+        outputs.append(Role.INOUT if expression and expression.key in keys else Role.OUT)
     return inputs + outputs
 
 
 def _fresh(tensors: Sequence[str], context: FunctionContext) -> set[int]:
-    names = [found.variable if (found := expressions.tensor(text)) else "" for text in tensors]
-    return {n for n, name in enumerate(names) if name in context.variables.fresh}
+    names = [expression.variable if (expression := expressions.tensor(text)) else "" for text in tensors]
+    return {n for n, name in enumerate(names) if name in context.variables.uninitialised}
 
 
 def _name_of(call: CallExpression, index: int) -> str:
-    """The operator by Inductor's comments: `Original ATen: [aten.complex]`, or the handle's name."""
+    """Returns the operator from Inductor's comments: `Original ATen: [aten.complex]`, or the handle's name."""
     if len(call.notes.aten) == 1:
         return qualified(call.notes.aten[0].replace(".", "::", 1))
     return call.notes.handle.rpartition(":")[0] or f"operator_{index}"

@@ -21,7 +21,10 @@ _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """`aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)` and its kin."""
+    """Reads a call of a C-shim function; None for other calls.
+
+    `aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)`
+    """
     callee = call.callee
     prototype = context.shims.get(callee) or context.externs.get(callee)
     if prototype is None and _DEVICE.match(callee):
@@ -38,16 +41,16 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     returns = any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments)
     unnamed = by_schema - {param.name for param in prototype.params}
     if kind is Kind.CUSTOM_SHIM and (unnamed or not (schema or returns)):
-        # It writes to something that it is given, and nothing says to what.
+        # It mutates some of its arguments, and it is not known which.
         roles = {param.name: Role.UNKNOWN for param in prototype.params}
-    found: list[Slot] = []
+    arguments: list[Slot] = []
     for i, param in enumerate(prototype.params):
-        found += _argument(call, i, param, roles, context)
-    return Reading(kind, callee, tuple(found), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
+        arguments += _argument(call, i, param, roles, context)
+    return Reading(kind, callee, tuple(arguments), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
 
 
 def kind_of(callee: str, prototype: Prototype) -> Kind:
-    """The kind of a function of the C shim."""
+    """Returns the kind of a function of the C shim."""
     if callee.startswith("aoti_torch_item_"):
         return Kind.ITEM
     if callee in ("aoti_torch_clone", "aoti_torch_clone_preserve_strides"):
@@ -59,10 +62,10 @@ def kind_of(callee: str, prototype: Prototype) -> Kind:
 
 
 def written(kind: Kind, prototype: Prototype, by_schema: frozenset[str] = frozenset()) -> dict[str, Role]:
-    """Roles of the parameters that a function of the C shim writes to, by name.
+    """Returns the roles of the parameters that a function of the C shim writes to, by name.
 
     Args:
-        by_schema: those that its operator's schema says it writes to.
+        by_schema: parameters that the operator mutates by its schema.
     """
     roles = dict.fromkeys(by_schema, Role.INOUT)
     handles = [p.name for p in prototype.params if p.ctype == "AtenTensorHandle"]
@@ -103,7 +106,7 @@ def _item(param: Param, n: int) -> str:
 
 
 def _form(text: str, param: Param) -> Form:
-    """The parameter's form; for a pointer to a handle the argument's spelling decides."""
+    """Returns the form of a parameter; for a pointer to a handle it depends on the argument's expression."""
     form = form_of(param)
     if form in _POINTER_FORMS:
         if text.startswith("&temporary_reference("):
@@ -131,7 +134,7 @@ def _number(text: str, i: int, param: Param, form: Form, context: FunctionContex
 
 
 def _spelled(call: CallExpression, context: FunctionContext) -> Prototype | None:
-    """A prototype for a function that no header declares, guessed from how its arguments are written."""
+    """Guesses the prototype of a function that no header declares from its argument expressions."""
     params = [_guess(argument.text, context) for argument in call.arguments]
     known = tuple(param for param in params if param is not None)
     return Prototype(call.callee, known) if len(known) == len(params) else None
@@ -152,5 +155,5 @@ def _guess(text: str, context: FunctionContext) -> Param | None:
         return Param("int64_t", "")
     if re.match(r"-?[\d.]", text):
         return Param("double", "")
-    found = expressions.tensor(text)
-    return Param("AtenTensorHandle", "") if found and found.variable in context.variables.tensors else None
+    expression = expressions.tensor(text)
+    return Param("AtenTensorHandle", "") if expression and expression.variable in context.variables.tensors else None

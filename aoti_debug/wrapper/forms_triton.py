@@ -15,18 +15,21 @@ _PLUMBING = frozenset({"device_idx_", "stream_", "kernels_", "cubin_dir_"})
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """`call_triton_poi_fused_0(arg0_1, buf0, 4096L, this->device_idx_, stream, kernels, this->cubin_dir_);`"""
+    """Reads a call of a generated `call_*` function; None for other calls.
+
+    `call_triton_poi_fused_0(arg0_1, buf0, 4096L, this->device_idx_, stream, kernels, this->cubin_dir_);`
+    """
     function = context.triton.get(call.callee)
     if function is None or len(call.arguments) > len(function.params):
         return None
     generated = call.callee.startswith((_PREFIX + "triton_", _PREFIX + "multi_kernel_"))
-    found = [
+    arguments = [
         slot
         for i, (argument, param) in enumerate(zip(call.arguments, function.params, strict=False))
         if (slot := _slot(argument.text, i, param, function, generated)) is not None
     ]
     launches = (function.launch.kernel,) if function.launch else ()
-    return Reading(Kind.TRITON, call.callee.removeprefix(_PREFIX), tuple(found), launches=launches)
+    return Reading(Kind.TRITON, call.callee.removeprefix(_PREFIX), tuple(arguments), launches=launches)
 
 
 def _slot(text: str, value: int, param: Param, function: TritonFunction, generated: bool) -> Slot | None:

@@ -1,4 +1,4 @@
-"""Where the functions of a generated wrapper begin and end."""
+"""Finds the functions of a generated wrapper: where each begins and ends."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Body:
 
 
 def entry_points(masked: str) -> tuple[Body, ...]:
-    """The functions of the model that launch kernels, in the order of the text.
+    """Finds the functions of the model that launch kernels, in the order of the text.
 
     Args:
         masked: the wrapper without comments and strings (lexer.mask).
 
     Raises:
-        ArtifactError: there is no run_impl, or it is of the minimal ArrayRef interface.
+        ArtifactError: there is no run_impl, or it uses the minimal ArrayRef interface.
     """
-    if found := _ARRAY_REF.search(masked):
+    if match := _ARRAY_REF.search(masked):
         raise ArtifactError(
-            f"the model was lowered for ArrayRef tensors ({found.group(1)}), which cannot be instrumented",
+            f"the model was lowered for ArrayRef tensors ({match.group(1)}), which cannot be instrumented",
             hint="lower it without aot_inductor.use_minimal_arrayref_interface and aot_inductor.allow_stack_allocation",
         )
     bodies = tuple(_bodies(_ENTRY_HEAD, masked))
@@ -56,12 +56,12 @@ def entry_points(masked: str) -> tuple[Body, ...]:
 
 
 def triton_functions(masked: str) -> tuple[Body, ...]:
-    """The `call_*` functions that load and launch a Triton kernel."""
+    """Finds the `call_*` functions that load and launch a Triton kernel."""
     return tuple(_bodies(_TRITON_HEAD, masked))
 
 
 def device_of(text: str) -> str:
-    """The device that the wrapper was generated for: "cpu", "cuda", …"""
+    """Returns the device type that the wrapper was generated for: "cpu", "cuda", and so on."""
     match = _CUDA_INCLUDE.search(text)
     return match.group(1) if match else "cpu"
 

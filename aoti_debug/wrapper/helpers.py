@@ -1,4 +1,4 @@
-"""Functions of Inductor's module of Triton helpers that kernel sources call, cut out of its text."""
+"""Extracts the functions of Inductor's triton_helpers module that kernel sources call."""
 
 from __future__ import annotations
 
@@ -24,51 +24,53 @@ class Definition:
 
 
 def definitions(text: str) -> dict[str, Definition]:
-    """The definitions of a module's text by name, in order."""
+    """Returns the top-level definitions of a module's text by name, in order."""
     lines = text.splitlines(keepends=True)
-    found = {}
+    by_name = {}
     for node in ast.parse(text).body:
         for name in _defined(node):
             decorators = node.decorator_list if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []
             first = min([node.lineno, *(d.lineno for d in decorators)]) - 1
-            found[name] = Definition(name, "".join(lines[first : node.end_lineno]).strip("\n") + "\n", free_names(node))
-    return found
+            by_name[name] = Definition(
+                name, "".join(lines[first : node.end_lineno]).strip("\n") + "\n", free_names(node)
+            )
+    return by_name
 
 
-def closure(found: Mapping[str, Definition], names: Iterable[str]) -> tuple[Definition, ...]:
-    """The named definitions and all that they use, in the order of the text. Names that are not there are left out."""
-    wanted, open_ = set(), [name for name in names if name in found]
+def closure(available: Mapping[str, Definition], names: Iterable[str]) -> tuple[Definition, ...]:
+    """Returns the named definitions and all that they use, in the order of the text; unknown names are left out."""
+    reached, open_ = set(), [name for name in names if name in available]
     while open_:
         name = open_.pop()
-        if name not in wanted:
-            wanted.add(name)
-            open_ += [used for used in found[name].uses if used in found]
-    return tuple(definition for name, definition in found.items() if name in wanted)
+        if name not in reached:
+            reached.add(name)
+            open_ += [used for used in available[name].uses if used in available]
+    return tuple(definition for name, definition in available.items() if name in reached)
 
 
 def helpers_of(sources: Iterable[str], text: str) -> str:
-    """What kernel sources use of the text of Inductor's helpers, as a text of its own."""
+    """Returns the part of the text of Inductor's helpers that kernel sources use."""
     names = {name for source in sources for name in attributes_of(ast.parse(source), MODULE)}
     return "\n\n".join(definition.text for definition in closure(definitions(text), names))
 
 
 def attributes_of(tree: ast.AST, module: str) -> dict[str, list[ast.Attribute]]:
-    """Every `module.name` in a tree, by name."""
-    found: dict[str, list[ast.Attribute]] = {}
+    """Returns every `module.name` in a tree, by name."""
+    attributes: dict[str, list[ast.Attribute]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module:
-            found.setdefault(node.attr, []).append(node)
-    return found
+            attributes.setdefault(node.attr, []).append(node)
+    return attributes
 
 
 def free_names(node: ast.AST) -> frozenset[str]:
-    """Names that a definition reads and does not bind itself."""
+    """Returns the names that a definition reads and does not bind itself."""
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
     return frozenset(n.id for n in names if isinstance(n.ctx, ast.Load)) - bound_names(node)
 
 
 def bound_names(node: ast.AST) -> frozenset[str]:
-    """Parameters and variables of a function; nothing of other nodes."""
+    """Returns the parameters and variables of a function; none for other nodes."""
     if not isinstance(node, ast.FunctionDef):
         return frozenset()
     inside = [n for statement in node.body for n in ast.walk(statement)]

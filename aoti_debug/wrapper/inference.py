@@ -1,4 +1,4 @@
-"""Where a launch that Inductor keeps no record of comes from: from the launches around it."""
+"""Infers the source lines of launches that Inductor has not recorded, from the launches around them."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def infer(sites: Sequence[Site]) -> tuple[Site, ...]:
-    """The sites; those without source lines have got those of the site that tells most about them.
+    """Returns the sites; those without source lines get the lines of a related site.
 
-    That is the site that wrote what it works on, else one that uses what it makes, else the nearest of its function.
+    That is the site that wrote its operands, else one that reads its result, else the nearest of its function.
     """
-    donors = _Donors(sites)
-    return tuple(site if site.provenance.source else _completed(site, donors.of(site)) for site in sites)
+    located = _LocatedSites(sites)
+    return tuple(site if site.provenance.source else _with_source(site, located.nearest(site)) for site in sites)
 
 
-def _completed(site: Site, donor: Site | None) -> Site:
-    if donor is None:
+def _with_source(site: Site, neighbour: Site | None) -> Site:
+    if neighbour is None:
         return site
-    own, given = site.provenance, donor.provenance
-    source = _mentioning(_word(site), given.source)
+    own, source_provenance = site.provenance, neighbour.provenance
+    source = _matching_frames(_operator_word(site), source_provenance.source)
     if own.certainty is Certainty.NONE:
-        found = replace(given, certainty=Certainty.INFERRED, handle="", source=source)
+        provenance = replace(source_provenance, certainty=Certainty.INFERRED, handle="", source=source)
     else:
-        found = replace(own, certainty=Certainty.INFERRED, source=source, stacks=given.stacks)
-    return replace(site, provenance=found)
+        provenance = replace(own, certainty=Certainty.INFERRED, source=source, stacks=source_provenance.stacks)
+    return replace(site, provenance=provenance)
 
 
-def _word(site: Site) -> str:
-    """What the model's source calls the operator of a site: "scatter", "bernoulli", "item"."""
+def _operator_word(site: Site) -> str:
+    """Returns the name of a site's operator in the model's source: "scatter", "bernoulli", "item"."""
     if site.kind is Kind.ITEM:
         return "item"
     operator = re.split(r"::|\.", site.op)[1] if site.op else ""
     return operator if operator == "index_put" else next((word for word in operator.split("_") if word), "")
 
 
-def _mentioning(word: str, source: tuple[ModelLine, ...]) -> tuple[ModelLine, ...]:
-    """The frames whose line contains the word; all of them if none does."""
+def _matching_frames(word: str, source: tuple[ModelLine, ...]) -> tuple[ModelLine, ...]:
+    """Returns the frames whose line contains the word; all of them if none does."""
     return tuple(frame for frame in source if word and word in frame.text) or source
 
 
 _Index = Mapping[tuple[str, str], list[int]]
 
 
-class _Donors:
-    """The sites whose source lines are known, by function and by what they write, read and compute with."""
+class _LocatedSites:
+    """The sites with known source lines, by function and by the variables that they write, read and compute with."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
@@ -64,40 +64,40 @@ class _Donors:
         self._words = _index((site, _words(site.args)) for site in known)
         self._all = _index((site, ("",)) for site in known)
 
-    def of(self, site: Site) -> Site | None:
+    def nearest(self, site: Site) -> Site | None:
         number = next(self._candidates(site), None)
         return None if number is None else self._sites[number]
 
     def _candidates(self, site: Site) -> Iterator[int]:
-        made, used = _bases(site, _WRITES), _bases(site, _READS)
-        yield from _before(site, self._writers, made)
-        yield from _before(site, self._writers, used)
-        yield from _after(site, self._readers, made)
+        written, read = _bases(site, _WRITES), _bases(site, _READS)
+        yield from _before(site, self._writers, written)
+        yield from _before(site, self._writers, read)
+        yield from _after(site, self._readers, written)
         yield from _after(site, self._words, _numbers(site))
         yield from _before(site, self._all, ("",))
         yield from _after(site, self._all, ("",))
 
 
 def _index(entries: Iterable[tuple[Site, Iterable[str]]]) -> _Index:
-    found: dict[tuple[str, str], list[int]] = {}
+    index: dict[tuple[str, str], list[int]] = {}
     for site, keys in entries:
         for key in keys:
-            found.setdefault((site.function, key), []).append(site.id)
-    return found
+            index.setdefault((site.function, key), []).append(site.id)
+    return index
 
 
 def _before(site: Site, index: _Index, keys: Iterable[str]) -> Iterator[int]:
-    """The last site before `site` under any of the keys."""
+    """Yields the last site before `site` under any of the keys."""
     lists = [index.get((site.function, key), []) for key in keys]
-    found = [ids[n - 1] for ids in lists if (n := bisect.bisect_left(ids, site.id)) > 0]
-    return iter([max(found)] if found else [])
+    ids_before = [ids[n - 1] for ids in lists if (n := bisect.bisect_left(ids, site.id)) > 0]
+    return iter([max(ids_before)] if ids_before else [])
 
 
 def _after(site: Site, index: _Index, keys: Iterable[str]) -> Iterator[int]:
-    """The first site after `site` under any of the keys."""
+    """Yields the first site after `site` under any of the keys."""
     lists = [index.get((site.function, key), []) for key in keys]
-    found = [ids[n] for ids in lists if (n := bisect.bisect_right(ids, site.id)) < len(ids)]
-    return iter([min(found)] if found else [])
+    ids_after = [ids[n] for ids in lists if (n := bisect.bisect_right(ids, site.id)) < len(ids)]
+    return iter([min(ids_after)] if ids_after else [])
 
 
 def _bases(site: Site, roles: tuple[Role, ...]) -> set[str]:
@@ -110,6 +110,6 @@ def _words(args: Iterable[Arg]) -> set[str]:
 
 
 def _numbers(item: Site) -> set[str]:
-    """The numbers that a site reads: `&u0_raw` there is `u0` elsewhere."""
-    pointed = (expressions.variable(arg.text) for arg in item.args if arg.form is Form.SCALAR_REF)
-    return {name.removesuffix("_raw") for name in pointed if name}
+    """The variables that a site stores numbers in: its `&u0_raw` is `u0` in other expressions."""
+    names = (expressions.variable(arg.text) for arg in item.args if arg.form is Form.SCALAR_REF)
+    return {name.removesuffix("_raw") for name in names if name}

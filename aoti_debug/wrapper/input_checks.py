@@ -1,4 +1,4 @@
-"""The inputs that a compiled model takes, from the checks that Inductor wrote for them."""
+"""Recovers the input signature of a compiled model from the input checks in its wrapper."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _UNBOUNDED = (1 << 31) - 1
 
 
 def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignature:
-    """What the model takes. Of an input without a check only the name is known: its dtype is "". Arguments that are no
-    tensors are no inputs of the generated code, which only says how many there are.
+    """Returns the input signature of a wrapper.
+
+    Of an input without a check only the name is known: its dtype is "". Arguments that are not tensors are not inputs
+    of the generated code; only their number is known.
 
     Args:
         names: variables of the inputs, in order.
-        device: of inputs whose check does not name one: "cpu", "cuda". Generated code runs on any device of its kind.
+        device: device type of inputs whose check names none: "cpu", "cuda". The code runs on any device of its type.
     """
     checks = {int(m.group(1)): m.group() for m in _CHECK.finditer(wrapper)}
     layouts = _layouts(wrapper)
@@ -40,18 +42,19 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignatu
         _leaf(name, checks.get(position, ""), device, layouts.get(name, _Layout()))
         for position, name in enumerate(names)
     )
-    found = _IN_SPEC.search(wrapper)
-    spec = found.group(2) if found else ""
+    match = _IN_SPEC.search(wrapper)
+    spec = match.group(2) if match else ""
     others = _leaf_count(spec) - len(leaves)
     return ModelSignature(leaves, spec, others) if others >= 0 else ModelSignature(leaves)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """
+    """The symbolic sizes and strides of an input.
+
     Attributes:
         symbols: of sizes, by dimension: "s77", "2*s77".
-        strides: expressions, one a dimension; None where not all are known.
+        strides: one expression per dimension; None if not all are known.
     """
 
     symbols: Mapping[int, str] = field(default_factory=dict)
@@ -59,15 +62,15 @@ class _Layout:
 
 
 def _layouts(wrapper: str) -> Mapping[str, _Layout]:
-    """What run_impl says of its inputs' sizes and strides, by input."""
-    named: dict[str, dict[int, str]] = {}
+    """Returns the sizes and strides that run_impl reads or asserts, by input."""
+    symbols_by_input: dict[str, dict[int, str]] = {}
     for symbol, name, dim in _SYMBOL.findall(wrapper):
-        named.setdefault(name, {})[int(dim)] = symbol
-    found = {name: _Layout(symbols) for name, symbols in named.items()}
+        symbols_by_input.setdefault(name, {})[int(dim)] = symbol
+    layouts = {name: _Layout(symbols) for name, symbols in symbols_by_input.items()}
     for name, sizes, strides in _ASSERTED.findall(wrapper):
         symbols = {dim: text for dim, text in enumerate(_expressions(sizes)) if not text.isdigit()}
-        found[name] = _Layout(symbols, tuple(int(text) if text.isdigit() else text for text in _expressions(strides)))
-    return found
+        layouts[name] = _Layout(symbols, tuple(int(text) if text.isdigit() else text for text in _expressions(strides)))
+    return layouts
 
 
 def _expressions(text: str) -> list[str]:
@@ -100,12 +103,12 @@ def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
 
 
 def _leaf_count(spec: str) -> int:
-    """How many values a dumped pytree has; -1 where it cannot be read."""
+    """Counts the leaves of a serialized pytree; -1 if it cannot be read."""
     try:
-        waiting, count = [json_data.parse_value(spec)[1]], 0
-        while waiting:
-            node = waiting.pop()
-            waiting += node["children_spec"]
+        pending, count = [json_data.parse_value(spec)[1]], 0
+        while pending:
+            node = pending.pop()
+            pending += node["children_spec"]
             count += node["type"] is None
         return count
     except (ValueError, LookupError, TypeError):

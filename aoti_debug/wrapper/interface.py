@@ -1,4 +1,4 @@
-"""What goes into a model and what leaves it, by the C++ variables that hold it."""
+"""The C++ variables of a wrapper's inputs, constants and outputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOVE = re.compile(r"^ *(\w+) = std::move\((\w+)\);", re.MULTILINE)  # one with 
 
 
 def inputs(wrapper: str) -> tuple[str, ...]:
-    """The variables of the model's inputs, in order: "arg5_1"."""
-    found = {int(m.group(1)): m.group(2) for m in _INPUT.finditer(wrapper)}
-    return tuple(found[position] for position in sorted(found))
+    """Returns the variables of the model's inputs, in order: "arg5_1"."""
+    names = {int(m.group(1)): m.group(2) for m in _INPUT.finditer(wrapper)}
+    return tuple(names[position] for position in sorted(names))
 
 
 def constants(wrapper: str) -> tuple[Constant, ...]:
-    """Weights, buffers and folded constants, in order."""
+    """Returns the weights, buffers and folded constants, in order."""
     fields: dict[int, dict[str, str]] = {}
     for m in _FIELD.finditer(wrapper):
         fields.setdefault(int(m.group(1)), {})[m.group(2)] = m.group(3)
@@ -28,23 +28,23 @@ def constants(wrapper: str) -> tuple[Constant, ...]:
 
 
 def outputs(wrapper: str, body: Body) -> tuple[str, ...]:
-    """The variable behind each output of run_impl, in order; "" where it is not known."""
+    """Returns the variable of each output of run_impl, in order; "" if unknown."""
     weights = constants(wrapper)
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for m in _OUTPUT.finditer(wrapper, body.opening, body.closing):
         position = m.group(3)
-        found[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
-    return tuple(found.get(position, "") for position in range(max(found, default=-1) + 1))
+        names[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
+    return tuple(names.get(position, "") for position in range(max(names, default=-1) + 1))
 
 
 def handed_out(wrapper: str, body: Body) -> tuple[str, ...]:
-    """Variables of branches and loops whose content becomes an output of the model, through any number of moves."""
+    """Returns variables of branches and loops that are moved into an output of the model, by any number of moves."""
     moves = [m.groups() for m in _MOVE.finditer(wrapper, body.opening, body.closing)]
-    wanted, found = set(outputs(wrapper, body)) - {""}, dict[str, None]()
-    while new := [source for target, source in moves if target in wanted and source not in wanted]:
-        found |= dict.fromkeys(new)
-        wanted |= set(new)
-    return tuple(found)
+    targets, sources = set(outputs(wrapper, body)) - {""}, dict[str, None]()
+    while new := [source for target, source in moves if target in targets and source not in targets]:
+        sources |= dict.fromkeys(new)
+        targets |= set(new)
+    return tuple(sources)
 
 
 def _constant(fields: dict[str, str]) -> Constant:

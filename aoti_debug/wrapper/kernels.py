@@ -17,9 +17,9 @@ _DEFINITION = re.compile(r"\bextern\b[^;{}()]*\bvoid\s+(\w+)\s*\([^()]*\)\s*\{")
 
 
 def cpp_kernels(text: str) -> tuple[Kernel, ...]:
-    """The C++ kernels of a kernels text, each with the includes that it needs.
+    """Returns the C++ kernels of a kernels text, each with the includes that it needs.
 
-    A section begins at an `#include …cpp_prefix.h`, or at the includes right in front of it, and ends before the next;
+    A section begins at an `#include …cpp_prefix.h`, or at the includes directly before it, and ends before the next;
     a kernel's source is its whole section.
     """
     starts = [match.start() for match in _SECTION.finditer(text)] or [0]
@@ -33,18 +33,18 @@ def cpp_kernels(text: str) -> tuple[Kernel, ...]:
 
 
 def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
-    """The Triton kernels that `launchKernel` starts, numbered from 0 in the order of their functions."""
-    found: dict[str, Kernel] = {}
+    """Returns the Triton kernels that `launchKernel` starts, numbered from 0 in the order of their functions."""
+    kernels: dict[str, Kernel] = {}
     for function in functions:
         launch = function.launch
-        if launch is None or launch.kernel in found:
+        if launch is None or launch.kernel in kernels:
             continue
-        found[launch.kernel] = Kernel(
+        kernels[launch.kernel] = Kernel(
             name=launch.kernel,
             language="triton",
             source=function.source,
             sha256=_sha256(function.source),
-            id=len(found),
+            id=len(kernels),
             mangled=function.mangled,
             cubin=_basename(function.cubin),
             num_warps=launch.num_warps,
@@ -54,19 +54,19 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
             global_scratch=function.scratch.get("global_scratch", 0),
             profile_scratch=function.scratch.get("profile_scratch", 0),
         )
-    return tuple(found.values())
+    return tuple(kernels.values())
 
 
 def functions(text: str) -> Mapping[str, TritonFunction]:
-    """The `call_*` functions of a wrapper by name."""
+    """Returns the `call_*` functions of a wrapper by name."""
     return {body.name: parse(text, body) for body in triton_functions(mask(text))}
 
 
 def shared_cubins(text: str) -> tuple[str, ...]:
-    """Paths from which a wrapper loads two different Triton kernels.
+    """Returns the paths from which a wrapper loads two different Triton kernels.
 
-    Kernel binaries that are named after their kernel collide when one kernel is specialised twice: the second gets the
-    first one's machine code.
+    Kernel binaries that are named after their kernel collide when one kernel is specialised twice: the second then
+    runs the machine code of the first.
     """
     sources: dict[str, set[str]] = {}
     for function in functions(text).values():

@@ -1,7 +1,7 @@
 """A tokenizer for the C++ that Inductor generates.
 
-It knows what would lead a search with regular expressions astray: comments that hold Triton source, raw strings that
-hold Python source, and commas inside template arguments.
+It handles what plain regular expressions get wrong: comments that hold Triton source, raw strings that hold Python
+source, and commas inside template arguments.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 
 class Lexeme(Enum):
+    """The kinds of tokens."""
+
     COMMENT = "comment"
     STRING = "string"  # raw ones too
     CHAR = "char"
@@ -22,17 +24,20 @@ class Lexeme(Enum):
 
 
 class Token(NamedTuple):
+    """A token and its place in the text."""
+
     lexeme: Lexeme
     text: str
     start: int  # offset in the text
 
     @property
     def end(self) -> int:
+        """The offset behind the token."""
         return self.start + len(self.text)
 
 
 class TextSpan(NamedTuple):
-    """The text [start, end)."""
+    """The part [start, end) of a text."""
 
     start: int
     end: int
@@ -56,24 +61,24 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
-    """The tokens of text[start:end], comments included, in order."""
+    """Returns the tokens of text[start:end], comments included, in order."""
     lexemes = {lexeme.value: lexeme for lexeme in Lexeme}
-    found = _TOKEN.finditer(text, start, len(text) if end is None else end)
-    return [Token(lexemes[m.lastgroup], m.group(), m.start()) for m in found if m.lastgroup]
+    matches = _TOKEN.finditer(text, start, len(text) if end is None else end)
+    return [Token(lexemes[m.lastgroup], m.group(), m.start()) for m in matches if m.lastgroup]
 
 
 def mask(text: str) -> str:
-    """The text with comments, strings and characters blanked: offsets and line breaks stay."""
+    """Returns the text with comments, strings and characters blanked: offsets and line breaks stay."""
     return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
 
 
 def without_comments(text: str) -> str:
-    """The text with comments blanked: offsets and line breaks stay."""
+    """Returns the text with comments blanked: offsets and line breaks stay."""
     return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()) if m.lastgroup == "comment" else m.group(), text)
 
 
 def closing_offset(masked: str, opening: int) -> int:
-    """The offset of the bracket that closes the one at offset `opening`, or len(masked).
+    """Returns the offset of the bracket that closes the one at offset `opening`, or len(masked).
 
     Args:
         masked: text without comments and strings, of `mask`.
@@ -87,7 +92,7 @@ def closing_offset(masked: str, opening: int) -> int:
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
-    """The index of the bracket that closes the one at index `opening`, or len(tokens)."""
+    """Returns the index of the bracket that closes the one at index `opening`, or len(tokens)."""
     depth = 0
     for i in range(opening, len(tokens)):
         text = tokens[i].text
@@ -103,7 +108,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def split_arguments(tokens: Sequence[Token], opening: int) -> tuple[list[TextSpan], int]:
-    """Splits what stands between the bracket at index `opening` and the one that closes it at its commas.
+    """Splits the text between the bracket at index `opening` and its closing bracket at the commas.
 
     Returns:
         The spans of the arguments and the index of the closing bracket.

@@ -1,4 +1,4 @@
-"""Operators: which one a C-shim function calls, and what its schema says about mutation."""
+"""Operators: the operator behind a C-shim function, and the parameters that its schema marks as mutated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = {
 
 
 def shim_operators(names: Iterable[str]) -> dict[str, str]:
-    """What the C shim's functions call, by their suffix: {"addmm_out": "aten.addmm.out"}.
+    """Maps the suffix of each C-shim function to its operator: {"addmm_out": "aten.addmm.out"}.
 
     Args:
         names: operators as torchgen.aoti.fallback_ops.inductor_fallback_ops lists them: "aten.addmm.out",
@@ -33,29 +33,29 @@ def shim_operators(names: Iterable[str]) -> dict[str, str]:
 
 
 def declared_shims(declarations: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """The custom operators behind the C functions that the user declared, by function.
+    """Maps each C function that the user declared to its custom operator.
 
     Args:
         declarations: operator -> declarations: {"mylib::op": ["AOTITorchError aoti_torch_cpu_op(…)"]}
     """
-    found: dict[str, str] = {}
+    operators: dict[str, str] = {}
     for operator, texts in declarations.items():
         namespace, _, rest = operator.replace("::", ".").partition(".")
         name, _, overload = rest.partition(".")
         for text in texts:
             if (declared := _DECLARED.search(text)) is not None:
-                found[declared[1]] = f"{namespace}.{name}.{overload or 'default'}"
-    return found
+                operators[declared[1]] = f"{namespace}.{name}.{overload or 'default'}"
+    return operators
 
 
 def suffix_of(operator: str) -> str:
-    """The shim's suffix for an operator: "aten.sort.stable" -> "sort_stable"."""
+    """Returns the shim's suffix for an operator: "aten.sort.stable" -> "sort_stable"."""
     _, base, overload = operator.split(".", 2)
     return base if overload == "default" else f"{base}_{overload}"
 
 
 def operator_of(callee: str, operators: Mapping[str, str]) -> str:
-    """The operator behind a C-shim function, or "" if it is not known."""
+    """Returns the operator behind a C-shim function; "" if unknown."""
     if callee in operators:
         return operators[callee]
     if callee in _PLAIN:
@@ -70,18 +70,18 @@ def operator_of(callee: str, operators: Mapping[str, str]) -> str:
 
 
 def mutated(schema: str) -> frozenset[str]:
-    """The parameters that an operator writes to: `f(Tensor(a!) x, int k) -> ()` gives {"x"}."""
+    """Returns the parameters that an operator mutates: {"x"} for `f(Tensor(a!) x, int k) -> ()`."""
     arguments = schema.rpartition("->")[0] or schema
     return frozenset(_MUTATED.findall(arguments))
 
 
 def qualified(target: str) -> str:
-    """An operator with its overload: "mylib::op" -> "mylib::op.default"."""
+    """Returns an operator with its overload: "mylib::op" -> "mylib::op.default"."""
     return target if "::" not in target or "." in target.partition("::")[2] else f"{target}.default"
 
 
 def schema_of(operator: str, schemas: Mapping[str, str]) -> str:
-    """The schema of an operator, whichever way it is spelled in `schemas`: "aten::f.x", "aten.f.x", "aten::f"."""
+    """Looks up the schema of an operator under every spelling: "aten::f.x", "aten.f.x", "aten::f"."""
     colons = operator if "::" in operator else operator.replace(".", "::", 1)
     plain = colons.removesuffix(".default")
     spellings = (colons, plain, colons.replace("::", ".", 1), plain.replace("::", ".", 1))

@@ -1,4 +1,4 @@
-"""What the graph promised of every buffer, out of Inductor's text for its layouts.
+"""Parses the layouts that the graph promises for its buffers, from Inductor's log.
 
 There is a line for each buffer, in every graph of the program, as in Inductor's log of its scheduled operations
 (`ir_post_fusion`):
@@ -21,50 +21,50 @@ _LINE = re.compile(r"^ *(?P<name>\w+)\.layout = (?P<kind>\w+)(?P<rest>.*)$", re.
 _LAYOUT = re.compile(
     r"\('(?P<device>[\w:]+)', torch\.(?P<dtype>\w+), size=(?P<sizes>\[.*\]), stride=(?P<strides>\[.*)\)"
 )
-_SETTLED = frozenset({"FixedLayout", "NonOwningLayout", "CommBufferLayout"})
+_FINAL = frozenset({"FixedLayout", "NonOwningLayout", "CommBufferLayout"})
 _NO_TENSOR = frozenset({"MultiOutputLayout", "NoneLayout", "MutationLayoutSHOULDREMOVE", "FlexibleLayout"})
 _UNNAMED = re.compile(r"^ *buf\d+\.layout = ", re.MULTILINE)
 
 
 def parse(graphs: Sequence[str]) -> tuple[tuple[Promise, ...], tuple[str, ...]]:
-    """The promises of a program's graphs, and the lines among them that are not understood.
+    """Parses the promised layouts of a program's graphs; returns them and the lines that cannot be parsed.
 
     Args:
-        graphs: the text of each: of constant folding, if there is any, then of the model; each followed by its
+        graphs: a text for each graph: constant folding, if there is any, then the model; each followed by its
             branches and loops, whose buffers are named after them ("true_graph_0_buf1").
     """
     begins = [position for position, text in enumerate(graphs) if _UNNAMED.search(text)]
     model = begins[-1] if begins else 0
-    folding, folding_strange = _parse("\n".join(graphs[:model]), FOLDING)
-    found, strange = _parse("\n".join(graphs[model:]), MODEL)
-    return folding + found, folding_strange + strange
+    folding_layouts, folding_unparsed = _parse("\n".join(graphs[:model]), FOLDING)
+    model_layouts, model_unparsed = _parse("\n".join(graphs[model:]), MODEL)
+    return folding_layouts + model_layouts, folding_unparsed + model_unparsed
 
 
-def of_inputs(variables: Sequence[str], leaves: Sequence[Leaf]) -> tuple[Promise, ...]:
-    """The promises of a model's inputs, as they were exported; none where the two lists do not belong together.
+def input_layouts(variables: Sequence[str], leaves: Sequence[Leaf]) -> tuple[Promise, ...]:
+    """Returns the exported layouts of a model's inputs; none if the two lists do not match.
 
     Args:
-        variables: what the generated code calls its inputs.
-        leaves: the exported program's.
+        variables: the names of the inputs in the generated code.
+        leaves: of the exported program's signature.
     """
     tensors = [leaf for leaf in leaves if leaf.is_tensor]
     if len(tensors) != len(variables):
         return ()
-    return tuple(_of_input(name, leaf) for name, leaf in zip(variables, tensors, strict=True))
+    return tuple(_input_layout(name, leaf) for name, leaf in zip(variables, tensors, strict=True))
 
 
 def _parse(text: str, function: str) -> tuple[tuple[Promise, ...], tuple[str, ...]]:
-    found: dict[str, Promise | None] = {}  # None: two that contradict each other
-    strange: dict[str, None] = {}
+    layouts: dict[str, Promise | None] = {}  # None: two contradictory promises
+    unparsed: dict[str, None] = {}
     for line in _LINE.finditer(text):
         if line["kind"] in _NO_TENSOR:
             continue
-        promise = _promise(line, function) if line["kind"] in _SETTLED else None
+        promise = _promise(line, function) if line["kind"] in _FINAL else None
         if promise is None:
-            strange[line.group().strip()] = None
-        elif found.setdefault(promise.name, promise) != promise:
-            found[promise.name] = None
-    return tuple(promise for promise in found.values() if promise is not None), tuple(strange)
+            unparsed[line.group().strip()] = None
+        elif layouts.setdefault(promise.name, promise) != promise:
+            layouts[promise.name] = None
+    return tuple(promise for promise in layouts.values() if promise is not None), tuple(unparsed)
 
 
 def _promise(line: re.Match[str], function: str) -> Promise | None:
@@ -77,7 +77,7 @@ def _promise(line: re.Match[str], function: str) -> Promise | None:
     return Promise(line["name"], layout["device"], layout["dtype"], sizes, strides, function)
 
 
-def _of_input(name: str, leaf: Leaf) -> Promise:
+def _input_layout(name: str, leaf: Leaf) -> Promise:
     return Promise(
         name,
         leaf.device,
@@ -88,7 +88,7 @@ def _of_input(name: str, leaf: Leaf) -> Promise:
 
 
 def _items(text: str) -> tuple[str, ...]:
-    """The expressions of "[s77, Max(1, u0)], offset=3", up to the bracket that closes the first one."""
+    """Splits "[s77, Max(1, u0)], offset=3" into expressions, up to the bracket that closes the first one."""
     return tuple(item.strip() for item in _split(text) if item.strip())
 
 

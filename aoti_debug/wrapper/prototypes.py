@@ -1,4 +1,4 @@
-"""C prototypes: what the parameters of a C-shim function or of a generated C++ kernel are called and mean."""
+"""C prototypes: names, types and forms of the parameters of C-shim functions and generated C++ kernels."""
 
 from __future__ import annotations
 
@@ -39,28 +39,32 @@ NUMBERS: dict[str, CType] = {
 
 @dataclass(frozen=True)
 class Param:
+    """A parameter of a C function."""
+
     ctype: str  # "AtenTensorHandle*", "const int64_t*"
-    name: str  # "" where the prototype names none
+    name: str  # "" if the prototype has no name for it
 
 
 @dataclass(frozen=True)
 class Prototype:
+    """The prototype of a C function."""
+
     name: str
     params: tuple[Param, ...]
 
 
 def parse_prototypes(text: str) -> dict[str, Prototype]:
-    """Every function of a header that returns AOTITorchError or void, by name."""
+    """Parses every function of a header that returns AOTITorchError or void, by name."""
     return _collect(_FUNCTION, mask(text))
 
 
 def parse_externs(text: str) -> dict[str, Prototype]:
-    """Every `extern` function that the generated C++ itself declares or defines, by name."""
+    """Parses every `extern` function that the generated C++ declares or defines, by name."""
     masked = mask(text)
-    found = _collect(_EXTERN, masked)
+    prototypes = _collect(_EXTERN, masked)
     for block in _EXTERN_BLOCK.finditer(masked):
-        found |= _collect(_FUNCTION, block.group(1))
-    return found
+        prototypes |= _collect(_FUNCTION, block.group(1))
+    return prototypes
 
 
 def _collect(pattern: re.Pattern[str], masked: str) -> dict[str, Prototype]:
@@ -84,17 +88,17 @@ def _normal(ctype: str) -> str:
 
 
 def number_type(ctype: str) -> CType:
-    """The CType of a number that is passed by value, or NONE."""
+    """Returns the CType of a number that is passed by value, or NONE."""
     return NUMBERS.get(ctype.removeprefix("const "), CType.NONE)
 
 
 def is_output(param: Param) -> bool:
-    """Whether the callee writes through this pointer: `AtenTensorHandle* ret0`, `int64_t* ret4`."""
+    """True if the callee writes through this pointer: `AtenTensorHandle* ret0`, `int64_t* ret4`."""
     return param.ctype.endswith("*") and not param.ctype.startswith("const") and bool(_OUTPUT_NAME.match(param.name))
 
 
 def form_of(param: Param) -> Form:
-    """How a C-shim parameter passes its value.
+    """Returns the form in which a C-shim parameter passes its value.
 
     `AtenTensorHandle*` is an output slot if it is named like one, and an optional input otherwise. Lists of anything
     but tensors and int64_t, and optional lists of numbers, are opaque.

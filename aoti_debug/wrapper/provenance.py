@@ -1,4 +1,4 @@
-"""Which line of the model, and which nodes of its graphs, a site comes from."""
+"""The provenance of sites: the model lines and graph nodes that they come from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
 from aoti_debug.manifest import Certainty, ModelLine, Provenance, Site
 from aoti_debug.wrapper.inference import infer
-from aoti_debug.wrapper.sites import FoundSites
+from aoti_debug.wrapper.sites import SiteCall
 
 _FRAME = re.compile(
     r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)'
@@ -22,7 +22,7 @@ _TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|uti
 
 
 def frames(stack: str) -> tuple[ModelLine, ...]:
-    """The frames of a traced stack, outermost first."""
+    """Parses the frames of a stack trace, outermost first."""
     return tuple(
         ModelLine(m["file"], int(m["line"]), m["function"].strip(), (m["text"] or "").strip())
         for m in _FRAME.finditer(stack)
@@ -30,7 +30,7 @@ def frames(stack: str) -> tuple[ModelLine, ...]:
 
 
 def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
-    """Of each stack the innermost frame that is not torch's, each line once."""
+    """Returns the innermost frame of each stack that is not in torch; each line once."""
     innermost = (
         next((frame for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file)), None)
         for stack in stacks
@@ -40,7 +40,7 @@ def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
 
 @dataclass(frozen=True)
 class KernelInformation:
-    """What Inductor has recorded of one kernel."""
+    """The record of Inductor about one kernel."""
 
     stack_traces: tuple[str, ...] = ()
     post_grad_nodes: tuple[str, ...] = ()
@@ -48,10 +48,10 @@ class KernelInformation:
 
 
 def kernel_information(text: str) -> Mapping[str, KernelInformation]:
-    """The content of `kernel_information.json`, {} for an empty text.
+    """Parses `kernel_information.json`; {} for an empty text.
 
     Raises:
-        ArtifactError: the text is no such JSON.
+        ArtifactError: the text is damaged.
     """
     if not text.strip():
         return {}
@@ -62,10 +62,10 @@ def kernel_information(text: str) -> Mapping[str, KernelInformation]:
         raise ArtifactError(f"kernel_information.json is damaged: {error}", hint="compile the model again") from error
 
 
-def attach(found: Sequence[FoundSites], information: str) -> tuple[Site, ...]:
-    """The sites with their provenance.
+def attach(sites: Sequence[SiteCall], information: str) -> tuple[Site, ...]:
+    """Returns the sites with their provenance.
 
-    A site that Inductor has recorded itself is exact. One without a record (index_put, scatter, bernoulli_, item,
+    A site that Inductor has recorded is exact. One without a record (index_put, scatter, bernoulli_, item,
     clone), or whose record names no line of the model, is inferred from the sites around it.
 
     Args:
@@ -75,35 +75,35 @@ def attach(found: Sequence[FoundSites], information: str) -> tuple[Site, ...]:
         ArtifactError: `information` is damaged.
     """
     records = kernel_information(information)
-    return infer([replace(f.site, provenance=_recorded(f, records)) for f in found])
+    return infer([replace(s.site, provenance=_recorded(s, records)) for s in sites])
 
 
-def located(sites: Sequence[Site], stacks: Mapping[str, str]) -> tuple[Site, ...]:
-    """The sites, those of custom operators where the exported program says that it calls them.
+def with_operator_stacks(sites: Sequence[Site], stacks: Mapping[str, str]) -> tuple[Site, ...]:
+    """Returns the sites; custom operators get the stack trace of their call in the exported program.
 
-    Inductor's own record may be of what uses the result: a pass that reuses memory carries one node's stack to another.
+    Inductor's record may be of a consumer: a pass that reuses memory copies one node's stack trace to another.
 
     Args:
-        stacks: by operator ("mylib::op.default"), of those that the program calls once.
+        stacks: stack traces by operator ("mylib::op.default"), of those that the program calls once.
     """
     calls = Counter(site.op for site in sites)
     return tuple(
-        replace(site, provenance=_located(site.provenance, stacks[site.op]))
+        replace(site, provenance=_with_stack(site.provenance, stacks[site.op]))
         if site.op in stacks and calls[site.op] == 1
         else site
         for site in sites
     )
 
 
-def _located(provenance: Provenance, stack: str) -> Provenance:
+def _with_stack(provenance: Provenance, stack: str) -> Provenance:
     source = own_frames((stack,))
     if not source:
         return provenance
     return replace(provenance, certainty=Certainty.EXACT, source=source, stacks=(stack,))
 
 
-def _recorded(found: FoundSites, records: Mapping[str, KernelInformation]) -> Provenance:
-    notes = found.call.notes
+def _recorded(site: SiteCall, records: Mapping[str, KernelInformation]) -> Provenance:
+    notes = site.call.notes
     record = records.get(notes.handle)
     if record is None:
         return Provenance(Certainty.EXACT if notes.nodes else Certainty.NONE, notes.handle, pre_grad_nodes=notes.nodes)

@@ -1,4 +1,4 @@
-"""The proxy executor's list of operators (`*.wrapper.json`)."""
+"""Parses the proxy executor's list of operators (`*.wrapper.json`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TENSORS = ("as_tensor", "as_tensors", "as_optional_tensor", "as_optional_tensor
 
 @dataclass(frozen=True)
 class Flat:
-    """One entry of a flattened argument array: the parameter, and its buffer where it is a tensor."""
+    """One entry of a flattened argument array: the parameter, and the buffer of a tensor."""
 
     param: str  # "x", "xs[1]"
     buffer: str = ""
@@ -27,14 +27,14 @@ class Flat:
 
 @dataclass(frozen=True)
 class Node:
-    """One operator: what its flattened arrays hold.
+    """One operator, and the content of its flattened arrays.
 
     Attributes:
         target: as the JSON names it: "mylib::op", "aten::complex".
-        inputs: the tensors that the operator takes, lists flattened, None left out.
+        inputs: tensor arguments, lists flattened, None left out.
         outputs: the tensors that it returns.
-        numbers: the integers that travel in the C++ call.
-        operands, results: all that it takes and returns.
+        numbers: the integers that the C++ call passes.
+        operands, results: all arguments and results.
     """
 
     target: str
@@ -46,10 +46,10 @@ class Node:
 
 
 def parse(text: str) -> tuple[Node, ...]:
-    """The nodes by their index; () for an empty text.
+    """Parses the nodes, by their index; () for an empty text.
 
     Raises:
-        ArtifactError: the text is not what torch writes.
+        ArtifactError: the text is damaged.
     """
     if not text.strip():
         return ()
@@ -62,7 +62,7 @@ def parse(text: str) -> tuple[Node, ...]:
 
 
 def targets(text: str) -> tuple[str, ...]:
-    """The operators of the list, each once: whose schemas analyse() wants."""
+    """Returns the operators of the list, each once: analyse() needs their schemas."""
     return tuple(dict.fromkeys(node.target for node in parse(text)))
 
 
@@ -99,13 +99,13 @@ def _node(data: _NodeJson) -> Node:
     tensors: list[Flat] = []
     numbers: list[Flat] = []
     for entry in data.inputs:
-        found, ints = _flatten(entry.name, entry.arg)
-        tensors += found
+        argument_tensors, ints = _flatten(entry.name, entry.arg)
+        tensors += argument_tensors
         numbers += ints
     outputs: list[Flat] = []
     for i, output in enumerate(data.outputs):
-        found, ints = _flatten(f"ret{i}", output)
-        outputs += found
+        argument_tensors, ints = _flatten(f"ret{i}", output)
+        outputs += argument_tensors
         numbers += ints
     operands = tuple(Operand(e.name, e.kind == _KEYWORD, json.dumps(e.arg)) for e in data.inputs)
     results = tuple(json.dumps(output) for output in data.outputs)
@@ -113,7 +113,7 @@ def _node(data: _NodeJson) -> Node:
 
 
 def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]:
-    """The tensors and the integers of one argument, a tagged union such as {"as_tensor": {"name": "buf0"}}."""
+    """Returns the tensors and the integers of one argument, a tagged union such as {"as_tensor": {"name": "buf0"}}."""
     if not arg:
         raise DamagedJsonError(f"argument {name} is empty")
     kind, value = next(iter(arg.items()))

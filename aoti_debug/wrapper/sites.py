@@ -24,7 +24,7 @@ _READERS: tuple[Callable[[CallExpression, FunctionContext], Reading | None], ...
 
 _LAUNCH = re.compile(r"aoti_torch_\w+|cpp_fused\w*|call_\w+|kernels\.\w+|op\.callBoxed|runTritonKernel\w*|launchKernel")
 
-# Functions of the C shim that manage tensors and start nothing on a device.
+# Functions of the C shim that manage tensors and launch nothing.
 _NO_LAUNCH = re.compile(
     r"aoti_torch_(?:"
     r"empty_strided\w*|_alloc_from_pool|as_strided|_reinterpret_tensor|new_\w+|assign_tensors\w*|\w+_view_dtype"
@@ -36,8 +36,8 @@ _NO_LAUNCH = re.compile(
 
 
 @dataclass(frozen=True)
-class FoundSites:
-    """A site with the place in the text that it was read from."""
+class SiteCall:
+    """A site with the call that it was read from."""
 
     site: Site
     call: CallExpression
@@ -45,22 +45,24 @@ class FoundSites:
 
 @dataclass(frozen=True)
 class Sites:
-    found: tuple[FoundSites, ...]
+    """The launches of a wrapper, and calls that look like launches but match no form."""
+
+    recognised: tuple[SiteCall, ...]
     unrecognised: tuple[Unrecognised, ...]
 
 
 def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
-    """Whether a call of this name in a function of the model looks like a launch."""
+    """True if a call of this name in a function of the model looks like a launch."""
     if callee in externs:
         return True
     return bool(_LAUNCH.fullmatch(callee)) and not _NO_LAUNCH.match(callee)
 
 
 def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tuple[tuple[str, calls.Scan], ...]:
-    """The calls that look like launches, function by function in the order of the text.
+    """Finds the calls that look like launches, function by function in the order of the text.
 
     Raises:
-        ArtifactError: the wrapper is of a form that cannot be instrumented.
+        ArtifactError: the wrapper has a form that cannot be instrumented.
     """
     lines = calls.Lines(text)
     return tuple(
@@ -70,30 +72,32 @@ def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tupl
 
 
 def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
-    """Reads every launch of the wrapper; provenance is left open.
+    """Reads every launch of the wrapper; the sites have no provenance yet.
 
     Args:
         masked: lexer.mask(text).
-        context: its `variables` are filled in per function.
+        context: its `variables` are replaced for each function.
 
     Raises:
-        ArtifactError: the wrapper is of a form that cannot be instrumented.
+        ArtifactError: the wrapper has a form that cannot be instrumented.
     """
-    found: list[FoundSites] = []
+    recognised: list[SiteCall] = []
     unrecognised: list[Unrecognised] = []
     bodies = {body.name: body for body in entry_points(masked)}
     for name, scanned in scan_model(text, masked, context.externs):
         local = replace(context, variables=variables(masked, bodies[name]))
-        written = set(local.variables.given)
+        written = set(local.variables.initialised)
         for call in scanned.calls:
             reading = _read(call, local)
             if reading is None:
                 unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
                 continue
-            args = slots.settle(reading.slots, local.variables.bases)
-            found.append(FoundSites(_site(len(found), call, reading, _refine(args, reading.kind, written)), call))
+            args = slots.to_arguments(reading.slots, local.variables.bases)
+            recognised.append(
+                SiteCall(_site(len(recognised), call, reading, _partial_outputs(args, reading.kind, written)), call)
+            )
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
-    return Sites(tuple(found), tuple(unrecognised))
+    return Sites(tuple(recognised), tuple(unrecognised))
 
 
 def _read(call: CallExpression, context: FunctionContext) -> Reading | None:
@@ -120,8 +124,8 @@ def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, 
     )
 
 
-def _refine(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, ...]:
-    """An output of a generated kernel that holds something already may be written in part only: it is in-out."""
+def _partial_outputs(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, ...]:
+    """Makes outputs that have a content already in-out: a generated kernel may write only a part of them."""
     if kind not in (Kind.CPP, Kind.TRITON):
         return args
     return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)

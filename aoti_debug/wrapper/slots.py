@@ -1,4 +1,4 @@
-"""Makes the flattened arguments of a site: names that are unique in their launch, roles that agree."""
+"""Builds the flattened arguments of a site: unique names within a launch, consistent roles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aoti_debug.wrapper import expressions
 
 @dataclass(frozen=True)
 class Slot:
-    """An argument whose name is not settled yet.
+    """An argument whose name and role are preliminary.
 
     Attributes:
-        key: equal for two slots of one call that hold the same tensor; "" for what is no tensor.
+        key: equal for two slots of one call that hold the same tensor; "" if not a tensor.
     """
 
     arg: Arg
@@ -31,11 +31,11 @@ def tensor(
     param: str = "",
     element: int = -1,
 ) -> Slot:
-    """A slot for a tensor expression. A null expression is named after its parameter ("indices[0]")."""
-    found = expressions.tensor(text)
+    """Makes a slot for a tensor expression; a null expression is named after its parameter ("indices[0]")."""
+    expression = expressions.tensor(text)
     return Slot(
         Arg(
-            name=found.name if found else param or _place(value, element),
+            name=expression.name if expression else param or _position_name(value, element),
             param=param,
             form=form,
             role=role,
@@ -43,9 +43,9 @@ def tensor(
             text=text,
             value=value,
             element=element,
-            base=found.variable if found else "",
+            base=expression.variable if expression else "",
         ),
-        key=found.key if found else "",
+        key=expression.key if expression else "",
     )
 
 
@@ -60,10 +60,10 @@ def number(
     element: int = -1,
     referent: CType = CType.NONE,
 ) -> Slot:
-    """A slot for a number, a string or something opaque, named after its parameter, its variable or its place."""
+    """Makes a slot for a number, a string or an opaque value, named after its parameter, variable or position."""
     return Slot(
         Arg(
-            name=param or expressions.variable(text) or _place(value, element),
+            name=param or expressions.variable(text) or _position_name(value, element),
             param=param,
             form=form,
             role=role,
@@ -76,48 +76,48 @@ def number(
     )
 
 
-def _place(value: int, element: int) -> str:
+def _position_name(value: int, element: int) -> str:
     return f"arg{value}[{element}]" if element >= 0 else f"arg{value}"
 
 
-def settle(slots: Sequence[Slot], bases: Mapping[str, str]) -> tuple[Arg, ...]:
-    """The arguments of a call.
+def to_arguments(slots: Sequence[Slot], bases: Mapping[str, str]) -> tuple[Arg, ...]:
+    """Returns the arguments of a call, with unique names and consistent roles.
 
-    One tensor that is passed twice keeps one name, and if it is read through one and written through another it is
-    in-out in both; different things of one name get `_2`, `_3`. Bases are resolved to the outermost variable, and a
-    view through a temporary handle is named after it.
+    A tensor that is passed twice has one name, and is in-out in both places if it is read in one and written in the
+    other; different values of one name get `_2`, `_3`. Bases are resolved to the outermost variable, and a view through
+    a temporary handle is named after it.
     """
-    slots = [_through(slot, bases) for slot in slots]
-    names = _unique(slots)
-    roles = _agreed(slots)
+    slots = [_named_after_base(slot, bases) for slot in slots]
+    names = _unique_names(slots)
+    roles = _merged_roles(slots)
     return tuple(
         replace(
             slot.arg,
             name=name,
             role=roles.get(slot.key, slot.arg.role) if slot.arg.form is not Form.OUTPUT_SLOT else slot.arg.role,
-            base=resolve(slot.arg.base, bases),
+            base=resolve_alias(slot.arg.base, bases),
         )
         for slot, name in zip(slots, names, strict=True)
     )
 
 
-def resolve(name: str, bases: Mapping[str, str]) -> str:
-    """Follows aliases from a variable to the one that they all stand for."""
-    seen = {name}
-    while name in bases and bases[name] not in seen:
+def resolve_alias(name: str, bases: Mapping[str, str]) -> str:
+    """Follows aliases from a variable to the outermost one."""
+    visited = {name}
+    while name in bases and bases[name] not in visited:
         name = bases[name]
-        seen.add(name)
+        visited.add(name)
     return name
 
 
-def _through(slot: Slot, bases: Mapping[str, str]) -> Slot:
+def _named_after_base(slot: Slot, bases: Mapping[str, str]) -> Slot:
     base = slot.arg.base
-    if not base.startswith("tmp_") or resolve(base, bases) == base:
+    if not base.startswith("tmp_") or resolve_alias(base, bases) == base:
         return slot
-    return replace(slot, arg=replace(slot.arg, name=f"{resolve(base, bases)}_view"))
+    return replace(slot, arg=replace(slot.arg, name=f"{resolve_alias(base, bases)}_view"))
 
 
-def _unique(slots: Sequence[Slot]) -> list[str]:
+def _unique_names(slots: Sequence[Slot]) -> list[str]:
     taken: dict[str, str | int] = {}
     names = []
     for i, slot in enumerate(slots):
@@ -130,9 +130,9 @@ def _unique(slots: Sequence[Slot]) -> list[str]:
     return names
 
 
-def _agreed(slots: Sequence[Slot]) -> dict[str, Role]:
-    seen: dict[str, set[Role]] = {}
+def _merged_roles(slots: Sequence[Slot]) -> dict[str, Role]:
+    roles_by_key: dict[str, set[Role]] = {}
     for slot in slots:
         if slot.key and slot.arg.form is not Form.OUTPUT_SLOT:
-            seen.setdefault(slot.key, set()).add(slot.arg.role)
-    return {key: Role.INOUT for key, roles in seen.items() if len(roles) > 1 and Role.UNKNOWN not in roles}
+            roles_by_key.setdefault(slot.key, set()).add(slot.arg.role)
+    return {key: Role.INOUT for key, roles in roles_by_key.items() if len(roles) > 1 and Role.UNKNOWN not in roles}

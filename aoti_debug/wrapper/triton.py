@@ -1,4 +1,4 @@
-"""The `call_*` functions of a wrapper: signature, source, cubin, launch of a Triton kernel."""
+"""Parses the `call_*` functions of a wrapper: signature, source, cubin, launch of a Triton kernel."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ _ADDRESS_TYPES = frozenset({"CUdeviceptr", "hipDeviceptr_t", "void*"})
 
 @dataclass(frozen=True)
 class TritonCall:
-    """`launchKernel(kernels_.K, grid_0, grid_1, grid_2, 4, 0, kernel_args_, stream_);`
+    """The launch of a Triton kernel.
+
+    `launchKernel(kernels_.K, grid_0, grid_1, grid_2, 4, 0, kernel_args_, stream_);`
 
     Attributes:
         statement: offset of the `launchKernel`.
         kernel: K.
         grid: the three expressions.
-        sizes: the variables in them and what each is computed from, in order: ("grid_0", "xnumel").
-        num_warps, shared_bytes: numbers that are written into the call.
+        sizes: the variables in them and the expression of each, in order: ("grid_0", "xnumel").
+        num_warps, shared_bytes: literals in the call.
         arguments: the name of the `void*` array.
     """
 
@@ -54,13 +56,13 @@ class TritonFunction:
     Attributes:
         name: "call_triton_poi_fused_0".
         params: of its signature, in order.
-        source: the Triton source, "" where the wrapper holds none.
+        source: the Triton source; "" if the wrapper holds none.
         mutated: parameters that the kernel reads and writes, as Inductor notes them.
-        cubin: path that loadKernel is given; "" if the binary is embedded.
+        cubin: path that is passed to loadKernel; "" if the binary is embedded.
         mangled: name of the function in the binary.
-        launch: None for a kernel that no launchKernel starts (Triton on the CPU).
-        kernel_params: what `launch.arguments` points to.
-        scratch: bytes that a program of the grid is given besides its arguments: {"global_scratch": 256}.
+        launch: None for a kernel without launchKernel (Triton on the CPU).
+        kernel_params: the parameters that `launch.arguments` points to.
+        scratch: bytes of scratch memory of each program of the grid: {"global_scratch": 256}.
     """
 
     name: str
@@ -108,7 +110,7 @@ def _signature(text: str, body: Body) -> tuple[Param, ...]:
 
 
 def _source(comment: str) -> str:
-    """The Triton source out of `/* async_compile.triton('name', \'\'\'…\'\'\', device_str='cuda') */`, dedented."""
+    """Extracts the Triton source from `/* async_compile.triton('name', \'\'\'…\'\'\', …) */`, dedented."""
     match = _TRITON_SOURCE.search(comment)
     if match is None:
         return ""
@@ -120,7 +122,7 @@ def _source(comment: str) -> str:
 
 
 def _arguments(text: str, code: Sequence[Token], function: str) -> tuple[tuple[str, ...], int] | None:
-    """The arguments of the first call of `function`, and its offset."""
+    """Returns the arguments of the first call of `function`, and its offset."""
     for i, token in enumerate(code):
         if token.text == function and i + 1 < len(code) and code[i + 1].text == "(":
             spans, _ = split_arguments(code, i + 1)
@@ -129,10 +131,10 @@ def _arguments(text: str, code: Sequence[Token], function: str) -> tuple[tuple[s
 
 
 def _binary(text: str, code: Sequence[Token]) -> tuple[str, str]:
-    found = _arguments(text, code, "loadKernel")
-    if found is None or len(found[0]) < 3:
+    call = _arguments(text, code, "loadKernel")
+    if call is None or len(call[0]) < 3:
         return "", ""
-    path, mangled, *_ = found[0]
+    path, mangled, *_ = call[0]
     return (_unquote(path) if path.startswith('"') else "", _unquote(mangled))
 
 
@@ -141,14 +143,14 @@ def _unquote(literal: str) -> str:
 
 
 def _launch(text: str, code: Sequence[Token]) -> TritonCall | None:
-    found = _arguments(text, code, "launchKernel")
-    if found is None or len(found[0]) < 8:
+    call = _arguments(text, code, "launchKernel")
+    if call is None or len(call[0]) < 8:
         return None
-    function, x, y, z, warps, shared, arguments, *_ = found[0]
+    function, x, y, z, warps, shared, arguments, *_ = call[0]
     if not (warps.isdigit() and shared.isdigit()):
         return None
-    sizes = tuple((m[1], m[2]) for m in _GRID_SIZE.finditer(text[code[0].start : found[1]]))
-    return TritonCall(found[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments, sizes)
+    sizes = tuple((m[1], m[2]) for m in _GRID_SIZE.finditer(text[code[0].start : call[1]]))
+    return TritonCall(call[1], function.rpartition(".")[2], (x, y, z), int(warps), int(shared), arguments, sizes)
 
 
 def _scratch(text: str, code: Sequence[Token], launch: TritonCall) -> Mapping[str, int]:
@@ -158,7 +160,7 @@ def _scratch(text: str, code: Sequence[Token], launch: TritonCall) -> Mapping[st
 def _kernel_params(
     text: str, code: Sequence[Token], launch: TritonCall, params: Sequence[Param]
 ) -> tuple[KernelParam, ...]:
-    """What the array of argument addresses points to, by the declarations above it."""
+    """Returns the parameters that the array of argument addresses points to, from the declarations above it."""
     span = TextSpan(code[0].start, launch.statement)
     declared = _declarations(text[span.start : span.end], {p.name: p.ctype for p in params})
     array = re.search(rf"\bvoid\*\s*{re.escape(launch.arguments)}\[\]\s*=\s*\{{", text[span.start : span.end])
@@ -179,10 +181,10 @@ def _kernel_param(expression: str, declared: Mapping[str, KernelParam]) -> Kerne
 
 
 def _declarations(text: str, signature: Mapping[str, str]) -> dict[str, KernelParam]:
-    """Variables of a `call_*` function with the parameter that each is made from."""
+    """Returns the variables of a `call_*` function with the parameter that each is made from."""
     items = {m.group(2): m.group(1) for m in _ITEM.finditer(text)}
     items |= {m.group(1): items[m.group(2)] for m in _FLOAT_OF.finditer(text) if m.group(2) in items}
-    found = {}
+    params = {}
     for match in _DECLARATION.finditer(text):
         ctype, variable, value = match.group(1), match.group(2), match.group(3) or ""
         pointer = _DATA_PTR.match(value)
@@ -196,5 +198,5 @@ def _declarations(text: str, signature: Mapping[str, str]) -> dict[str, KernelPa
         if ctype == "auto":
             ctype = signature.get(value, "")
         kind = CType.ADDRESS if ctype in _ADDRESS_TYPES else NUMBERS.get(ctype, CType.NONE)
-        found[variable] = KernelParam(name, ctype, kind)
-    return found
+        params[variable] = KernelParam(name, ctype, kind)
+    return params

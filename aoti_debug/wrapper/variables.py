@@ -1,4 +1,4 @@
-"""What a function's declarations say about its variables: C types, aliases, tensors that exist already."""
+"""Reads the declarations of a function's variables: C types, aliases, tensors that are initialised."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Variables:
 
     Attributes:
         types: C type of numbers: {"var_0": "int32_t"}.
-        bases: what a view or a second handle stands for: {"buf19": "buf22"}. A handle that a loop carries on has none.
-        given: tensors that hold something though no launch writes it: inputs, weights, a subgraph's inputs and outputs.
-        fresh: handles that a proxy call fills.
-        tensors: everything that is known to be a tensor.
+        bases: the variable that a view or second handle refers to: {"buf19": "buf22"}. A loop-carried handle has none.
+        initialised: tensors with a content before any launch: inputs, weights, a subgraph's inputs and outputs.
+        uninitialised: handles that a proxy call fills.
+        tensors: all variables that are known to be tensors.
     """
 
     types: dict[str, str]
     bases: dict[str, str]
-    given: frozenset[str]
-    fresh: frozenset[str]
+    initialised: frozenset[str]
+    uninitialised: frozenset[str]
     tensors: frozenset[str]
 
 
@@ -53,12 +53,12 @@ def variables(masked: str, body: Body) -> Variables:
     views = {m.group(1): m.group(2) for m in _VIEW.finditer(text) if not m["reset"]}
     aliases = {m.group(3).removesuffix("_handle"): m.group(2) for m in _ALIAS.finditer(text)}
     reassigned = {m.group(1) for m in _REASSIGNED.finditer(text)}
-    given = {m.group(1) for pattern in (_CONSTANT, _INPUT) for m in pattern.finditer(text)} | reassigned
-    given |= {m.group(3).removesuffix("_handle") for m in _ALIAS.finditer(text) if m.group(1) == _ASSIGN}
+    initialised = {m.group(1) for pattern in (_CONSTANT, _INPUT) for m in pattern.finditer(text)} | reassigned
+    initialised |= {m.group(3).removesuffix("_handle") for m in _ALIAS.finditer(text) if m.group(1) == _ASSIGN}
     return Variables(
         types={m.group(2): m.group(1) for m in _TYPED.finditer(text)},
         bases={name: base for name, base in (views | aliases).items() if name not in {base} | reassigned},
-        given=frozenset(given),
-        fresh=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
-        tensors=frozenset(given | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
+        initialised=frozenset(initialised),
+        uninitialised=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
+        tensors=frozenset(initialised | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
     )

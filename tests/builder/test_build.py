@@ -114,10 +114,10 @@ def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[
 @pytest.mark.slow
 def test_inputs_are_embedded(summary: BuildSummary) -> None:
     package = archive.inspect(summary.package)
-    found = files.embedded(package)
+    found = files.read_embedded(package)
     assert found is not None
     assert torch.equal(found.args[0], INPUT)
-    files.check(found, files.signature_of(package), "the embedded inputs")
+    files.check(found, files.read_signature(package), "the embedded inputs")
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     built = aoti_debug.build(torch.export.export(Model().eval(), (INPUT,)), inputs=tmp_path / "in.pt")
     assert built == Path("model.instrumented.pt2")
-    found = files.embedded(archive.inspect(built))
+    found = files.read_embedded(archive.inspect(built))
     assert found is not None
     assert torch.equal(found.args[0], INPUT * 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pt", "model.instrumented.pt2"]

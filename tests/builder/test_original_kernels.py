@@ -16,7 +16,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def test_a_package_with_the_original_kernels_stays(output: Path) -> None:
-    originals = kernel_hashes.of_package(archive.inspect(output), "model")
+    originals = kernel_hashes.hash_package(archive.inspect(output), "model")
     assert originals.keys() == {"k.cubin"}
     original_kernels.check(output, originals, "model")
     assert output.exists()

@@ -67,7 +67,7 @@ def test_summary_of_what_went_less_well() -> None:
     assert "  level           3, filter cpp_* !x" in lines
     assert f"  inputs          none: {why}; it takes" in lines
     at = lines.index("                  x float32[2, s77:1..64] on cpu")
-    assert lines[at + 1] == "                  and 1 argument that is no tensor: the package does not say which"
+    assert lines[at + 1] == "                  and 1 argument that is not a tensor: the package does not record which"
     assert not [line for line in lines if line.startswith("  promises")]
     assert lines[-1] == "next: aoti-debug run 'a b.pt2' --inputs FILE.pt (or --random-inputs 0)"
     assert max(map(len, lines)) <= 100
@@ -190,7 +190,7 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     ("members", "error"),
     [
         (archives.PACKAGE, "holds no source of its wrapper: there is nothing to instrument"),
-        ({**archives.PROGRAM, manifest.MEMBER: b"{}"}, "is an instrumented package; an exported program is wanted"),
+        ({**archives.PROGRAM, manifest.MEMBER: b"{}"}, "is an instrumented package; an exported program is required"),
         ({**archives.PROGRAM, "!../evil": b""}, "which lies outside the archive; nothing was unpacked"),
     ],
 )

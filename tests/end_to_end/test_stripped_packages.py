@@ -142,7 +142,7 @@ def test_what_needs_the_source_is_refused(lookup: Path, options: dict[str, int])
 @x86_64
 @pytest.mark.slow
 def test_a_package_with_source_is_to_be_built_first(lookup: Path) -> None:
-    with pytest.raises(ArtifactError, match="an instrumented package is wanted"):
+    with pytest.raises(ArtifactError, match="an instrumented package is required"):
         runner.run(lookup.with_name("whole.pt2"))
 
 

@@ -283,7 +283,7 @@ def test_inputs_are_wanted_and_can_be_made(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )
     assert embedded.without_inputs == ""
-    made = inputs.embedded(pt2_archive.inspect(embedded.package))
+    made = inputs.read_embedded(pt2_archive.inspect(embedded.package))
     run = runner.run(summary.package, random_inputs=5, out=tmp_path / "runs").run
     assert made is not None
     assert run.inputs is not None

@@ -39,8 +39,8 @@ WITH_OTHERS = ModelSignature(BOTH.leaves, spec_of(X, 2, y=Y, mode=3), others=2)
 WITH_NUMBER = ModelSignature((tensor_leaf("x", X), Leaf("n", constant="2"), tensor_leaf("y", Y)), spec_of(X, 2, Y))
 
 
-def assert_same(found: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    torch.testing.assert_close((found.args, dict(found.kwargs)), (args, kwargs), rtol=0, atol=0)
+def assert_same(inputs: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    torch.testing.assert_close((inputs.args, dict(inputs.kwargs)), (args, kwargs), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,14 @@ def test_reads_safetensors_by_name_or_position(
         ),
         (
             (X.t().contiguous().t(), Y),
-            "input 0 (x) of {path} has strides [1, 2]; the model was exported for [3, 1] and reads its memory so",
-            "lay it out anew: x.contiguous()",
+            "input 0 (x) of {path} has strides [1, 2]; the model was exported for [3, 1] and reads "
+            "its memory with those",
+            "change its layout: x.contiguous()",
         ),
         ((X, 3), "input 1 (y) of {path} is 3; the model was exported for int64[2] on cpu", "y has to be a tensor"),
     ],
 )
-def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, hint: str) -> None:
+def test_the_message_names_the_mismatched_input(tmp_path: Path, data: Any, message: str, hint: str) -> None:
     path = tmp_path / "in.pt"
     torch.save(data, path)
     with pytest.raises(ArtifactError) as caught:
@@ -141,15 +142,15 @@ def test_says_which_input_does_not_fit(tmp_path: Path, data: Any, message: str, 
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
-def found(values: tuple[Any, ...], described: ModelSignature) -> list[tuple[str, str, str, str, str]]:
+def mismatches_of(values: tuple[Any, ...], described: ModelSignature) -> list[tuple[str, str, str, str, str]]:
     with pytest.raises(InputMismatch) as caught:
         files.check(Inputs(values, {}), described, "the inputs")
     return [(m.name, m.kind, m.promised, m.found, m.advice) for m in caught.value.mismatches]
 
 
-def test_tells_everything_that_is_wrong() -> None:
+def test_all_mismatches_are_reported() -> None:
     wrong = (X.double()[:1], 3, Y.to("meta"))
-    assert found(wrong, WITH_NUMBER) == [
+    assert mismatches_of(wrong, WITH_NUMBER) == [
         ("x", "dtype", "float32[2, 3] on cpu", "float64[1, 3] on cpu", "convert it: x.to(torch.float32)"),
         ("x", "shape", "float32[2, 3] on cpu", "float64[1, 3] on cpu", "its shape has to be [2, 3]"),
         ("n", "kind", "2", "3", "export has fixed n to 2"),
@@ -157,7 +158,7 @@ def test_tells_everything_that_is_wrong() -> None:
     ]
 
 
-def test_one_message_for_all() -> None:
+def test_one_error_for_all_mismatches() -> None:
     with pytest.raises(InputMismatch) as caught:
         files.check(Inputs((X, X), {}), BOTH, "in.pt")
     assert str(caught.value).splitlines() == [
@@ -172,7 +173,7 @@ def test_another_index_of_the_same_device() -> None:
     with FakeTensorMode():  # whose tensors need no such device
         files.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
         elsewhere = torch.empty(2, device="cuda:1"), torch.empty(2)
-    assert [found((x,), described) for x in elsewhere] == [
+    assert [mismatches_of((x,), described) for x in elsewhere] == [
         [("x", "device", "cuda:0", "cuda:1", "move it: x.to('cuda:0')")],
         [("x", "device", "cuda:0", "cpu", "move it: x.to('cuda:0')")],
     ]
@@ -184,9 +185,9 @@ def test_any_device_of_a_kind_but_one_for_all() -> None:
         first, second, host = (torch.empty(2, device=device) for device in ("cuda:0", "cuda:1", "cpu"))
     for device in (first, second):
         files.check(Inputs((device, device), {}), described, "inputs")
-    assert found((second, first), described) == [("y", "device", "cuda:1", "cuda:0", "move it: y.to('cuda:1')")]
-    assert found((host, second), described) == [("x", "device", "cuda:1", "cpu", "move it: x.to('cuda:1')")]
-    assert found((host, host), described)[0] == ("x", "device", "cuda", "cpu", "move it: x.to('cuda')")
+    assert mismatches_of((second, first), described) == [("y", "device", "cuda:1", "cuda:0", "move it: y.to('cuda:1')")]
+    assert mismatches_of((host, second), described) == [("x", "device", "cuda:1", "cpu", "move it: x.to('cuda:1')")]
+    assert mismatches_of((host, host), described)[0] == ("x", "device", "cuda", "cpu", "move it: x.to('cuda')")
 
 
 def test_the_gpu_that_inputs_are_on() -> None:
@@ -207,17 +208,17 @@ DYNAMIC = ModelSignature(
 
 def test_sizes_that_belong_together() -> None:
     files.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
-    assert found((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
+    assert mismatches_of((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
         ("y", "shape", "float32[3, 2*s77:0..] on cpu", "float32[3, 9] on cpu", "its size 9 has to be 2*s77 = 8"),
     ]
     both = ModelSignature((DYNAMIC.leaves[0], replace(DYNAMIC.leaves[0], name="z")))
-    ((name, kind, *_, advice),) = found((torch.zeros(4, 3), torch.zeros(5, 3)), both)
+    ((name, kind, *_, advice),) = mismatches_of((torch.zeros(4, 3), torch.zeros(5, 3)), both)
     assert (name, kind, advice) == ("z", "shape", "its size 5 has to be s77 = 4, since s77 is 4 in x")
 
 
 def test_strides_of_dimensions_that_are_not_fixed() -> None:
-    assert found((torch.zeros(4, 3), torch.zeros(8, 3).t()), DYNAMIC) == [
-        ("y", "strides", "[8, 1]", "[1, 3]", "lay it out anew: y.contiguous()"),
+    assert mismatches_of((torch.zeros(4, 3), torch.zeros(8, 3).t()), DYNAMIC) == [
+        ("y", "strides", "[8, 1]", "[1, 3]", "change its layout: y.contiguous()"),
     ]
 
 
@@ -236,10 +237,10 @@ def test_strides_of_dimensions_that_are_not_fixed() -> None:
 )
 def test_advice_for_strides_leads_to_them(wanted: torch.Tensor, advice: str) -> None:
     x = torch.zeros(wanted.shape)
-    ((*_, told),) = found((x,), ModelSignature((tensor_leaf("x", wanted),)))
-    assert told == f"lay it out anew: {advice}"
-    made = eval(advice, {"torch": torch, "x": x})
-    files.check(Inputs((made,), {}), ModelSignature((tensor_leaf("x", wanted),)), "inputs")
+    ((*_, stride_advice),) = mismatches_of((x,), ModelSignature((tensor_leaf("x", wanted),)))
+    assert stride_advice == f"change its layout: {advice}"
+    converted = eval(advice, {"torch": torch, "x": x})
+    files.check(Inputs((converted,), {}), ModelSignature((tensor_leaf("x", wanted),)), "inputs")
 
 
 def test_a_value_fixed_at_export_must_not_change() -> None:
@@ -248,23 +249,25 @@ def test_a_value_fixed_at_export_must_not_change() -> None:
     assert caught.value.hint == "export has fixed n to 2"
 
 
-def test_which_arguments_are_no_tensors_may_be_unknown(tmp_path: Path) -> None:
+def test_arguments_that_are_not_tensors_may_be_unknown(tmp_path: Path) -> None:
     save_file({"x": X, "y": Y}, tmp_path / "in.safetensors")
-    found = files.read(tmp_path / "in.safetensors", WITH_OTHERS)
-    given = [value for value in pytree.tree_leaves((found.args, dict(found.kwargs))) if isinstance(value, torch.Tensor)]
-    torch.testing.assert_close(given, [X, Y], rtol=0, atol=0)
+    inputs = files.read(tmp_path / "in.safetensors", WITH_OTHERS)
+    tensors = [
+        value for value in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(value, torch.Tensor)
+    ]
+    torch.testing.assert_close(tensors, [X, Y], rtol=0, atol=0)
     with pytest.raises(InputMismatch, match="the model takes 4 inputs, here has 2") as caught:
         files.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
-    assert caught.value.hint.endswith("and 2 arguments that are no tensors: the package does not say which")
+    assert caught.value.hint.endswith("and 2 arguments that are not tensors: the package does not record which")
     with pytest.raises(InputMismatch, match="the model takes 2 tensors, here has 1"):
         files.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
     with pytest.raises(InputMismatch, match=r"input 1 \(y\) of here is float32"):
         files.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
 
 
-def test_a_value_that_nobody_knows() -> None:
-    with pytest.raises(ArtifactError, match="input x is something that nobody has written down"):
-        files.constant(Leaf("x"))
+def test_an_unrecorded_value() -> None:
+    with pytest.raises(ArtifactError, match="input x has a value that is not recorded"):
+        files.constant_value(Leaf("x"))
 
 
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:
@@ -302,7 +305,7 @@ def test_code_in_a_pt_file_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "touched").exists()
 
 
-def test_names_that_fit_nothing_are_listed(tmp_path: Path) -> None:
+def test_unknown_names_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "in.safetensors"
     save_file({"x": X, "z": Y}, path)
     with pytest.raises(ArtifactError) as caught:
@@ -310,7 +313,7 @@ def test_names_that_fit_nothing_are_listed(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path} has the tensors x, z; the model takes x, y"
 
 
-def test_a_package_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_embedded_inputs_are_read_back(tmp_path: Path) -> None:
     files.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
     members = {
         **archives.PACKAGE,
@@ -319,15 +322,15 @@ def test_a_package_gives_back_what_was_written(tmp_path: Path) -> None:
         archive.SIGNATURE_MEMBER: signature.to_json(BOTH).encode(),
     }
     package = archive.inspect(archives.write(tmp_path / "p.pt2", members))
-    found = files.embedded(package)
-    assert found is not None
-    assert_same(found, (X, 2), {"y": Y})
-    assert files.signature_of(package) == BOTH
+    inputs = files.read_embedded(package)
+    assert inputs is not None
+    assert_same(inputs, (X, 2), {"y": Y})
+    assert files.read_signature(package) == BOTH
 
 
 def test_a_package_may_be_without_inputs(tmp_path: Path) -> None:
     package = archive.inspect(archives.write(tmp_path / "p.pt2", {**archives.PACKAGE, manifest.MEMBER: b"{}"}))
-    assert files.embedded(package) is None
+    assert files.read_embedded(package) is None
 
 
 class Custom:
@@ -335,6 +338,6 @@ class Custom:
 
 
 def test_inputs_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="cannot be kept"):
+    with pytest.raises(ArtifactError, match="cannot be saved"):
         files.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
     assert list(tmp_path.iterdir()) == []

@@ -38,7 +38,7 @@ def model(*reads: tuple[str, ...], inputs: tuple[str, ...], constants: tuple[Con
 ROWS = Dim(2, 64, "s77")
 
 
-def test_what_is_made_fits_and_is_the_same_again() -> None:
+def test_inputs_fit_and_are_reproducible() -> None:
     signature = described(
         leaf("x", "float32", ROWS, 16, strides=(1, "s77")),
         leaf("y", "bfloat16", ROWS, Dim(4, 128, "2*s77")),
@@ -61,7 +61,7 @@ def test_what_is_made_fits_and_is_the_same_again() -> None:
     assert other.args[0].shape != x.shape or not torch.equal(other.args[0], x)
 
 
-def test_arguments_that_are_no_tensors_and_not_known() -> None:
+def test_unknown_arguments_that_are_not_tensors() -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure(((0, 0), {"scale": 0})))
     signature = ModelSignature((leaf("x", "float32", 3), leaf("y", "int64", 2)), spec, others=1)
     made = make(signature, model(("x", "y"), inputs=("x", "y")), 0)
@@ -69,13 +69,13 @@ def test_arguments_that_are_no_tensors_and_not_known() -> None:
     assert set(made.kwargs) == {"scale"}
 
 
-def test_indices_beside_arguments_that_are_no_tensors() -> None:
+def test_indices_beside_arguments_that_are_not_tensors() -> None:
     signature = described(leaf("table", "float32", 5, 7), Leaf("mode", constant="'fast'"), leaf("index", "int64", 6))
     manifest = model(("table", "index"), inputs=("table", "index"))
     assert index_limits(signature, manifest, shapes(signature, 0))[2] == 5
 
 
-def test_inputs_go_where_the_model_takes_them() -> None:
+def test_inputs_have_the_structure_of_the_signature() -> None:
     spec = pytree.treespec_dumps(pytree.tree_structure(((0,), {"scale": 0})))
     signature = ModelSignature((leaf("x", "float32", 2), leaf("scale", "float32")), spec)
     made = make(signature, model(inputs=("x", "scale")), 0)
@@ -109,7 +109,7 @@ def test_sizes_stay_within_bounds_and_equal_ones_equal() -> None:
         ((("index", "x"),), 4),
         ((("index", "table"), ("index", "x", "table")), 4),
         ((("index", "table"), ("index",)), 2),
-        ((("index", "buf3", "table"),), 2),  # how large buf3 is, nobody says
+        ((("index", "buf3", "table"),), 2),  # the size of buf3 is unknown
         ((("x", "table"),), 2),
         ((), 2),
     ],
@@ -122,7 +122,7 @@ def test_integers_are_indices_within_range(reads: tuple[tuple[str, ...], ...], l
     assert (int(index.min()), int(index.max())) == (0, limit - 1)
 
 
-def test_a_view_is_its_base_and_numbers_are_no_tensors() -> None:
+def test_a_view_has_the_limit_of_its_base() -> None:
     site = factories.site(
         "aoti_torch_cpu_index_out",
         factories.arg("out", Role.OUT),
@@ -134,7 +134,7 @@ def test_a_view_is_its_base_and_numbers_are_no_tensors() -> None:
     assert index_limits(described(leaf("index", "int64", 5)), manifest, ((5,),)) == (9,)
 
 
-def test_a_model_whose_variables_are_not_known_gets_the_safest() -> None:
+def test_unknown_variables_get_the_smallest_limit() -> None:
     signature = described(leaf("index", "int64", 5), leaf("x", "float32", 16, 4))
     assert index_limits(signature, model(("index", "x"), inputs=("index",)), ((5,), (16, 4))) == (
         random_inputs.UNKNOWN_LIMIT,

@@ -48,7 +48,7 @@ def test_describes_every_leaf(described: ModelSignature) -> None:
     ]
 
 
-def test_reads_as_text(described: ModelSignature) -> None:
+def test_the_text_of_leaves(described: ModelSignature) -> None:
     symbol = described.leaves[0].shape[0].symbol
     assert [str(leaf) for leaf in described.leaves] == [
         f"float32[{symbol}:2..9, 4] on cpu",

@@ -43,7 +43,7 @@ def test_evaluates(symbols: Symbols, expression: str, value: int) -> None:
         *("s77 +", "__import__('os')", "u0 if s77 else 1", "1.5"),
     ],
 )
-def test_says_nothing_of_what_is_not_known(symbols: Symbols, expression: str) -> None:
+def test_unknown_expressions_have_no_value(symbols: Symbols, expression: str) -> None:
     assert symbols.value(expression) is None
 
 

@@ -31,18 +31,18 @@ def native(name: str, offset: int = 0) -> StackFrame:
 # Which frames are useful
 
 
-def test_the_innermost_frame_stays_whatever_it_is() -> None:
+def test_the_innermost_frame_is_always_kept() -> None:
     stack = Stack(1, "SIGSEGV", 16, (StackFrame("", "/lib/libc.so.6", 0x10), native("act"), INTERPRETER, GENERATED))
     assert Backtrace((stack,)).useful() == ("libc.so.6+0x10 (address 0x10)", "ops::act in libops.so", "run_impl")
 
 
-def test_python_stands_where_its_interpreter_was() -> None:
+def test_python_frames_replace_those_of_the_interpreter() -> None:
     stack = Stack(1, "SIGSEGV", None, (native("f"), INTERPRETER, INTERPRETER, GENERATED))
     python = (StackFrame("act", file="/u/ops.py", line=3),)
     assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "act at /u/ops.py:3", "run_impl")
 
 
-def test_python_says_nothing_of_a_stack_without_it() -> None:
+def test_python_frames_are_left_out_of_a_stack_without_the_interpreter() -> None:
     stack = Stack(1, "SIGSEGV", None, (native("f"), GENERATED))
     python = (StackFrame("act", file="/u/ops.py", line=3),)
     assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "run_impl")
@@ -50,31 +50,31 @@ def test_python_says_nothing_of_a_stack_without_it() -> None:
 
 def test_at_most_six_frames_with_the_outermost_one() -> None:
     frames = tuple(native(f"f{n}", n) for n in range(20))
-    found = Backtrace((Stack(1, "SIGFPE", None, (*frames, GENERATED)),)).useful()
-    assert found == (*(f"ops::f{n} in libops.so" for n in range(5)), "run_impl")
+    lines = Backtrace((Stack(1, "SIGFPE", None, (*frames, GENERATED)),)).useful()
+    assert lines == (*(f"ops::f{n} in libops.so" for n in range(5)), "run_impl")
 
 
-def test_a_function_that_calls_itself() -> None:
+def test_recursion_is_one_line() -> None:
     stack = Stack(1, "SIGSEGV", None, (native("f", 1), *(native("f", 2),) * 99, native("g")))
     assert Backtrace((stack,)).useful() == ("ops::f in libops.so (× 100)", "ops::g in libops.so")
 
 
-def test_an_end_of_its_own_begins_where_it_was_asked_for() -> None:
+def test_a_stack_of_an_abort_begins_at_its_caller() -> None:
     dying = (StackFrame("raise", "/lib/libc.so.6"), StackFrame("abort", "/lib/libc.so.6"))
     assert Backtrace((Stack(1, "SIGABRT", None, (*dying, native("f"))),)).useful() == ("ops::f in libops.so",)
     crash = Backtrace((Stack(1, "SIGSEGV", None, (*dying, native("f"))),))
     assert crash.useful()[0] == "raise in libc.so.6"
 
 
-def test_the_thread_that_is_asked_for() -> None:
-    asked = Backtrace((Stack(1, "", None, (native("main"),)), Stack(2, "", None, (native("worker"),))))
-    assert asked.useful([2]) == ("ops::worker in libops.so",)
-    assert asked.useful([9]) == ("ops::main in libops.so",)
+def test_the_stack_of_a_requested_thread() -> None:
+    hung = Backtrace((Stack(1, "", None, (native("main"),)), Stack(2, "", None, (native("worker"),))))
+    assert hung.useful([2]) == ("ops::worker in libops.so",)
+    assert hung.useful([9]) == ("ops::main in libops.so",)
     died = Backtrace((Stack(1, "", None, (native("main"),)), Stack(3, "SIGSEGV", None, (native("crash"),))))
     assert died.useful([1]) == ("ops::crash in libops.so",)
 
 
-def test_nothing_but_python() -> None:
+def test_a_backtrace_of_python_frames_only() -> None:
     assert Backtrace((), (StackFrame("act", file="/u/ops.py", line=3),)).useful() == ("act at /u/ops.py:3",)
 
 
@@ -100,9 +100,9 @@ def crashed(folder: Path, *lines: str) -> Path:
 
 
 def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
-    found = crash_stacks.read(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
-    assert found is not None
-    (stack,) = found.stacks
+    backtrace = crash_stacks.read(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
+    assert backtrace is not None
+    (stack,) = backtrace.stacks
     assert (stack.thread, stack.signal, stack.address) == (7, "SIGSEGV", 16)
     assert [(frame.library, frame.offset) for frame in stack.frames] == [
         *(("/gone/lib ops.so", 0x1010), ("/gone/lib ops.so", 0x1020), ("[vdso]", 0x9010), ("", 0xAFFF)),
@@ -111,21 +111,21 @@ def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [(), ("frames 7",)])
 def test_a_stack_that_could_not_be_unwound(tmp_path: Path, frames: tuple[str, ...]) -> None:
-    found = crash_stacks.read(crashed(tmp_path, *frames))
-    assert found is not None
-    assert [frame.offset for frame in found.stacks[0].frames] == [0x1010, 0x8FFF]
+    backtrace = crash_stacks.read(crashed(tmp_path, *frames))
+    assert backtrace is not None
+    assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
 
 
-def test_files_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
+def test_files_truncated_by_a_full_disk(tmp_path: Path) -> None:
     whole = crashed(tmp_path, "frames 7 0x5010 0x5021 0x")
     (whole / crash_stacks.STACKS).write_text((whole / crash_stacks.STACKS).read_text().removesuffix("\n"))
     (whole / crash_stacks.MAPS).write_text((whole / crash_stacks.MAPS).read_text()[:90])
-    found = crash_stacks.read(whole)
-    assert found is not None
-    assert [frame.offset for frame in found.stacks[0].frames] == [0x1010, 0x8FFF]
+    backtrace = crash_stacks.read(whole)
+    assert backtrace is not None
+    assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
 
 
-def test_a_disk_that_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preserving_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -136,7 +136,7 @@ def test_a_disk_that_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert crash_stacks.read(run) is not None
 
 
-def test_what_is_kept_is_what_was_there(tmp_path: Path) -> None:
+def test_preserved_stacks_equal_the_decoded_ones(tmp_path: Path) -> None:
     before = crash_stacks.decode(crashed(tmp_path, "frames 7 0x5010 0x5021"))
     crash_stacks.preserve(tmp_path)
     (tmp_path / crash_stacks.STACKS).unlink()
@@ -174,13 +174,13 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
         '  File "/p/torch/_inductor/package/package.py", line 9 in __call__\n'
         '  File "/u/main.py", line 1 in <module>\n'
     )
-    found = crash_stacks.read(tmp_path)
-    assert found is not None
-    assert found.useful() == ("<lambda> at /u/ops.py:19",)
+    backtrace = crash_stacks.read(tmp_path)
+    assert backtrace is not None
+    assert backtrace.useful() == ("<lambda> at /u/ops.py:19",)
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("stderr", "message"),
     [
         (
             "terminate called after throwing an instance of 'std::runtime_error'\n  what():  it is over\n",
@@ -191,9 +191,9 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
         ("nothing of note\n", ""),
     ],
 )
-def test_last_words(tmp_path: Path, said: str, words: str) -> None:
-    (tmp_path / "stderr.log").write_text(said)
-    assert crash_stacks.last_words(tmp_path) == words
+def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
+    (tmp_path / "stderr.log").write_text(stderr)
+    assert crash_stacks.abort_message(tmp_path) == message
 
 
 # Real crashes
@@ -244,7 +244,7 @@ DEREFERENCE = (at("read_row", "int read_row("), at("dereference", "void derefere
         ("check", "the operator refuses", (at("act", "TORCH_CHECK("), "run_impl")),
     ],
 )
-def test_where_an_operator_of_a_library_fails(
+def test_stacks_of_failures_in_a_native_operator(
     native_package: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -261,14 +261,14 @@ def test_where_an_operator_of_a_library_fails(
     assert len(list((tmp_path / "runs").iterdir())) == 2  # the run, and `latest`
 
 
-def test_a_stack_that_is_exhausted(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_overflow(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATIVE_OPS", "recurse")
     frames = verdict_of(native_package, tmp_path).frames
     assert frames[0].startswith("native_ops::recurse at ")
     assert frames[-1].startswith(at("recurse", "return recurse(") + " (× ")
 
 
-def test_where_an_operator_hangs(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stack_of_a_hanging_operator(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATIVE_OPS", "spin")
     verdict = verdict_of(native_package, tmp_path, stall=2)
     assert verdict.what == "no end: no progress for 2 s"
@@ -285,7 +285,7 @@ torch._inductor.aoti_load_package(sys.argv[1])(torch.ones(2, 4))
 """
 
 
-def test_a_host_without_our_parent(native_package: Path, tmp_path: Path) -> None:
+def test_a_host_process_without_a_parent_of_ours(native_package: Path, tmp_path: Path) -> None:
     library = native_package.parent / "libnative_ops.so"
     command = [sys.executable, "-c", EMBEDDED, str(native_package), str(library)]
     variables = {"AOTI_DEBUG_DIR": str(tmp_path), "AOTI_DEBUG_BACKTRACE": "1", "NATIVE_OPS": "read"}
@@ -298,7 +298,7 @@ def test_a_host_without_our_parent(native_package: Path, tmp_path: Path) -> None
     assert verdict.frames[0] == f"{DEREFERENCE[0]} (address 0x10)"
 
 
-def test_a_user_may_turn_it_off(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backtraces_can_be_disabled(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATIVE_OPS", "read")
     monkeypatch.setenv("AOTI_DEBUG_BACKTRACE", "0")
     assert verdict_of(native_package, tmp_path).frames == ()

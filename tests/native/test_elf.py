@@ -40,10 +40,10 @@ def test_the_function_at_an_address(tmp_path: Path) -> None:
     path = compiled(tmp_path)
     shown = address_of(path, "shown")
     with Library(path) as library:
-        assert library.functions([shown, shown + 1, 0]) == {shown: "shown", shown + 1: "shown"}
+        assert library.function_names([shown, shown + 1, 0]) == {shown: "shown", shown + 1: "shown"}
 
 
-def test_called_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: Path) -> None:
+def test_relocated_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: Path) -> None:
     (tmp_path / "library.c").write_text(
         "int other(int); int own(int x) { return x; } int f(int x) { return other(own(x)); }"
     )
@@ -52,7 +52,7 @@ def test_called_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: Pat
         source = str(tmp_path / "library.c")
         subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", str(path)], check=True)
         with Library(path) as library:
-            assert library.called() & {"other", "own", "f"} == called
+            assert library.relocated_symbols() & {"other", "own", "f"} == called
             assert library.defined_functions() >= {"own", "f"}
 
 
@@ -60,11 +60,11 @@ def test_functions_that_are_not_exported_have_names_until_they_are_stripped(tmp_
     for options, names in (((), {"shown", "hidden"}), (("-s",), {"shown"})):
         path = compiled(tmp_path, *options)
         with Library(path) as library:
-            assert set(library.functions(range(0x1000, 0x1200)).values()) - {"_init", "_fini"} >= names
-            assert ("hidden" in library.functions(range(0x1000, 0x1200)).values()) == ("hidden" in names)
+            assert set(library.function_names(range(0x1000, 0x1200)).values()) - {"_init", "_fini"} >= names
+            assert ("hidden" in library.function_names(range(0x1000, 0x1200)).values()) == ("hidden" in names)
 
 
-def test_the_address_of_a_byte_of_the_file(tmp_path: Path) -> None:
+def test_the_address_of_a_file_offset(tmp_path: Path) -> None:
     path = compiled(tmp_path)
     with Library(path) as library:
         assert library.address(0x1000) == 0x1000
@@ -73,13 +73,13 @@ def test_the_address_of_a_byte_of_the_file(tmp_path: Path) -> None:
 
 def test_debug_information(tmp_path: Path) -> None:
     with Library(compiled(tmp_path)) as library:
-        assert not library.has_lines
+        assert not library.has_debug_lines
     with Library(compiled(tmp_path, "-g")) as library:
-        assert library.has_lines
+        assert library.has_debug_lines
 
 
 @pytest.mark.parametrize("data", [b"no library", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 58])
-def test_what_is_no_library(tmp_path: Path, data: bytes) -> None:
+def test_files_that_are_not_libraries(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.so").write_bytes(data)
     with pytest.raises(ValueError, match=r"x\.so|no ELF file"):
         Library(tmp_path / "x.so")

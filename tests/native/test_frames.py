@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.native.frames import StackFrame, demangle, is_noise, own_python, short_name, without_dying
+from aoti_debug.native.frames import (
+    StackFrame,
+    demangle,
+    is_noise,
+    operator_python_frames,
+    short_name,
+    without_abort_frames,
+)
 
 LAMBDA = (
     "torch::aot_inductor::AOTInductorModel::run_impl(AtenTensorOpaque**, AtenTensorOpaque**, void*)::"
@@ -62,7 +69,7 @@ def test_a_long_name_is_cut() -> None:
         (StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1), "run_impl"),
     ],
 )
-def test_what_a_frame_looks_like(frame: StackFrame, text: str) -> None:
+def test_the_text_of_a_frame(frame: StackFrame, text: str) -> None:
     assert frame.text == text
 
 
@@ -85,7 +92,7 @@ def test_what_a_frame_looks_like(frame: StackFrame, text: str) -> None:
         StackFrame("", "/usr/lib/libffi.so.8.1.2", 0x6F79),
     ],
 )
-def test_what_says_nothing(frame: StackFrame) -> None:
+def test_irrelevant_frames(frame: StackFrame) -> None:
     assert is_noise(frame)
 
 
@@ -100,18 +107,18 @@ def test_what_says_nothing(frame: StackFrame) -> None:
         StackFrame("", "/t/libops.so", 0x1234),
     ],
 )
-def test_what_says_something(frame: StackFrame) -> None:
+def test_relevant_frames(frame: StackFrame) -> None:
     assert not is_noise(frame)
 
 
-def test_the_machinery_of_an_end_is_left_out() -> None:
+def test_the_frames_of_an_abort_are_left_out() -> None:
     dying = ("", "pthread_kill", "raise", "abort", "", "std::terminate()", "__cxa_throw")
     stack = tuple(
         StackFrame(name, "/lib/libc.so.6" if index < 4 else "/lib/libstdc++.so.6") for index, name in enumerate(dying)
     )
     guilty = StackFrame("ops::Guard::~Guard()", "/t/libops.so")
-    assert without_dying((*stack, guilty, guilty)) == (guilty, guilty)
-    assert without_dying(stack) == stack
+    assert without_abort_frames((*stack, guilty, guilty)) == (guilty, guilty)
+    assert without_abort_frames(stack) == stack
 
 
 def test_frames_of_an_operator_in_python() -> None:
@@ -123,4 +130,4 @@ def test_frames_of_an_operator_in_python() -> None:
         "/u/main.py",
     )
     stack = [StackFrame("f", file=path, line=1) for path in paths]
-    assert [frame.file for frame in own_python(stack)] == ["/u/ops.py", "/u/lib.py"]
+    assert [frame.file for frame in operator_python_frames(stack)] == ["/u/ops.py", "/u/lib.py"]

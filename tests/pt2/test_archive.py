@@ -27,12 +27,12 @@ INSTRUMENTED = {**archives.PACKAGE, manifest.MEMBER: b"{}"}
         (INSTRUMENTED, ArtifactKind.INSTRUMENTED, ("model",)),
     ],
 )
-def test_tells_kinds_apart(
+def test_kinds_of_archives(
     tmp_path: Path, members: dict[str, bytes], kind: ArtifactKind, models: tuple[str, ...]
 ) -> None:
-    found = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", members, root="weird name"))
-    assert (found.kind, found.root, found.models) == (kind, "weird name", models)
-    assert found.members == tuple(members)
+    artifact = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", members, root="weird name"))
+    assert (artifact.kind, artifact.root, artifact.models) == (kind, "weird name", models)
+    assert artifact.members == tuple(members)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_tells_kinds_apart(
         (b"\x00\x01\x02\xff", "not a zip archive"),
     ],
 )
-def test_says_what_a_file_is_that_is_no_archive(tmp_path: Path, content: bytes, looks_like: str) -> None:
+def test_other_files_are_named_in_the_message(tmp_path: Path, content: bytes, looks_like: str) -> None:
     path = tmp_path / "x.pt2"
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
@@ -113,44 +113,44 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "wanted", "message", "hint"),
+    ("members", "required", "message", "hint"),
     [
         (
             archives.PACKAGE,
             ArtifactKind.EXPORTED,
-            "{path} is a compiled AOTInductor package; an exported program is wanted",
+            "{path} is a compiled AOTInductor package; an exported program is required",
             "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))",
         ),
         (
             INSTRUMENTED,
             ArtifactKind.EXPORTED,
-            "{path} is an instrumented package; an exported program is wanted",
+            "{path} is an instrumented package; an exported program is required",
             "it is built already: aoti-debug run PACKAGE.pt2",
         ),
         (
             archives.PROGRAM,
             ArtifactKind.INSTRUMENTED,
-            "{path} is an exported program; an instrumented package is wanted",
+            "{path} is an exported program; an instrumented package is required",
             "build it first: aoti-debug build MODEL.pt2",
         ),
     ],
 )
-def test_expect_names_both_kinds(
-    tmp_path: Path, members: dict[str, bytes], wanted: ArtifactKind, message: str, hint: str
+def test_a_wrong_kind_is_named_with_the_required_one(
+    tmp_path: Path, members: dict[str, bytes], required: ArtifactKind, message: str, hint: str
 ) -> None:
     path = archives.write(tmp_path / "x.pt2", members)
-    found = pt2_archive.inspect(path)
-    pt2_archive.expect(found, found.kind)
+    artifact = pt2_archive.inspect(path)
+    pt2_archive.require_kind(artifact, artifact.kind)
     with pytest.raises(ArtifactError) as caught:
-        pt2_archive.expect(found, wanted)
+        pt2_archive.require_kind(artifact, required)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
 def test_reading_a_member(tmp_path: Path) -> None:
-    found = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
-    assert found.read("byteorder") == b"little"
+    artifact = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
+    assert artifact.read("byteorder") == b"little"
     with pytest.raises(ArtifactError, match="has no nothing"):
-        found.read("nothing")
+        artifact.read("nothing")
 
 
 def test_a_member_with_flipped_bytes_is_damaged(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ PACKAGE = Path("m.pt2")
 
 
 @pytest.mark.parametrize(
-    ("instruction_sets", "flags", "lacked"),
+    ("instruction_sets", "flags", "missing"),
     [
         ("AVX2", HASWELL, ()),
         ("AVX2", frozenset({"sse2"}), ("AVX2",)),
@@ -34,11 +34,11 @@ PACKAGE = Path("m.pt2")
         ("AVX512", frozenset(), ()),
     ],
 )
-def test_instruction_sets(instruction_sets: str, flags: frozenset[str], lacked: tuple[str, ...]) -> None:
-    assert compatibility.lacked(instruction_sets, flags) == lacked
+def test_instruction_sets(instruction_sets: str, flags: frozenset[str], missing: tuple[str, ...]) -> None:
+    assert compatibility.missing_instruction_sets(instruction_sets, flags) == missing
 
 
-def test_this_machine_has_what_inductor_picks_here() -> None:
+def test_this_machine_has_the_instruction_sets_that_inductor_picks() -> None:
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     compatibility.check(PACKAGE, HERE | {"AOTI_CPU_ISA": str(pick_vec_isa()).upper()})
@@ -57,7 +57,7 @@ def test_another_machine(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, st
     with pytest.raises(ArtifactError) as caught:
         compatibility.check(PACKAGE, HERE | metadata)
     assert str(caught.value) == message
-    assert caught.value.hint.startswith("take it to a machine")
+    assert caught.value.hint.startswith("run it on a machine")
 
 
 @pytest.mark.parametrize(

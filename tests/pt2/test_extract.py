@@ -1,4 +1,4 @@
-"""Archives that somebody may have made to do harm, or that a bad disk has."""
+"""Archives that are malicious, or damaged on the disk."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def write(path: Path, extra: list[tuple[zipfile.ZipInfo, bytes]], compression: i
 
 
 def info(name: str, mode: int = stat.S_IFREG | 0o644) -> zipfile.ZipInfo:
-    found = zipfile.ZipInfo(name)
-    found.external_attr = mode << 16
-    return found
+    member = zipfile.ZipInfo(name)
+    member.external_attr = mode << 16
+    return member
 
 
 def unpacked(path: Path, folder: Path, model: str = "model") -> list[str]:
@@ -41,7 +41,7 @@ def unpacked(path: Path, folder: Path, model: str = "model") -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_takes_the_files_of_one_model(tmp_path: Path) -> None:
+def test_unpacks_the_files_of_one_model(tmp_path: Path) -> None:
     other = [(info("model/data/aotinductor/other/x.so"), b"x"), (info(f"{MODEL}w.cubin"), b"code")]
     path = write(tmp_path / "m.pt2", other)
     assert unpacked(path, tmp_path / "out") == ["c1.wrapper.so", "c1.wrapper_metadata.json", "w.cubin"]
@@ -67,7 +67,9 @@ def test_takes_the_files_of_one_model(tmp_path: Path) -> None:
         ((info(f"{MODEL}c1.wrapper.so"), b"another"), "names model/data/aotinductor/model/c1.wrapper.so twice"),
     ],
 )
-def test_refuses_what_no_torch_writes(tmp_path: Path, extra: tuple[zipfile.ZipInfo, bytes], message: str) -> None:
+def test_refuses_members_that_torch_never_writes(
+    tmp_path: Path, extra: tuple[zipfile.ZipInfo, bytes], message: str
+) -> None:
     path = write(tmp_path / "m.pt2", [extra])
     with pytest.raises(ArtifactError) as caught:
         unpacked(path, tmp_path / "out")
@@ -77,7 +79,7 @@ def test_refuses_what_no_torch_writes(tmp_path: Path, extra: tuple[zipfile.ZipIn
     assert {p.name for p in tmp_path.iterdir()} <= {"m.pt2", "out"}
 
 
-def test_refuses_a_bomb_before_it_goes_off(tmp_path: Path) -> None:
+def test_refuses_a_decompression_bomb_before_unpacking(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), bytes(1 << 25))], zipfile.ZIP_DEFLATED)
     with pytest.raises(
         ArtifactError, match=r"w\.so, which would grow from \d+ to 33554432 bytes; nothing was unpacked"
@@ -87,7 +89,7 @@ def test_refuses_a_bomb_before_it_goes_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["archive_version", "data/weights/w", "aoti_debug_manifest.json"])
-def test_refuses_a_bomb_wherever_it_lies(tmp_path: Path, name: str) -> None:
+def test_refuses_a_decompression_bomb_in_any_member(tmp_path: Path, name: str) -> None:
     members = {member: content for member, content in archives.PACKAGE.items() if member != name}
     path = archives.write(tmp_path / "m.pt2", members)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -96,13 +98,13 @@ def test_refuses_a_bomb_wherever_it_lies(tmp_path: Path, name: str) -> None:
         pt2_archive.inspect(path)
 
 
-def test_refuses_what_is_packed_in_another_way(tmp_path: Path) -> None:
+def test_refuses_other_compressions(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), b"x")], zipfile.ZIP_BZIP2)
     with pytest.raises(ArtifactError, match=r"in a way that torch does not \(12\)"):
         pt2_archive.inspect(path)
 
 
-def test_says_that_what_is_packed_is_damaged(tmp_path: Path) -> None:
+def test_damaged_compressed_data_is_reported(tmp_path: Path) -> None:
     data = bytes(range(256)) * 40
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), data)], zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(path) as archive:
@@ -116,7 +118,7 @@ def test_says_that_what_is_packed_is_damaged(tmp_path: Path) -> None:
         pt2_archive.inspect(path).read(f"{archives.MODEL}w.so")
 
 
-def test_refuses_more_than_the_disk_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_more_than_the_free_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage(NamedTuple):
         total: int
         used: int
@@ -124,12 +126,12 @@ def test_refuses_more_than_the_disk_takes(tmp_path: Path, monkeypatch: pytest.Mo
 
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), bytes(1 << 21))])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 30, 0, 1 << 28))
-    with pytest.raises(ArtifactError, match=r"m\.pt2 holds 2 MiB, and .* has room for 256 MiB") as caught:
+    with pytest.raises(ArtifactError, match=r"m\.pt2 holds 2 MiB, and .* has space for 256 MiB") as caught:
         unpacked(path, tmp_path / "out")
     assert "TMPDIR" in caught.value.hint
 
 
-def test_says_that_a_member_is_damaged(tmp_path: Path) -> None:
+def test_a_damaged_member_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), b"0123456789")])
     data = bytearray(path.read_bytes())
     data[data.index(b"0123456789")] ^= 1
@@ -138,7 +140,7 @@ def test_says_that_a_member_is_damaged(tmp_path: Path) -> None:
         unpacked(path, tmp_path / "out")
 
 
-def test_says_that_a_member_has_a_password(tmp_path: Path) -> None:
+def test_an_encrypted_member_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), b"0123456789")])
     data = bytearray(path.read_bytes())
     entry = data.rindex(b"PK\x01\x02")

@@ -25,7 +25,7 @@ from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.triton_config.infer import recovered
+from aoti_debug.triton_config.infer import infer_config
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 CODE = b"\x7fELF machine code"
@@ -79,7 +79,7 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
     run = recorded(name)
     shutil.copytree(run.path, tmp_path / "run")
     kernels = tuple(
-        recovered(as_compiled(kernel)) if kernel.language == "triton" else kernel for kernel in run.manifest.kernels
+        infer_config(as_compiled(kernel)) if kernel.language == "triton" else kernel for kernel in run.manifest.kernels
     )
     described = replace(run.manifest, kernels=kernels, source=manifest.PackageOrigin.COMPILED)
     (tmp_path / "run" / "manifest.json").write_text(manifest.to_json(described))

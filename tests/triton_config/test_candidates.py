@@ -8,9 +8,9 @@ import pytest
 from torch._inductor.runtime import triton_heuristics
 from torch._inductor.runtime.hints import DeviceProperties, ReductionHint
 
-from aoti_debug.triton_config.candidates import LARGEST, of_sizes
+from aoti_debug.triton_config.candidates import LARGEST, likely_block_sizes
 from aoti_debug.triton_config.decorator import Heuristic
-from aoti_debug.triton_config.infer import MOST
+from aoti_debug.triton_config.infer import MAX_CONFIGS
 
 HOPPER = DeviceProperties(
     type="cuda",
@@ -31,7 +31,7 @@ def heuristic(name: str, x: int, r: int, hint: str) -> Heuristic:
 
 @pytest.mark.parametrize("hint", list(ReductionHint), ids=lambda hint: hint.name)
 @pytest.mark.parametrize("tune", [False, True])
-def test_what_inductor_tries_is_among_them(hint: ReductionHint, tune: bool) -> None:
+def test_candidates_include_inductors_configurations(hint: ReductionHint, tune: bool) -> None:
     likely = tried = 0
     for x, r, loads in itertools.product((1, 4, 64, 1024, 16384, 262144), (64, 1024, 4096, 65536), (1, 6)):
         configs = triton_heuristics.reduction(
@@ -42,23 +42,23 @@ def test_what_inductor_tries_is_among_them(hint: ReductionHint, tune: bool) -> N
             return_configs=True,
         )
         for config in configs:
-            found = of_sizes(
+            candidates = likely_block_sizes(
                 heuristic("reduction", x, r, hint.name), config.num_warps, {"XBLOCK": config.kwargs["XBLOCK"]}
             )
-            assert config.kwargs["R0_BLOCK"] in found["R0_BLOCK"][:MOST]
+            assert config.kwargs["R0_BLOCK"] in candidates["R0_BLOCK"][:MAX_CONFIGS]
             assert config.num_stages == 1
-            likely += found["R0_BLOCK"].index(config.kwargs["R0_BLOCK"]) <= 2
+            likely += candidates["R0_BLOCK"].index(config.kwargs["R0_BLOCK"]) <= 2
             tried += 1
     assert likely > tried / 2
 
 
 def test_blocks_are_powers_of_two_within_the_expected_size() -> None:
-    assert of_sizes(heuristic("reduction", 4, 8192, "INNER"), 8, {"XBLOCK": 1})["R0_BLOCK"] == (
+    assert likely_block_sizes(heuristic("reduction", 4, 8192, "INNER"), 8, {"XBLOCK": 1})["R0_BLOCK"] == (
         *(1024, 512, 2048, 256, LARGEST, 128, 64, 32, 16, 8, 4, 2, 1),
     )
-    assert of_sizes(heuristic("reduction", 4, 2, "INNER"), 8, {})["R0_BLOCK"] == (2, 1)
+    assert likely_block_sizes(heuristic("reduction", 4, 2, "INNER"), 8, {})["R0_BLOCK"] == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["pointwise", "persistent_reduction", "split_scan", "user_autotune"])
-def test_of_kernels_without_such_a_loop_nothing_is_chosen(name: str) -> None:
-    assert of_sizes(heuristic(name, 4, 64, "INNER"), 4, {"XBLOCK": 1}) == {}
+def test_kernels_without_a_reduction_loop_have_no_candidates(name: str) -> None:
+    assert likely_block_sizes(heuristic(name, 4, 64, "INNER"), 4, {"XBLOCK": 1}) == {}

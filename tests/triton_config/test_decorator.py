@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.triton_config.decorator import heuristic_of, is_literal
+from aoti_debug.triton_config.decorator import is_literal, read_heuristic
 
 SOURCE = """
 import triton
@@ -29,34 +29,36 @@ def k(in_ptr0, xnumel, KIND, XBLOCK : tl.constexpr, R0_BLOCK : tl.constexpr):
 """
 
 
-def test_all_of_it() -> None:
-    found = heuristic_of(SOURCE)
-    assert found is not None
-    assert (found.name, found.grid_type) == ("reduction", "Grid1D")
-    assert found.size_hints == {"x": 4, "r0_": 8192}
-    assert found.arguments["reduction_hint"] == "ReductionHint.INNER"
-    assert found.inductor_meta["autotune_hints"] == set()
-    assert found.inductor_meta["min_blocks"] is None
-    assert found.inductor_meta["low"] == -1
-    assert found.arguments["triton_meta"]["constants"] == {"xnumel": 1, "KIND": "triton.language.float32"}
+def test_a_complete_heuristic() -> None:
+    heuristic = read_heuristic(SOURCE)
+    assert heuristic is not None
+    assert (heuristic.name, heuristic.grid_type) == ("reduction", "Grid1D")
+    assert heuristic.size_hints == {"x": 4, "r0_": 8192}
+    assert heuristic.arguments["reduction_hint"] == "ReductionHint.INNER"
+    assert heuristic.inductor_meta["autotune_hints"] == set()
+    assert heuristic.inductor_meta["min_blocks"] is None
+    assert heuristic.inductor_meta["low"] == -1
+    assert heuristic.arguments["triton_meta"]["constants"] == {"xnumel": 1, "KIND": "triton.language.float32"}
 
 
 def test_parameters_are_those_without_a_value() -> None:
-    found = heuristic_of(SOURCE)
-    assert found is not None
-    assert found.parameters == ("R0_BLOCK", "XBLOCK")
+    heuristic = read_heuristic(SOURCE)
+    assert heuristic is not None
+    assert heuristic.parameters == ("R0_BLOCK", "XBLOCK")
 
 
 @pytest.mark.parametrize("source", ["", "def k(:", "@triton.jit\ndef k(x):\n    pass\n"])
 def test_a_source_without_a_heuristic(source: str) -> None:
-    assert heuristic_of(source) is None
+    assert read_heuristic(source) is None
 
 
-def test_what_is_missing_is_empty() -> None:
-    found = heuristic_of("@triton_heuristics.pointwise(size_hints=hints)\ndef k(x, XBLOCK: tl.constexpr):\n    pass\n")
-    assert found is not None
-    assert (found.size_hints, found.inductor_meta, found.grid_type) == ({}, {}, "")
-    assert found.parameters == ("XBLOCK",)
+def test_missing_arguments_are_empty() -> None:
+    heuristic = read_heuristic(
+        "@triton_heuristics.pointwise(size_hints=hints)\ndef k(x, XBLOCK: tl.constexpr):\n    pass\n"
+    )
+    assert heuristic is not None
+    assert (heuristic.size_hints, heuristic.inductor_meta, heuristic.grid_type) == ({}, {}, "")
+    assert heuristic.parameters == ("XBLOCK",)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +75,19 @@ def test_what_is_missing_is_empty() -> None:
         ("[*more]", ["*more"], False),
     ],
 )
-def test_what_is_no_literal_is_told_from_its_text(text: str, value: object, literal: bool) -> None:
-    found = heuristic_of(f"@triton_heuristics.pointwise(given={text})\ndef k():\n    pass\n")
-    assert found is not None
-    assert found.arguments["given"] == value
-    assert is_literal(found.arguments["given"]) is literal
+def test_literals_are_distinguished_from_sources(text: str, value: object, literal: bool) -> None:
+    heuristic = read_heuristic(f"@triton_heuristics.pointwise(given={text})\ndef k():\n    pass\n")
+    assert heuristic is not None
+    assert heuristic.arguments["given"] == value
+    assert is_literal(heuristic.arguments["given"]) is literal
 
 
 @pytest.mark.parametrize("meta", ["{'signature': dict(a=1)}", "{'signature': {'a': 'i32'}, 'constants': dict(a=1)}"])
-def test_parameters_that_are_not_listed_make_it_unknown(meta: str) -> None:
-    assert heuristic_of(f"@triton_heuristics.pointwise(triton_meta={meta})\ndef k(a):\n    pass\n") is None
+def test_a_heuristic_without_listed_parameters_is_unknown(meta: str) -> None:
+    assert read_heuristic(f"@triton_heuristics.pointwise(triton_meta={meta})\ndef k(a):\n    pass\n") is None
 
 
-def test_sizes_that_are_no_numbers_are_left_out() -> None:
-    found = heuristic_of("@triton_heuristics.reduction(size_hints={'x': 4, 'r0_': n})\ndef k():\n    pass\n")
-    assert found is not None
-    assert found.size_hints == {"x": 4}
+def test_size_hints_that_are_not_numbers_are_left_out() -> None:
+    heuristic = read_heuristic("@triton_heuristics.reduction(size_hints={'x': 4, 'r0_': n})\ndef k():\n    pass\n")
+    assert heuristic is not None
+    assert heuristic.size_hints == {"x": 4}

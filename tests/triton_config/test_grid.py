@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from compiled_triton import written
 
-from aoti_debug.triton_config.grid import blocks
+from aoti_debug.triton_config.grid import block_sizes
 
 
 @pytest.mark.parametrize(
@@ -25,19 +25,19 @@ from aoti_debug.triton_config.grid import blocks
 )
 def test_every_block_that_the_grid_depends_on(kind: str, config: dict[str, int]) -> None:
     meta = {"grid_type": kind}
-    assert blocks(kind, written(meta, config), meta) == {name: (size,) for name, size in config.items()}
+    assert block_sizes(kind, written(meta, config), meta) == {name: (size,) for name, size in config.items()}
 
 
 def test_a_split_scan_has_the_block_of_its_reduction() -> None:
     meta = {"grid_type": "SplitScanGrid"}
     sizes = written(meta, {"R0_BLOCK": 512})
-    assert blocks("SplitScanGrid", sizes, meta) == {"R0_BLOCK": (512,), "XBLOCK": (1,)}
+    assert block_sizes("SplitScanGrid", sizes, meta) == {"R0_BLOCK": (512,), "XBLOCK": (1,)}
 
 
 def test_a_mixed_reduction_has_the_size_of_its_splits_only() -> None:
     meta = {"grid_type": "MixOrderReductionGrid"}
     sizes = written(meta, {"RSPLIT_SIZE": 64, "XBLOCK": 2})
-    assert blocks("MixOrderReductionGrid", sizes, meta) == {"RSPLIT_SIZE": (64,)}
+    assert block_sizes("MixOrderReductionGrid", sizes, meta) == {"RSPLIT_SIZE": (64,)}
 
 
 def combo(kind: str, sizes: list[tuple[int | None, bool]], rows: int | None = None) -> dict[str, Any]:
@@ -54,16 +54,16 @@ def combo(kind: str, sizes: list[tuple[int | None, bool]], rows: int | None = No
     ("sizes", "rows"),
     [([(1000, False), (5000, False)], None), ([(None, False), (300, True), (4096, False)], None), ([(999, False)], 77)],
 )
-def test_combined_kernels_are_tried(kind: str, sizes: list[tuple[int | None, bool]], rows: int | None) -> None:
+def test_block_sizes_of_combo_kernels(kind: str, sizes: list[tuple[int | None, bool]], rows: int | None) -> None:
     meta = combo(kind, sizes, rows)
     config = {"XBLOCK": 64, **({"YBLOCK": 16} if rows else {})}
-    found = blocks(kind, written(meta, config), meta)
-    assert found == {name: (size,) for name, size in config.items()}
+    sizes_by_name = block_sizes(kind, written(meta, config), meta)
+    assert sizes_by_name == {name: (size,) for name, size in config.items()}
 
 
 def test_a_combined_grid_that_several_blocks_give_has_them_all() -> None:
     meta = combo("SequentialComboKernelGrid", [(5, False), (7, False)])
-    assert blocks("SequentialComboKernelGrid", written(meta, {"XBLOCK": 64}), meta)["XBLOCK"] == tuple(
+    assert block_sizes("SequentialComboKernelGrid", written(meta, {"XBLOCK": 64}), meta)["XBLOCK"] == tuple(
         1 << i for i in range(3, 13)
     )
 
@@ -71,15 +71,15 @@ def test_a_combined_grid_that_several_blocks_give_has_them_all() -> None:
 def test_a_least_number_of_blocks_hides_what_is_below_it() -> None:
     meta = combo("SequentialComboKernelGrid", [(None, False), (64, False)])
     meta["combo_grid_meta"]["min_blocks"] = 4
-    assert blocks("SequentialComboKernelGrid", written(meta, {"XBLOCK": 32}), meta) == {"XBLOCK": (32,)}
+    assert block_sizes("SequentialComboKernelGrid", written(meta, {"XBLOCK": 32}), meta) == {"XBLOCK": (32,)}
 
 
 @pytest.mark.parametrize(
     "text", ["", "17", "_grid_0", "((ynumel + (8 - 1)) / (8))", "((xnumel + (8 - 1)) / (16))", "xnumel / 8"]
 )
-def test_what_is_written_otherwise_is_not_guessed(text: str) -> None:
-    assert blocks("Grid1D", (("grid_0", text),), {}) == {}
-    assert blocks("GridOfTomorrow", (("grid_0", "xnumel"),), {}) == {}
+def test_other_expressions_give_no_block_sizes(text: str) -> None:
+    assert block_sizes("Grid1D", (("grid_0", text),), {}) == {}
+    assert block_sizes("GridOfTomorrow", (("grid_0", "xnumel"),), {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_what_is_written_otherwise_is_not_guessed(text: str) -> None:
         {"num_kernels": 1, "xnumel_0": 5, "min_blocks": "n"},
     ],
 )
-def test_combined_kernels_that_are_described_otherwise_are_not_guessed(described: object) -> None:
+def test_combo_kernels_with_other_metadata_give_no_block_sizes(described: object) -> None:
     meta = {"combo_grid_meta": described}
-    assert blocks("SequentialComboKernelGrid", (("grid_0", "5"), ("y_grid_raw_", "5")), meta) == {}
+    assert block_sizes("SequentialComboKernelGrid", (("grid_0", "5"), ("y_grid_raw_", "5")), meta) == {}
 
 
-def test_a_block_of_nothing_is_none() -> None:
-    assert blocks("Grid1D", (("grid_0", "((xnumel + (0 - 1)) / (0))"),), {}) == {}
+def test_a_block_size_of_zero_is_ignored() -> None:
+    assert block_sizes("Grid1D", (("grid_0", "((xnumel + (0 - 1)) / (0))"),), {}) == {}

@@ -62,8 +62,8 @@ def only(text: str, kernels: Collection[str]) -> str:
         return match.group() if match.group(1) in kernels else ""
 
     def wanted(line: str) -> bool:
-        found = _TRITON_MENTION.search(line)
-        return found is None or found.group(1) in kernels
+        mention = _TRITON_MENTION.search(line)
+        return mention is None or mention.group(1) in kernels
 
     text = _TRITON_DEFINITION.sub(definition, text)
     return "".join(line for line in text.splitlines(keepends=True) if wanted(line))

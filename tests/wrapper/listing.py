@@ -24,9 +24,13 @@ def _site(site: Site) -> Iterator[str]:
     place += [f"launches {' '.join(site.launches)}"] if site.launches else []
     yield "  " + ", ".join(place)
     yield from (f"  {_arg(arg)}" for arg in site.args)
-    found = site.provenance
-    yield f"  {found.certainty.value}" + (f" {found.handle}" if found.handle else "") + _list(found.pre_grad_nodes)
-    yield from (f"  at {frame.file}:{frame.line} {frame.text}" for frame in found.source)
+    provenance = site.provenance
+    yield (
+        f"  {provenance.certainty.value}"
+        + (f" {provenance.handle}" if provenance.handle else "")
+        + _list(provenance.pre_grad_nodes)
+    )
+    yield from (f"  at {frame.file}:{frame.line} {frame.text}" for frame in provenance.source)
 
 
 def _arg(arg: Arg) -> str:

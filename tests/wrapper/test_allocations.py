@@ -28,7 +28,7 @@ def wrapper(*lines: str) -> str:
 
 def find(*lines: str) -> list[Allocation]:
     text = wrapper(*lines)
-    return [found.allocation for found in allocations.find(text, mask(text))]
+    return [allocated.allocation for allocated in allocations.find(text, mask(text))]
 
 
 def test_a_buffer() -> None:
@@ -38,7 +38,7 @@ def test_a_buffer() -> None:
 
 
 def test_a_buffer_of_a_branch_and_one_of_a_loop() -> None:
-    found = find(
+    allocated = find(
         "if (buf1_scalar) {",
         "    // subgraph: true_graph_0",
         f"    AOTI_TORCH_ERROR_CODE_CHECK({EMPTY}, this->device_idx_, &true_graph_0_buf0_handle));",
@@ -47,7 +47,7 @@ def test_a_buffer_of_a_branch_and_one_of_a_loop() -> None:
         f"    AOTI_TORCH_ERROR_CODE_CHECK({EMPTY}, this->device_idx_, &while_loop_body_graph_0_buf3_handle));",
         "}",
     )
-    assert [(a.name, a.line, a.guarded) for a in found] == [
+    assert [(a.name, a.line, a.guarded) for a in allocated] == [
         ("true_graph_0_buf0", 5, True),
         ("while_loop_body_graph_0_buf3", 8, True),
     ]
@@ -56,15 +56,15 @@ def test_a_buffer_of_a_branch_and_one_of_a_loop() -> None:
 def test_pinned_memory_and_parts_of_a_pool_have_no_guards() -> None:
     pinned = EMPTY.replace("empty_strided", "empty_strided_pinned")
     part = "aoti_torch__alloc_from_pool(pool1, 64L, cached_torch_dtype_float32, 2, int_array_2, int_array_3, &tmp_0)"
-    found = find(
+    allocated = find(
         f"AOTI_TORCH_ERROR_CODE_CHECK({pinned}, this->device_idx_, &buf0_handle));",
         f"AOTI_TORCH_ERROR_CODE_CHECK({EMPTY}, this->device_idx_, &pool1_handle));",
         f"AOTI_TORCH_ERROR_CODE_CHECK({part});",
         "auto buf7 = RAIIAtenTensorHandle(tmp_0);",
     )
-    assert [(a.name, a.guarded) for a in found] == [("buf0", False), ("pool1", True), ("buf7", False)]
-    assert found[0].reason == "it is in pinned host memory"
-    assert found[2].reason == "it lies in pool1 beside other buffers; only the pool has guards"
+    assert [(a.name, a.guarded) for a in allocated] == [("buf0", False), ("pool1", True), ("buf7", False)]
+    assert allocated[0].reason == "it is in pinned host memory"
+    assert allocated[2].reason == "it lies in pool1 beside other buffers; only the pool has guards"
 
 
 def test_what_is_commented_out_is_none() -> None:
@@ -82,26 +82,26 @@ def test_only_heads_of_calls_that_can_be_guarded_change() -> None:
 
 @pytest.mark.parametrize("name", ["control", "cuda", "planned"])
 def test_real_wrappers(name: str, golden: Callable[[Path, str], None]) -> None:
-    """Every allocation is found, under the name that the wrapper then gives it; indices are places in the list."""
+    """Every allocation is allocated, under the name that the wrapper then gives it; indices are places in the list."""
     text = (GOLDEN / f"{name}.cpp.txt").read_text()
-    found = [each.allocation for each in allocations.find(text, mask(text))]
-    golden(GOLDEN / f"{name}.found.txt", "".join(f"{a.line} {a.name} {a.reason or '-'}\n" for a in found))
-    assert sum(a.guarded for a in found) == mask(text).count("aoti_torch_empty_strided(")
+    allocated = [each.allocation for each in allocations.find(text, mask(text))]
+    golden(GOLDEN / f"{name}.found.txt", "".join(f"{a.line} {a.name} {a.reason or '-'}\n" for a in allocated))
+    assert sum(a.guarded for a in allocated) == mask(text).count("aoti_torch_empty_strided(")
     changed = instrument(text, *sites_and_kernels(text))
-    for index, allocation in enumerate(found):
+    for index, allocation in enumerate(allocated):
         head = f'aoti_debug::allocate({index}, "{allocation.name}", aoti_torch_empty_strided, '
         assert (head in changed) == allocation.guarded
         assert f"{allocation.name}({allocation.name}_handle)" in text or f"auto {allocation.name} = RAII" in text
 
 
 def sites_and_kernels(text: str) -> tuple[Sequence[Site], Sequence[Kernel]]:
-    found = analyse(text)
-    return found.sites, found.kernels
+    allocated = analyse(text)
+    return allocated.sites, allocated.kernels
 
 
 def test_operators_that_allocate_their_outputs_are_listed() -> None:
-    found = texts.analysis("mixed").allocations
-    listed = {a.name: a.reason for a in found if not a.guarded}
+    allocated = texts.analysis("mixed").allocations
+    listed = {a.name: a.reason for a in allocated if not a.guarded}
     sites = texts.analysis("mixed").sites
     sort = next(site for site in sites if "sort" in site.callee)
     assert all(reason for reason in listed.values())

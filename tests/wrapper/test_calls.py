@@ -8,9 +8,9 @@ from aoti_debug.wrapper.lexer import mask
 def scanned(*lines: str) -> Scan:
     text = "void AOTInductorModel::run_impl(int x) {\n" + "\n".join(lines) + "\n}\n"
     (body,) = entry_points(mask(text))
-    found = scan(text, body, Lines(text), lambda name: name.startswith(("aoti_", "cpp_", "kernels.")))
-    assert all(text[c.head.start : c.head.end] == c.callee and text[c.opening] == "(" for c in found.calls)
-    return found
+    calls_and_loops = scan(text, body, Lines(text), lambda name: name.startswith(("aoti_", "cpp_", "kernels.")))
+    assert all(text[c.head.start : c.head.end] == c.callee and text[c.opening] == "(" for c in calls_and_loops.calls)
+    return calls_and_loops
 
 
 def calls(*lines: str) -> tuple[CallExpression, ...]:
@@ -33,7 +33,7 @@ def test_words_in_comments_and_strings_are_no_calls() -> None:
 
 
 def test_loops_and_subgraphs_follow_the_blocks() -> None:
-    found = scanned(
+    calls_and_loops = scanned(
         "aoti_a(x);",
         "if (c) {",
         "// subgraph: true_graph_0",
@@ -49,7 +49,7 @@ def test_loops_and_subgraphs_follow_the_blocks() -> None:
         "aoti_g(x);",
         "}",
     )
-    assert [(call.callee, call.loops, call.subgraph) for call in found.calls] == [
+    assert [(call.callee, call.loops, call.subgraph) for call in calls_and_loops.calls] == [
         ("aoti_a", 0, ""),
         ("aoti_b", 0, "true_graph_0"),
         ("aoti_c", 1, "while_loop_cond_graph_0"),
@@ -58,7 +58,7 @@ def test_loops_and_subgraphs_follow_the_blocks() -> None:
         ("aoti_f", 0, "true_graph_0"),
         ("aoti_g", 0, ""),
     ]
-    assert len(found.loops) == 2
+    assert len(calls_and_loops.loops) == 2
 
 
 def test_notes_belong_to_the_call_that_they_name() -> None:

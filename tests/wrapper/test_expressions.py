@@ -23,9 +23,9 @@ VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(l_weight, 2, 
     ],
 )
 def test_tensors(text: str, name: str, variable: str) -> None:
-    found = expressions.tensor(text)
-    assert found is not None
-    assert (found.name, found.variable) == (name, variable)
+    expression = expressions.tensor(text)
+    assert expression is not None
+    assert (expression.name, expression.variable) == (name, variable)
 
 
 def test_null_and_numbers_are_no_tensors() -> None:

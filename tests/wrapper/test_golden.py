@@ -1,4 +1,4 @@
-"""What is found in real wrappers, and what they become: golden files, `--update-golden` writes them anew."""
+"""Sites and instrumented texts of real wrappers, as golden files; `--update-golden` rewrites them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Check = Callable[[Path, str], None]
 
 @pytest.mark.parametrize("name", texts.NAMES)
 def test_sites(name: str, golden: Check) -> None:
-    found = texts.analysis(name)
-    golden(texts.GOLDEN / f"{name}.sites.txt", listing(found.sites, found.kernels, found.unrecognised))
+    analysis = texts.analysis(name)
+    golden(texts.GOLDEN / f"{name}.sites.txt", listing(analysis.sites, analysis.kernels, analysis.unrecognised))
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
 def test_instrumented_text(name: str, golden: Check) -> None:
-    found = texts.analysis(name)
-    golden(texts.GOLDEN / f"{name}.instrumented.txt", instrument(texts.text(name), found.sites, found.kernels))
+    analysis = texts.analysis(name)
+    golden(texts.GOLDEN / f"{name}.instrumented.txt", instrument(texts.text(name), analysis.sites, analysis.kernels))

@@ -25,9 +25,9 @@ def lost(number: int, *tensors: dict[str, object], **fields: object) -> Site:
 
 
 def line_of(sites: list[Site]) -> int | None:
-    (found,) = [s for s in infer(sites) if s.kernel == "lost"]
-    assert found.provenance.certainty is (Certainty.INFERRED if found.provenance.source else Certainty.NONE)
-    return found.provenance.source[0].line if found.provenance.source else None
+    (completed,) = [s for s in infer(sites) if s.kernel == "lost"]
+    assert completed.provenance.certainty is (Certainty.INFERRED if completed.provenance.source else Certainty.NONE)
+    return completed.provenance.source[0].line if completed.provenance.source else None
 
 
 OUT = Role.OUT

@@ -76,7 +76,7 @@ def test_symbols_and_strides_that_run_impl_asserts() -> None:
 
 def test_an_input_without_a_check_is_only_named() -> None:
     (leaf,) = input_checks.signature(END, ("x",), "cpu").leaves
-    assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of which the package says nothing")
+    assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of unknown value")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,12 @@ def test_the_structure_is_kept_where_it_fits(values: tuple[object, ...], kept: b
     spec = pytree.treespec_dumps(pytree.tree_structure((values, {})))
     assert json.loads(spec)
     wrapper = check(0, "a", "int64", "") + check(1, "b", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
-    found = input_checks.signature(wrapper, ("a", "b"), "cpu")
-    assert (found.in_spec, found.others, found.count) == (spec if kept else "", others, 2 + others)
+    recovered = input_checks.signature(wrapper, ("a", "b"), "cpu")
+    assert (recovered.in_spec, recovered.others, recovered.count) == (
+        spec if kept else "",
+        others,
+        2 + others,
+    )
 
 
 def test_every_dtype_is_one_of_torch() -> None:
@@ -101,5 +105,5 @@ def test_every_dtype_is_one_of_torch() -> None:
 )
 def test_a_damaged_structure_is_none(spec: str) -> None:
     wrapper = check(0, "a", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
-    found = input_checks.signature(wrapper, ("a",), "cpu")
-    assert (found.in_spec, found.others) == ("", 0)
+    recovered = input_checks.signature(wrapper, ("a",), "cpu")
+    assert (recovered.in_spec, recovered.others) == ("", 0)

@@ -52,7 +52,7 @@ def test_outputs_of_the_model_only() -> None:
     assert interface.outputs(WRAPPER, body) == ("l_weight", "buf9", "", "", "buf2")
 
 
-def test_what_a_branch_hands_out_through_several_moves() -> None:
+def test_variables_that_are_moved_to_an_output_over_several_moves() -> None:
     """A move into a new variable gives a buffer's memory to another one: what was in it goes nowhere."""
     (body,) = (b for b in entry_points(mask(WRAPPER)) if b.name == "run_impl")
     assert interface.handed_out(WRAPPER, body) == ("true_graph_0_buf1", "inner_buf0")

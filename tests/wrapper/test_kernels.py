@@ -47,8 +47,8 @@ def test_no_kernels() -> None:
 
 
 def test_triton_kernels_are_numbered_and_named_as_sites_name_them() -> None:
-    found = triton_kernels(functions(texts.text("cuda_multi_kernel")).values())
-    assert [(k.id, k.name) for k in found] == [(0, "triton_red_fused_addmm_gelu_native_layer_norm_3")]
+    kernels = triton_kernels(functions(texts.text("cuda_multi_kernel")).values())
+    assert [(k.id, k.name) for k in kernels] == [(0, "triton_red_fused_addmm_gelu_native_layer_norm_3")]
     kernel = triton_kernels(functions(texts.text("cuda")).values())[4]
     assert (kernel.name, kernel.cubin, kernel.mangled) == ("add_kernel_0", "add_kernel.cubin", "add_kernel")
     assert (kernel.num_warps, kernel.shared_bytes) == (4, 0)

@@ -57,10 +57,10 @@ def test_shims_that_the_user_declared() -> None:
         "mylib::op": ["AOTITorchError aoti_torch_cpu_op(AtenTensorHandle x)", "int aoti_torch_cuda_op (void*)"],
         "mylib.op.out": ["AOTITorchError any_name(AtenTensorHandle out)"],
     }
-    found = declared_shims(declarations)
-    assert found == {
+    shims = declared_shims(declarations)
+    assert shims == {
         "aoti_torch_cpu_op": "mylib.op.default",
         "aoti_torch_cuda_op": "mylib.op.default",
         "any_name": "mylib.op.out",
     }
-    assert operator_of("any_name", OPERATORS | found) == "mylib.op.out"
+    assert operator_of("any_name", OPERATORS | shims) == "mylib.op.out"

@@ -52,24 +52,24 @@ buf1_layout = FixedLayout('cuda:0', torch.float32, size=[1], stride=[1])
 """
 
 
-def texts(found: tuple[Promise, ...]) -> list[str]:
+def texts(layouts: tuple[Promise, ...]) -> list[str]:
     return [
-        f"{p.function} {p.name} {p.device} {p.dtype} [{' | '.join(p.sizes)}] [{' | '.join(p.strides)}]" for p in found
+        f"{p.function} {p.name} {p.device} {p.dtype} [{' | '.join(p.sizes)}] [{' | '.join(p.strides)}]" for p in layouts
     ]
 
 
 @pytest.mark.parametrize("name", ["fold", "control", "sizes"])
 def test_reads_real_logs(golden: Callable[[Path, str], None], name: str) -> None:
     graphs = (GOLDEN / f"{name}.torch-2.13.log").read_text().split("\n=====\n")
-    found, strange = promised_layouts.parse(graphs)
-    assert strange == ()
-    golden(GOLDEN / f"{name}.promises.txt", "\n".join(texts(found)) + "\n")
+    layouts, unparsed = promised_layouts.parse(graphs)
+    assert unparsed == ()
+    golden(GOLDEN / f"{name}.promises.txt", "\n".join(texts(layouts)) + "\n")
 
 
 def test_reads_the_form_of_torch_2_11() -> None:
-    found, strange = promised_layouts.parse([TORCH_2_11])
-    assert strange == ()
-    assert texts(found) == [
+    layouts, unparsed = promised_layouts.parse([TORCH_2_11])
+    assert unparsed == ()
+    assert texts(layouts) == [
         "run_impl buf1 cuda:0 bfloat16 [s77 | 3 | Max(1, 2*u0)] [3*Max(1, 2*u0) | 1 | 3]",
         "run_impl buf2 cuda:0 float32 [4 | 8] [16 | 1]",
         "run_impl buf4 cpu int64 [] []",
@@ -85,7 +85,7 @@ def test_reads_the_form_of_torch_2_11() -> None:
         "buf0.layout = FixedLayout('cpu', torch.float32)",
     ],
 )
-def test_another_form_is_told_and_not_guessed(line: str) -> None:
+def test_unknown_forms_are_reported(line: str) -> None:
     assert promised_layouts.parse([f"    {line}\n    {line}\n"]) == ((), (line,))
 
 
@@ -105,12 +105,12 @@ def test_promises_of_inputs() -> None:
     y = Leaf("y", "torch.int64", "cpu", (Dim(0, -1, "2*s77"),), ("1",))
     old = Leaf("z", "torch.int64", "cpu", (Dim(3, 3),))  # of a package that did not keep symbolic strides
     number = Leaf("n", constant="2")
-    assert texts(promised_layouts.of_inputs(("arg0_1", "arg2_1", "arg3_1"), (x, number, y, old))) == [
+    assert texts(promised_layouts.input_layouts(("arg0_1", "arg2_1", "arg3_1"), (x, number, y, old))) == [
         "run_impl arg0_1 cuda:0 float32 [s77 | 4] [4 | 1]",
         "run_impl arg2_1 cpu int64 [2*s77] [1]",
         "run_impl arg3_1 cpu int64 [3] []",
     ]
-    assert promised_layouts.of_inputs(("arg0_1",), (x, y)) == ()
+    assert promised_layouts.input_layouts(("arg0_1",), (x, y)) == ()
 
 
 @dataclass

@@ -38,9 +38,9 @@ AOTIRuntimeError AOTInductorModelDelete(AOTInductorModelHandle model_handle) { }
 
 
 def test_a_header_is_read() -> None:
-    found = parse_prototypes(HEADER)
-    assert set(found) == {"aoti_torch_cpu_cat", "aoti_torch_clone", "aoti_torch_print_tensor_handle"}
-    assert found["aoti_torch_cpu_cat"].params == (
+    prototypes = parse_prototypes(HEADER)
+    assert set(prototypes) == {"aoti_torch_cpu_cat", "aoti_torch_clone", "aoti_torch_print_tensor_handle"}
+    assert prototypes["aoti_torch_cpu_cat"].params == (
         Param("const AtenTensorHandle*", "tensors"),
         Param("int64_t", "tensors_len_"),
         Param("int64_t", "dim"),
@@ -49,8 +49,8 @@ def test_a_header_is_read() -> None:
 
 
 def test_only_extern_functions_of_a_wrapper_are_read() -> None:
-    found = parse_externs(WRAPPER)
-    assert found == {
+    prototypes = parse_externs(WRAPPER)
+    assert prototypes == {
         "cpp_fused_relu_1": Prototype(
             "cpp_fused_relu_1",
             (Param("const float*", "in_ptr0"), Param("at::BFloat16*", "out_ptr0"), Param("const int64_t", "ks0")),

@@ -7,7 +7,7 @@ import texts
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Certainty, ModelLine, Site
 from aoti_debug.wrapper import analyse
-from aoti_debug.wrapper.provenance import attach, frames, located, own_frames
+from aoti_debug.wrapper.provenance import attach, frames, own_frames, with_operator_stacks
 
 LAYER = (
     '  File "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 134, in forward\n'
@@ -55,10 +55,10 @@ def test_each_line_is_named_once() -> None:
 
 
 def test_a_recorded_launch_is_exact() -> None:
-    found = site("mixed", "aoti_torch_cpu_convolution").provenance
-    assert (found.certainty, found.handle) == (Certainty.EXACT, "aoti_torch_cpu_convolution:3")
-    assert (found.post_grad_nodes, found.pre_grad_nodes) == (("convolution",), ("conv2d",))
-    assert [frame.text for frame in found.source] == ["picture = self.conv(image).relu()"]
+    provenance = site("mixed", "aoti_torch_cpu_convolution").provenance
+    assert (provenance.certainty, provenance.handle) == (Certainty.EXACT, "aoti_torch_cpu_convolution:3")
+    assert (provenance.post_grad_nodes, provenance.pre_grad_nodes) == (("convolution",), ("conv2d",))
+    assert [frame.text for frame in provenance.source] == ["picture = self.conv(image).relu()"]
 
 
 @pytest.mark.parametrize(
@@ -73,24 +73,24 @@ def test_a_recorded_launch_is_exact() -> None:
     ],
 )
 def test_what_inductor_does_not_record_is_inferred(name: str, callee: str, line: str) -> None:
-    found = site(name, callee).provenance
-    assert (found.certainty, found.handle) == (Certainty.INFERRED, "")
-    assert [line in frame.text for frame in found.source] == [True]
+    provenance = site(name, callee).provenance
+    assert (provenance.certainty, provenance.handle) == (Certainty.INFERRED, "")
+    assert [line in frame.text for frame in provenance.source] == [True]
 
 
 def test_a_record_without_a_stack_is_completed_from_a_neighbour() -> None:
-    found = site("mixed", "aoti_torch_cpu_randint_low_out").provenance
-    assert (found.certainty, found.handle) == (Certainty.INFERRED, "aoti_torch_cpu_randint_low_out:9")
-    assert found.post_grad_nodes == ("inductor_seeds_default",)
-    assert found.source
+    provenance = site("mixed", "aoti_torch_cpu_randint_low_out").provenance
+    assert (provenance.certainty, provenance.handle) == (Certainty.INFERRED, "aoti_torch_cpu_randint_low_out:9")
+    assert provenance.post_grad_nodes == ("inductor_seeds_default",)
+    assert provenance.source
 
 
 def test_without_records_the_comments_still_name_the_nodes() -> None:
     sites = {
         s.callee: s for s in analyse(texts.text("mixed"), headers=[(texts.GOLDEN / "shim.h.txt").read_text()]).sites
     }
-    found = sites["aoti_torch_cpu_convolution"].provenance
-    assert (found.certainty, found.pre_grad_nodes, found.source) == (Certainty.EXACT, ("conv2d",), ())
+    provenance = sites["aoti_torch_cpu_convolution"].provenance
+    assert (provenance.certainty, provenance.pre_grad_nodes, provenance.source) == (Certainty.EXACT, ("conv2d",), ())
     assert sites["cpp_fused_relu_1"].provenance.certainty is Certainty.NONE
 
 
@@ -112,8 +112,8 @@ def test_a_custom_operator_that_is_called_once_stands_where_the_program_calls_it
         factories.site("mylib::tail.default", op="mylib::tail.default", line=8),
         factories.site("aten", op="aten.add.out", line=9),
     )
-    (tail, other) = located(sites, {"mylib::tail.default": stack, "aten.add.out": stack.replace("7", "1")})
+    (tail, other) = with_operator_stacks(sites, {"mylib::tail.default": stack, "aten.add.out": stack.replace("7", "1")})
     assert [frame.line for frame in tail.provenance.source] == [7]
     assert [frame.line for frame in other.provenance.source] == [1]
-    twice = located((sites[0], sites[0]), {"mylib::tail.default": stack})
+    twice = with_operator_stacks((sites[0], sites[0]), {"mylib::tail.default": stack})
     assert [s.provenance.source[0].line for s in twice] == [8, 8]

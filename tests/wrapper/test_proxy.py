@@ -17,7 +17,7 @@ def node(target: str, inputs: dict[str, Any], *outputs: Any) -> str:
 
 
 def test_arguments_are_flattened_as_the_call_passes_them() -> None:
-    (found,) = parse(
+    (parsed,) = parse(
         node(
             "mylib::op",
             {
@@ -35,9 +35,9 @@ def test_arguments_are_flattened_as_the_call_passes_them() -> None:
             {"as_tensors": [{"name": "buf5"}]},
         )
     )
-    assert found.inputs == (Flat("x", "buf0"), Flat("xs[0]", "buf1"), Flat("xs[1]", "buf2"), Flat("maybe[1]", "buf3"))
-    assert found.outputs == (Flat("ret0", "buf4"), Flat("ret1[0]", "buf5"))
-    assert found.numbers == (Flat("n"), Flat("sizes[0]"), Flat("sizes[1]"), Flat("s"))
+    assert parsed.inputs == (Flat("x", "buf0"), Flat("xs[0]", "buf1"), Flat("xs[1]", "buf2"), Flat("maybe[1]", "buf3"))
+    assert parsed.outputs == (Flat("ret0", "buf4"), Flat("ret1[0]", "buf5"))
+    assert parsed.numbers == (Flat("n"), Flat("sizes[0]"), Flat("sizes[1]"), Flat("s"))
 
 
 def test_targets_are_named_once() -> None:
@@ -68,6 +68,6 @@ def test_wrong_types_are_damage() -> None:
 def test_operands_and_results_are_kept_as_they_are() -> None:
     text = node("mylib::op", {"factor": {"as_float": 1.5}}, {"as_tensor": {"name": "buf4"}})
     text = text.replace('"kind": 1', '"kind": 2')
-    (found,) = parse(text)
-    assert found.operands == (Operand("factor", True, '{"as_float": 1.5}'),)
-    assert found.results == ('{"as_tensor": {"name": "buf4"}}',)
+    (parsed,) = parse(text)
+    assert parsed.operands == (Operand("factor", True, '{"as_float": 1.5}'),)
+    assert parsed.results == ('{"as_tensor": {"name": "buf4"}}',)

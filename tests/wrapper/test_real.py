@@ -57,15 +57,15 @@ def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.param, Lowered(text, kernels, files)
 
 
-def analysis(found: Lowered) -> wrapper.Analysis:
+def analysis(model: Lowered) -> wrapper.Analysis:
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    proxy = found.file(".wrapper.json")
+    proxy = model.file(".wrapper.json")
     return wrapper.analyse(
-        found.wrapper,
-        kernels=found.kernels,
+        model.wrapper,
+        kernels=model.kernels,
         proxy=proxy,
-        provenance=found.file("kernel_information.json"),
+        provenance=model.file("kernel_information.json"),
         headers=[path.read_text() for name in wrapper.SHIM_HEADERS if (path := INCLUDE / name).exists()],
         operators=wrapper.shim_operators(inductor_fallback_ops),
         schemas={target: _schema(target) for target in wrapper.proxy_targets(proxy)},
@@ -79,8 +79,8 @@ def _schema(target: str) -> str:
 
 @pytest.mark.slow
 def test_every_launch_is_read(lowered: tuple[str, Lowered]) -> None:
-    name, found = lowered
-    result = analysis(found)
+    name, model = lowered
+    result = analysis(model)
     assert result.unrecognised == ()
     assert set(KERNELS[name]) <= {site.kernel for site in result.sites}
     assert {site.callee for site in result.sites if not site.provenance.source} == set()
@@ -92,11 +92,11 @@ def test_every_launch_is_read(lowered: tuple[str, Lowered]) -> None:
 
 @pytest.mark.slow
 def test_the_instrumented_wrapper_compiles(lowered: tuple[str, Lowered], tmp_path: Path) -> None:
-    _, found = lowered
-    result = analysis(found)
+    _, model = lowered
+    result = analysis(model)
     source = tmp_path / "wrapper.cpp"
-    source.write_text(instrument(found.wrapper, result.sites, result.kernels))
-    flags = json.loads(found.file("_compile_flags.json"))
+    source.write_text(instrument(model.wrapper, result.sites, result.kernels))
+    flags = json.loads(model.file("_compile_flags.json"))
     command = [
         str(shutil.which("g++")),
         *("-fsyntax-only", "-w"),

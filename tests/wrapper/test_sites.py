@@ -15,8 +15,8 @@ def site(name: str, kernel: str, nth: int = 0) -> Site:
     return [s for s in texts.analysis(name).sites if s.kernel == kernel][nth]
 
 
-def arg(found: Site, name: str) -> Arg:
-    return next(a for a in found.args if a.name == name)
+def arg(launch: Site, name: str) -> Arg:
+    return next(a for a in launch.args if a.name == name)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_every_call_that_looks_like_a_launch_is_read_in_real_wrappers() -> None:
     assert {name: texts.analysis(name).unrecognised for name in real} == dict.fromkeys(real, ())
 
 
-def test_what_fits_no_form_is_reported() -> None:
+def test_unrecognised_calls_are_reported() -> None:
     assert [(u.line, u.text.partition("(")[0]) for u in texts.analysis("cpu_forms").unrecognised] == [
         (92, "AOTI_TORCH_ERROR_CODE_CHECK"),  # an argument too few
         (93, "AOTI_TORCH_ERROR_CODE_CHECK"),  # the dispatcher
@@ -83,7 +83,7 @@ def test_what_fits_no_form_is_reported() -> None:
         "scalar_to_tensor_handle",
     ],
 )
-def test_what_only_manages_tensors_is_no_launch(callee: str) -> None:
+def test_tensor_management_is_not_a_launch(callee: str) -> None:
     assert not is_launch_name(callee, {})
 
 
@@ -109,31 +109,31 @@ def test_a_triton_output_that_inductor_calls_mutated_is_in_out() -> None:
 
 
 def test_arguments_of_a_user_kernel_have_no_known_role() -> None:
-    found = site("cuda", "add_kernel_0")
-    assert {a.role for a in found.args if a.form is Form.TENSOR} == {Role.UNKNOWN}
-    assert [(a.name, a.ctype) for a in found.args if a.form is Form.SCALAR][:2] == [
+    launch = site("cuda", "add_kernel_0")
+    assert {a.role for a in launch.args if a.form is Form.TENSOR} == {Role.UNKNOWN}
+    assert [(a.name, a.ctype) for a in launch.args if a.form is Form.SCALAR][:2] == [
         ("n", "int64_t"),
         ("alpha", "float"),
     ]
 
 
-def test_an_operator_that_mutates_says_so_in_its_schema() -> None:
-    found = site("custom", "aotidebugtest::accumulate_.default")
-    assert [(a.name, a.param, a.role) for a in found.args] == [
+def test_mutated_arguments_are_taken_from_the_schema() -> None:
+    launch = site("custom", "aotidebugtest::accumulate_.default")
+    assert [(a.name, a.param, a.role) for a in launch.args] == [
         ("total", "total", Role.INOUT),
         ("buf2", "x", Role.IN),
         ("times", "times", Role.NONE),
     ]
 
 
-def test_a_custom_shim_that_returns_nothing_writes_to_something() -> None:
+def test_arguments_of_a_custom_shim_without_results_have_unknown_roles() -> None:
     assert site("cpu_forms", "aoti_torch_cpu_accumulate").args[0].role is Role.UNKNOWN
     assert site("shimmed", "aoti_torch_cpu_shimmed").args[0].role is Role.IN
 
 
 def test_lists_of_a_proxy_call_are_flattened() -> None:
-    found = site("custom", "aotidebugtest::scale_all.default")
-    assert [(a.param, a.name, a.role, a.element) for a in found.args] == [
+    launch = site("custom", "aotidebugtest::scale_all.default")
+    assert [(a.param, a.name, a.role, a.element) for a in launch.args] == [
         ("xs[0]", "buf0", Role.IN, 0),
         ("xs[1]", "arg3_1", Role.IN, 1),
         ("xs[2]", "weight", Role.IN, 2),
@@ -143,10 +143,10 @@ def test_lists_of_a_proxy_call_are_flattened() -> None:
     ]
 
 
-def test_a_proxy_call_that_the_list_is_not_about_is_named_by_the_comments() -> None:
-    found = site("cpu_forms", "mylib::fold.default")
-    assert found.function == "_const_run_impl"
-    assert [a.role for a in found.args] == [Role.UNKNOWN, Role.OUT, Role.NONE]
+def test_a_proxy_call_without_a_node_is_named_by_the_comments() -> None:
+    launch = site("cpu_forms", "mylib::fold.default")
+    assert launch.function == "_const_run_impl"
+    assert [a.role for a in launch.args] == [Role.UNKNOWN, Role.OUT, Role.NONE]
 
 
 def test_numbers_behind_addresses() -> None:
@@ -161,41 +161,41 @@ def test_numbers_behind_addresses() -> None:
 
 
 def test_optional_inputs_and_outputs_are_told_apart() -> None:
-    found = site("mixed", "aoti_torch_cpu_convolution")
-    assert (arg(found, "buf6").form, arg(found, "buf6").role) == (Form.OPTIONAL, Role.IN)
-    assert (arg(found, "buf7").form, arg(found, "buf7").role) == (Form.OUTPUT_SLOT, Role.OUT)
+    launch = site("mixed", "aoti_torch_cpu_convolution")
+    assert (arg(launch, "buf6").form, arg(launch, "buf6").role) == (Form.OPTIONAL, Role.IN)
+    assert (arg(launch, "buf7").form, arg(launch, "buf7").role) == (Form.OUTPUT_SLOT, Role.OUT)
 
 
 def test_expressions_are_counted_with_those_that_are_not_recorded() -> None:
-    found = site("mixed", "aoti_torch_cpu_convolution")
-    assert (arg(found, "padding[1]").value, arg(found, "padding[1]").element) == (5, 1)
-    assert arg(found, "groups").value == 12
+    launch = site("mixed", "aoti_torch_cpu_convolution")
+    assert (arg(launch, "padding[1]").value, arg(launch, "padding[1]").element) == (5, 1)
+    assert arg(launch, "groups").value == 12
 
 
 def test_subgraphs_loops_and_branches() -> None:
-    found = [s for s in texts.analysis("control").sites if s.kernel == "aoti_torch_cpu_mm_out"]
-    assert [(s.subgraph, s.loops) for s in found] == [
+    launches = [s for s in texts.analysis("control").sites if s.kernel == "aoti_torch_cpu_mm_out"]
+    assert [(s.subgraph, s.loops) for s in launches] == [
         ("false_graph_0", 0),
         ("false_graph_0", 0),
         ("while_loop_body_graph_0", 1),
         ("while_loop_body_graph_0", 1),
     ]
-    assert arg(found[0], "false_graph_0_arg0_1").base == "arg2_1"
+    assert arg(launches[0], "false_graph_0_arg0_1").base == "arg2_1"
 
 
 def test_a_multi_kernel_names_the_kernel_that_it_starts() -> None:
-    found = site("cuda_multi_kernel", "multi_kernel_0")
-    assert found.launches == ("triton_red_fused_addmm_gelu_native_layer_norm_3",)
-    assert [a.role for a in found.args[:2]] == [Role.INOUT, Role.IN]
+    launch = site("cuda_multi_kernel", "multi_kernel_0")
+    assert launch.launches == ("triton_red_fused_addmm_gelu_native_layer_norm_3",)
+    assert [a.role for a in launch.args[:2]] == [Role.INOUT, Role.IN]
 
 
 def test_ids_are_indices_and_names_are_unique() -> None:
     for name in texts.NAMES:
         sites = texts.analysis(name).sites
         assert [s.id for s in sites] == list(range(len(sites)))
-        for found in sites:
+        for launch in sites:
             keys = {
-                (a.name, a.base, a.text) for a in found.args if a.form not in (Form.TENSOR, Form.LIST, Form.POINTER)
+                (a.name, a.base, a.text) for a in launch.args if a.form not in (Form.TENSOR, Form.LIST, Form.POINTER)
             }
             assert len(keys) == len({a[0] for a in keys})
 
@@ -218,21 +218,21 @@ def test_a_text_that_is_no_wrapper_is_refused() -> None:
 )
 def test_a_declared_shim_has_the_roles_of_its_schema(declared: str, roles: set[Role]) -> None:
     schema = "mylib::accumulate(Tensor(a!) total, int times) -> ()"
-    found = analyse(
+    launch = analyse(
         texts.text("cpu_forms").replace("AtenTensorHandle, int64_t", declared, 1),
         headers=[(texts.GOLDEN / "shim.h.txt").read_text()],
         operators={**texts.OPERATORS, "aoti_torch_cpu_accumulate": "mylib.accumulate.default"},
         schemas={"mylib.accumulate.default": schema},
     )
-    (shim,) = [s for s in found.sites if s.kind is Kind.CUSTOM_SHIM]
+    (shim,) = [s for s in launch.sites if s.kind is Kind.CUSTOM_SHIM]
     assert (shim.op, shim.schema) == ("mylib.accumulate.default", schema)
     assert {a.role for a in shim.args if a.form is Form.TENSOR} == roles
 
 
-def test_what_a_proxy_call_is_passed_besides_tensors_is_kept() -> None:
-    found = site("custom", "aotidebugtest::scale_all.default")
-    assert [(o.name, o.value) for o in found.operands][1:] == [
+def test_operands_of_a_proxy_call_are_recorded() -> None:
+    launch = site("custom", "aotidebugtest::scale_all.default")
+    assert [(o.name, o.value) for o in launch.operands][1:] == [
         ("factor", '{"as_float": 1.5}'),
         ("mode", '{"as_string": "mul"}'),
     ]
-    assert len(found.results) == 1
+    assert len(launch.results) == 1

@@ -29,13 +29,13 @@ def test_the_source_is_dedented_and_unescaped() -> None:
 
 
 def test_binary_and_launch() -> None:
-    found = function("call_add_kernel_0")
-    assert (found.cubin, found.mangled) == ("/tmp/kernels/add_kernel.cubin", "add_kernel")
-    assert found.launch is not None
+    parsed = function("call_add_kernel_0")
+    assert (parsed.cubin, parsed.mangled) == ("/tmp/kernels/add_kernel.cubin", "add_kernel")
+    assert parsed.launch is not None
     text = texts.text("cuda_forms")
-    assert text[found.launch.statement :].startswith("launchKernel(kernels_.add_kernel_0, ")
-    assert found.launch == TritonCall(
-        found.launch.statement,
+    assert text[parsed.launch.statement :].startswith("launchKernel(kernels_.add_kernel_0, ")
+    assert parsed.launch == TritonCall(
+        parsed.launch.statement,
         "add_kernel_0",
         ("grid_0", "grid_1", "grid_2"),
         4,
@@ -51,8 +51,8 @@ def test_scratch_memory_is_that_of_one_program() -> None:
 
 
 def test_an_embedded_binary_has_no_path() -> None:
-    found = function("call_triton_tem_fused_mm_1")
-    assert (found.cubin, found.mangled) == ("", "triton_tem_fused_mm_1")
+    parsed = function("call_triton_tem_fused_mm_1")
+    assert (parsed.cubin, parsed.mangled) == ("", "triton_tem_fused_mm_1")
 
 
 def test_kernel_params_have_the_types_behind_their_addresses() -> None:
@@ -85,5 +85,5 @@ def test_mutated_parameters_are_as_inductor_notes_them() -> None:
 
 
 def test_triton_on_the_cpu_has_no_launch() -> None:
-    found = function("call_add_kernel_0", "cpu_forms")
-    assert (found.launch, found.kernel_params, found.cubin) == (None, (), "")
+    parsed = function("call_add_kernel_0", "cpu_forms")
+    assert (parsed.launch, parsed.kernel_params, parsed.cubin) == (None, (), "")

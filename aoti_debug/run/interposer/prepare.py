@@ -62,7 +62,7 @@ def prepare(package: Artifact, model: str) -> Interposition:
     if os.uname().machine != "x86_64":
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper, and calls can be followed on x86-64 only",
-            hint=extract.AS_COMPILED,
+            hint=extract.UNCHANGED_PACKAGE_HINT,
         )
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
@@ -76,14 +76,14 @@ def prepare(package: Artifact, model: str) -> Interposition:
 def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
     metadata = _metadata(package, files)
     compatibility.check(package.path, metadata)
-    library = extract.only(package, files, ".so")
+    library = extract.single_file(package, files, ".so")
     compatibility.check_library(package.path, library)
     torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
-    nodes = proxy.parse("".join(extract.text(path) for path in _operator_lists(files)))
+    nodes = proxy.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
     with Library(library) as opened:
-        called = opened.called()
-        own = set(opened.code("cpp_fused"))
+        called = opened.relocated_symbols()
+        own = set(opened.machine_code("cpp_fused"))
     include = torch.directory / "include"
     shims = [path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()]
     prototypes = {name: found for text in shims for name, found in parse_prototypes(text).items()}

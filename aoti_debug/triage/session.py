@@ -85,8 +85,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
             )
         )
         note.text = _built(built.manifest)
-    if built.without_inputs and options.inputs is None and options.random_inputs is None:
-        raise files.missing(str(options.model), built.inputs)
+    if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
+        raise files.missing(str(options.model), built.signature)
     return output
 
 
@@ -108,8 +108,8 @@ class _Session:
         if found.finding.kind is FindingKind.CLEAN:
             return found
         made_up = [MADE_UP] if self._options.random_inputs is not None else []
-        lacking = found.run is not None and join_provenance.lacks_lines(found.run.manifest)
-        lines = [f"model lines: {join_provenance.NO_LINES}"] if lacking and self._options.exported is None else []
+        lacking = found.run is not None and join_provenance.lacks_model_lines(found.run.manifest)
+        lines = [f"model lines: {join_provenance.NO_MODEL_LINES}"] if lacking and self._options.exported is None else []
         return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
 
     def _outcome(self) -> Outcome:

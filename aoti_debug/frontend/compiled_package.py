@@ -32,7 +32,7 @@ from aoti_debug.wrapper import input_checks, interface
 WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
 _EMPTY_WEIGHTS = 1  # bytes of the weights symbol in a library without weights
-_MAPPED_WEIGHTS = "USE_MMAP_SELF"
+_MAPPED_WEIGHTS_MACRO = "USE_MMAP_SELF"
 _WORKER = "aoti_debug.frontend.worker.query_operators"
 _KERNEL_TEXT = ".kernel.cpp"
 _ATEN = ("aten.", "aten::")
@@ -120,7 +120,7 @@ def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
     kernels = "".join(extract.text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
-    mapped = _move_mapped_weights(original) if _MAPPED_WEIGHTS in commands.compile.definitions else None
+    mapped = _move_mapped_weights(original) if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions else None
     return Sources(
         directory=directory,
         stem=stem,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aoti_debug.builder import runtime_objects
-from aoti_debug.builder.runtime_objects import RUNTIME
+from aoti_debug.builder.runtime_objects import RUNTIME, compile_runtime, compile_site_tables
 from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, link_words, run
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
@@ -28,7 +27,7 @@ def libraries(
     Raises:
         ToolchainError: something did not compile or link.
     """
-    objects_of_runtime = runtime_objects.compile_runtime(toolchain, device, flags)
+    objects_of_runtime = compile_runtime(toolchain, device, flags)
     own = sorted(SOURCES.glob("*"))
     texts = [path.read_text() for path in (*own, RUNTIME / "aoti_debug.h")]
     recorder_words = [*map(str, objects_of_runtime), "-fopenmp", *link_words(flags)]
@@ -42,7 +41,7 @@ def libraries(
         for name, text in generated.items():
             (folder / name).write_text(text)
             if name == "sites.cpp":
-                objects[name] = runtime_objects.compile_site_tables(toolchain, folder, text, manifest_json)
+                objects[name] = compile_site_tables(toolchain, folder, text, manifest_json)
         for path in (*(folder / name for name in generated if name not in objects), *own):
             if path.suffix == ".cpp":
                 words = [*FLAGS, f"-I{RUNTIME}"]

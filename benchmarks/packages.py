@@ -21,7 +21,7 @@ import torch
 
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.builder.compilation import Compilation
+from aoti_debug.builder.compile_library import LibraryCompilation
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend import compiled_package
 from aoti_debug.frontend.worker.protocol import Request
@@ -79,9 +79,9 @@ def _wrapper_alone(compiled: Path, folder: Path) -> float:
     tools = Toolchain(find_compiler(), find_torch())
     with tempfile.TemporaryDirectory(dir=folder) as work:
         request = Request(program="", folder=work)
-        found = compiled_package.adopt(archive.inspect(compiled), "model", request, tools.torch, timeout=600)
+        found = compiled_package.prepare_package(archive.inspect(compiled), "model", request, tools.torch, timeout=600)
         began = time.monotonic()
-        with Compilation(tools, found.sources, Path(work)) as compilation:
+        with LibraryCompilation(tools, found.sources, Path(work)) as compilation:
             compilation.add_wrapper(found.sources.wrapper)
             compilation.wait()
         return time.monotonic() - began

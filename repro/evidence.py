@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from aoti_debug.machine import json_data, process
-from aoti_debug.machine.process import Ended
+from aoti_debug.machine.process import FinishedProcess
 from aoti_debug.manifest import KernelCompilation, Kind
 
 FAILED = "failed"
@@ -202,9 +202,9 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
             return _failed(script, mode, ended.code, f"its evidence cannot be read: {error}", ended.stdout)
 
 
-def _ending(ended: Ended) -> str:
+def _ending(ended: FinishedProcess) -> str:
     last = next((line for line in reversed(ended.stdout.splitlines()) if line.strip()), "")
-    return process.killed_by(ended.code) or last.strip() or process.ending(ended.code)
+    return process.fatal_signal(ended.code) or last.strip() or process.describe_exit(ended.code)
 
 
 def _failed(script: Path, mode: Sequence[str], code: int, what: str, said: str) -> Evidence:

@@ -1,4 +1,4 @@
-"""Launch sites and kernels of lowered sources, with the model lines that are known."""
+"""The launch sites and kernels of a model's wrapper source, with their model source lines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from aoti_debug import wrapper
 from aoti_debug.builder import join_provenance
-from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.wrapper import Analysis
 
 
-def analyse(lowered: Lowered, torch: Torch) -> Analysis:
-    """Reads the wrapper of a model."""
+def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
+    """Parses the wrapper source of a lowered model."""
     sources, answer = lowered.sources, lowered.answer
     include = torch.directory / "include"
     return wrapper.analyse(
@@ -27,12 +27,15 @@ def analyse(lowered: Lowered, torch: Torch) -> Analysis:
     )
 
 
-def with_model_lines(package: Analysis, program: Lowered, torch: Torch) -> tuple[Analysis, int]:
-    """The analysis of a compiled package with the model lines of its program, and how many sites got some.
+def add_model_lines(package: Analysis, program: LoweredModel, torch: Torch) -> tuple[Analysis, int]:
+    """Adds the model lines of an exported program to the analysis of a package that was compiled from it.
 
     Args:
-        program: a fresh lowering.
+        program: a new lowering of the exported program.
+
+    Returns:
+        The analysis, and the number of sites that got a model line.
     """
-    fresh = analyse(program, torch)
-    joined = join_provenance.join(package.sites, package.kernels, fresh.sites, fresh.kernels)
+    lowered = analyse(program, torch)
+    joined = join_provenance.join(package.sites, package.kernels, lowered.sites, lowered.kernels)
     return replace(package, sites=joined.sites), joined.count

@@ -1,4 +1,4 @@
-"""From an exported program or a compiled package to an instrumented package."""
+"""Builds an instrumented package from an exported program or a compiled package."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import manifest
-from aoti_debug.builder import compare_kernels, lowering, original_kernels, package, package_manifest
-from aoti_debug.builder.analysis import analyse, with_model_lines
+from aoti_debug.builder import (
+    compare_kernels,
+    frontend_requests,
+    original_kernels,
+    package_manifest,
+    write_package,
+)
+from aoti_debug.builder.analysis import add_model_lines, analyse
 from aoti_debug.builder.checked_options import CheckedOptions, check
-from aoti_debug.builder.compare_kernels import KernelComparison
-from aoti_debug.builder.compilation import Compilation, link_plain
+from aoti_debug.builder.compare_kernels import KernelComparison, KernelSet
+from aoti_debug.builder.compile_library import LibraryCompilation, build_plain_library
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.builder.progress import BuildProgress, Stages
+from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.summary import BuildSummary
-from aoti_debug.builder.tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError, UsageError
 from aoti_debug.frontend import example_inputs, torch_mismatch
-from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Manifest, PackageOrigin
@@ -55,7 +61,7 @@ def build(
 
     Raises:
         UsageError: an argument is wrong, or the output cannot be written.
-        ArtifactError: the program or the inputs are not what they should be.
+        ArtifactError: the program or the inputs are damaged or of the wrong kind.
         ToolchainError: torch or the compiler failed.
     """
     options = BuildOptions(
@@ -77,109 +83,109 @@ def build(
 
 
 def build_report(options: BuildOptions, progress: BuildProgress | None = None) -> BuildSummary:
-    """Builds an instrumented package and says what is in it. Raises as `build`."""
-    began = time.monotonic()
+    """Builds an instrumented package and returns a summary of it. Raises the errors of `build`."""
+    start = time.monotonic()
     checked = check(options)
     stages = Stages(progress)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
         with stages.stage("lower" if checked.compiled is None else "unpack"):
-            lowered = lowering.lower(checked, tools.torch, work)
+            lowered = frontend_requests.lower_or_unpack(checked, tools.torch, work)
         inputs, program = lowered.inputs, None
         if checked.exported is not None:
             with stages.stage("exported"):
-                program = lowering.lower_exported(checked.exported, options, tools.torch, work)
-                inputs = example_inputs.lent(lowered, program, checked.exported.path)
-        joined = None
+                program = frontend_requests.lower_exported(checked.exported, options, tools.torch, work)
+                inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
+        joined_sites = None
         library = work / f"{lowered.sources.stem}.so"
-        with _other_torch_explained(lowered, tools), _compilation(tools, lowered, work) as compilation:
+        with _torch_mismatch_in_errors(lowered, tools), _compilation(tools, lowered, work) as compilation:
             with stages.stage("instrument"):
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
-                    analysis, joined = with_model_lines(analysis, program, tools.torch)
-                originals = original_kernels.hashes(lowered)
-                described = package_manifest.describe(options, lowered, tools, analysis, originals)
-                text = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
-                tables = sites_cpp(described)
-                manifest_json = manifest.to_json(described)
+                    analysis, joined_sites = add_model_lines(analysis, program, tools.torch)
+                original_hashes = original_kernels.original_hashes(lowered)
+                new_manifest = package_manifest.make_manifest(options, lowered, tools, analysis, original_hashes)
+                wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
+                tables = sites_cpp(new_manifest)
+                manifest_json = manifest.to_json(new_manifest)
             with stages.stage("compile"):
-                compilation.add_wrapper(text)
+                compilation.add_wrapper(wrapper)
                 compilation.add_tables(tables, manifest_json)
                 compilation.wait()
             with stages.stage("link"):
                 compilation.link(library)
-        compared = _compare(checked, lowered, described, tools.torch, work)
+        comparison = _compare(checked, lowered, new_manifest, tools.torch, work)
         if options.random_inputs is not None:
             with stages.stage("inputs"):
-                inputs = lowering.random_inputs(
+                inputs = frontend_requests.make_random_inputs(
                     lowered, manifest_json, options.random_inputs, tools.torch, options.timeout
                 )
         with stages.stage("package"):
-            package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
-            original_kernels.check(checked.output, originals, lowered.model)
+            write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
+            original_kernels.verify(checked.output, original_hashes, lowered.model)
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work)
         if options.keep_sources is not None:
-            instrumented = {"wrapper.cpp": text, "sites.cpp": tables, "manifest.json": manifest_json}
+            instrumented = {"wrapper.cpp": wrapper, "sites.cpp": tables, "manifest.json": manifest_json}
             _keep_sources(options.keep_sources, lowered, instrumented)
-        takes = lowered.signature
+        signature = lowered.signature
     return BuildSummary(
         package=checked.output,
-        manifest=described,
+        manifest=new_manifest,
         bytes=checked.output.stat().st_size,
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - start,
         stages=stages.seconds,
-        without_inputs=inputs.missing,
-        unmatched=described.unmatched(described.filters),
-        inputs=takes,
-        against=compared,
-        joined=joined,
+        missing_inputs_reason=inputs.missing_reason,
+        unmatched=new_manifest.unmatched(new_manifest.filters),
+        signature=signature,
+        comparison=comparison,
+        joined_sites=joined_sites,
     )
 
 
 @contextmanager
-def _compilation(tools: Toolchain, lowered: Lowered, work: Path) -> Iterator[Compilation]:
-    """The library's compilation; what does not depend on the launch sites is begun."""
+def _compilation(tools: Toolchain, lowered: LoweredModel, work: Path) -> Iterator[LibraryCompilation]:
+    """The compilation of the library; it begins with the kernels and the runtime, which need no launch sites."""
     objects = work / "objects"
     objects.mkdir()
-    with Compilation(tools, lowered.sources, objects) as compilation:
+    with LibraryCompilation(tools, lowered.sources, objects) as compilation:
         compilation.add_kernels()
         compilation.add_runtime()
         yield compilation
 
 
 @contextmanager
-def _other_torch_explained(lowered: Lowered, tools: Toolchain) -> Iterator[None]:
-    """Adds to the error of a package that does not compile what may be the reason: another torch wrote it."""
+def _torch_mismatch_in_errors(lowered: LoweredModel, tools: Toolchain) -> Iterator[None]:
+    """Adds a possible reason to the error of a compiled package that does not compile: another torch wrote it."""
     try:
         yield
     except ToolchainError as error:
         if lowered.source is PackageOrigin.EXPORTED:
             raise
-        raise torch_mismatch.explained(error, lowered.sources, tools.compiler, tools.torch) from error
+        raise torch_mismatch.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
 def _compare(
-    checked: CheckedOptions, lowered: Lowered, described: Manifest, torch: Torch, work: Path
+    checked: CheckedOptions, lowered: LoweredModel, fresh: Manifest, torch: Torch, work: Path
 ) -> KernelComparison | None:
     if checked.against is None:
         return None
     directory = work / "against"
     directory.mkdir()
-    theirs = compare_kernels.read(checked.against, checked.model, directory, torch)
-    ours = compare_kernels.Kernels(described.kernels, compare_kernels.flags_of(lowered.sources.compile_flags))
-    return compare_kernels.compare(checked.against.path, ours, theirs)
+    package_kernels = compare_kernels.read_kernels(checked.against, checked.model, directory, torch)
+    flags = compare_kernels.relevant_flags(lowered.sources.compile_flags)
+    return compare_kernels.compare(checked.against.path, KernelSet(fresh.kernels, flags), package_kernels)
 
 
-def _build_plain(output: Path, tools: Toolchain, lowered: Lowered, work: Path) -> None:
+def _build_plain(output: Path, tools: Toolchain, lowered: LoweredModel, work: Path) -> None:
     objects = work / "plain"
     objects.mkdir()
     library = objects / f"{lowered.sources.stem}.so"
-    link_plain(tools, lowered.sources, objects, library)
-    package.write_plain(output, lowered, library)
+    build_plain_library(tools, lowered.sources, objects, library)
+    write_package.write_plain(output, lowered, library)
 
 
-def _keep_sources(folder: Path, lowered: Lowered, instrumented: Mapping[str, str]) -> None:
+def _keep_sources(folder: Path, lowered: LoweredModel, instrumented: Mapping[str, str]) -> None:
     try:
         shutil.copytree(lowered.sources.directory, folder / "original", dirs_exist_ok=True)
         if lowered.log.exists():

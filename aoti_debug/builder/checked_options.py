@@ -1,4 +1,4 @@
-"""Options of a build, checked as far as they can be before torch is started."""
+"""Build options, checked as far as possible before torch is started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.builder import package
+from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.pt2 import archive
@@ -21,18 +21,18 @@ COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
 
 @dataclass(frozen=True)
 class CheckedOptions:
-    """Options that go together, and the archives that they name, each inspected once.
+    """Consistent build options, and the archives that they name, each inspected once.
 
     Attributes:
-        asked: the options as they were given.
-        program: what is built from.
-        model: which model of the compiled package that is built from or compared with; "" where there is none.
-        against: the compiled package whose kernels are compared.
-        exported: the exported program that a compiled package came from.
+        options: the options as they were given.
+        program: the exported program or compiled package to build from.
+        model: name of the model in the compiled package that is built from or compared with; "" without a package.
+        against: the compiled package to compare the kernels with.
+        exported: the exported program that the compiled package came from.
         output: the package to write.
     """
 
-    asked: BuildOptions
+    options: BuildOptions
     program: Artifact | ExportedProgram
     model: str
     against: Artifact | None
@@ -41,16 +41,16 @@ class CheckedOptions:
 
     @property
     def compiled(self) -> Artifact | None:
-        """The compiled package that is built from; None for an exported program."""
+        """The compiled package to build from; None for an exported program."""
         return self.program if isinstance(self.program, Artifact) and self.program.kind in COMPILED else None
 
 
 def check(options: BuildOptions) -> CheckedOptions:
-    """Checks all that can be checked before torch is started.
+    """Checks everything that can be checked without torch.
 
     Raises:
-        UsageError: options do not go together, or the output cannot be written.
-        ArtifactError: a file is not what it should be.
+        UsageError: options contradict each other, or the output cannot be written.
+        ArtifactError: a file is missing, damaged or of the wrong kind.
     """
     if options.level not in LEVELS:
         raise UsageError(f"level {options.level} does not exist", hint="levels: 0 off, 1 save, 2 values, 3 names")
@@ -59,21 +59,22 @@ def check(options: BuildOptions) -> CheckedOptions:
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     against = exported = None
     if isinstance(program, Artifact) and program.kind in COMPILED:
-        exported = _exported(program, options)
+        exported = _inspect_exported(program, options)
     else:
-        against = _against(program, options)
+        against = _inspect_against(program, options)
     output = _checked_output(program, options)
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
     if options.inputs is not None and not options.inputs.is_file():
         raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
-    packages = (found for found in (program, against) if isinstance(found, Artifact) and found.kind in COMPILED)
-    model = next((archive.resolve_model(found, options.model) for found in packages), "")
+    archives = (program, against)
+    packages = (item for item in archives if isinstance(item, Artifact) and item.kind in COMPILED)
+    model = next((archive.resolve_model(package, options.model) for package in packages), "")
     return CheckedOptions(options, program, model, against, exported, output)
 
 
-def _against(program: Artifact | ExportedProgram, options: BuildOptions) -> Artifact | None:
-    """The package that an exported program's kernels are compared with; None where none was asked for."""
+def _inspect_against(program: Artifact | ExportedProgram, options: BuildOptions) -> Artifact | None:
+    """The compiled package to compare an exported program's kernels with; None if the options name none."""
     if isinstance(program, Artifact):
         archive.require_kind(program, ArtifactKind.EXPORTED)
     if options.exported is not None:
@@ -89,8 +90,8 @@ def _against(program: Artifact | ExportedProgram, options: BuildOptions) -> Arti
     return against
 
 
-def _exported(package: Artifact, options: BuildOptions) -> Artifact | None:
-    """The exported program that a compiled package came from; None where none was given."""
+def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | None:
+    """The exported program that a compiled package came from; None if the options name none."""
     if options.against is not None:
         raise UsageError(
             f"{package.path} is compiled already: its kernels are its own",
@@ -109,10 +110,10 @@ def _exported(package: Artifact, options: BuildOptions) -> Artifact | None:
 
 
 def _checked_output(program: Artifact | ExportedProgram, options: BuildOptions) -> Path:
-    given = program.path if isinstance(program, Artifact) else None
-    stem = "model" if given is None else given.name.removesuffix(".pt2")
+    program_path = program.path if isinstance(program, Artifact) else None
+    stem = "model" if program_path is None else program_path.name.removesuffix(".pt2")
     output = options.output or Path(f"{stem}.instrumented.pt2")
-    if given is not None and output.exists() and output.samefile(given):
+    if program_path is not None and output.exists() and output.samefile(program_path):
         raise UsageError(f"{output} is the model itself", hint="name another file with -o")
-    package.check_writable(output)
+    write_package.check_writable(output)
     return output

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.builder.tables import c_literal
+from aoti_debug.builder.site_tables import c_literal
 from aoti_debug.errors import InternalError
 from aoti_debug.manifest import Kernel, Site
 from aoti_debug.wrapper import allocations, expressions
@@ -33,7 +33,7 @@ extern "C" AOTI_DEBUG_HIDDEN const AotiDebugKernel aoti_debug_kernels[];
 _NAMESPACE = re.compile(r"^namespace torch::aot_inductor\b", re.MULTILINE)
 _LOWEST_INT64 = re.compile(r"-9223372036854775808LL?\Z")
 _CALL_KINDS = {"run_impl": "AOTI_DEBUG_CALL_MODEL", "_const_run_impl": "AOTI_DEBUG_CALL_CONSTANT"}
-# The model's own guard is too late: misaligned inputs are cloned before it. It also ends before the call does.
+# The model's own guard is not enough: it begins after misaligned inputs are cloned, and ends before the call does.
 _CUDA_GUARD = (
     " std::optional<AOTICudaGuard> aoti_debug_guard;"
     " if (aoti_debug_level() != 0) aoti_debug_guard.emplace(this->device_idx_);"
@@ -42,7 +42,7 @@ _CUDA_GUARD = (
 
 @dataclass(frozen=True)
 class Edit:
-    """Replaces [start, end) of the text."""
+    """A replacement of [start, end) of a text."""
 
     start: int
     end: int
@@ -50,17 +50,17 @@ class Edit:
 
 
 def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -> str:
-    """The wrapper with every site's call routed through the runtime.
+    """Routes the call of every launch site through the runtime and returns the new wrapper source.
 
-    Lines keep their numbers, in error messages too: what is put in front of the model's namespace ends in a `#line`
-    directive.
+    Lines keep their numbers, also in compiler messages: the code inserted before the model's namespace ends in a
+    `#line` directive.
 
     Args:
         wrapper: the text that `sites` and `kernels` were read from (wrapper.analyse).
 
     Raises:
         ArtifactError: the wrapper cannot be instrumented.
-        InternalError: a site is not where it should be.
+        InternalError: a site is not at its line.
     """
     masked = mask(wrapper)
     edits = [_prologue(wrapper, masked)]
@@ -75,7 +75,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with the edits made.
+    """Applies the edits to the text.
 
     Raises:
         InternalError: two of them overlap.
@@ -90,11 +90,11 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _prologue(wrapper: str, masked: str) -> Edit:
-    found = _NAMESPACE.search(masked)
-    if found is None:
+    namespace = _NAMESPACE.search(masked)
+    if namespace is None:
         raise InternalError("the wrapper has no namespace torch::aot_inductor", hint="report this as a bug")
-    line = wrapper.count("\n", 0, found.start()) + 1
-    return Edit(found.start(), found.start(), f'{_PROLOGUE}#line {line} "wrapper.cpp"\n')
+    line = wrapper.count("\n", 0, namespace.start()) + 1
+    return Edit(namespace.start(), namespace.start(), f'{_PROLOGUE}#line {line} "wrapper.cpp"\n')
 
 
 def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
@@ -108,7 +108,7 @@ def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) ->
 
 
 def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterator[Edit]:
-    """The edits of all sites. Calls that were not recognised are left alone."""
+    """The edits of all sites. Unrecognised calls are not changed."""
     remaining = iter(calls)
     for site in sites:
         call = next((c for c in remaining if (c.line, c.callee) == (site.line, site.callee)), None)
@@ -124,38 +124,38 @@ def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterato
 
 
 def _allocations(wrapper: str, masked: str) -> Iterator[Edit]:
-    """Lets the runtime allocate the buffers that it can put guards around."""
-    for index, found in enumerate(allocations.find(wrapper, masked)):
-        call, name = found.call, found.allocation.name
-        if found.allocation.guarded:
+    """Edits that let the runtime allocate the buffers that it can guard."""
+    for index, scanned in enumerate(allocations.find(wrapper, masked)):
+        call, name = scanned.call, scanned.allocation.name
+        if scanned.allocation.guarded:
             yield Edit(
                 call.head.start, call.opening + 1, f"aoti_debug::allocate({index}, {c_literal(name)}, {call.callee}, "
             )
 
 
 def _argument(text: str) -> str:
-    """An argument as it can pass through a forwarding template."""
+    """The argument in a form that can pass through a forwarding template."""
     if text == "NULL":
         return "nullptr"
     if _LOWEST_INT64.match(text):
         return "INT64_MIN"
-    found = expressions.pointer(text)
-    if found is not None and found.tensor is not None:
-        return f"aoti_debug::with_tensor({found.tensor_text}, {text})"
+    pointer = expressions.pointer(text)
+    if pointer is not None and pointer.tensor is not None:
+        return f"aoti_debug::with_tensor({pointer.tensor_text}, {text})"
     return text
 
 
 def _grids(wrapper: str, masked: str, kernels: Sequence[Kernel]) -> Iterator[Edit]:
-    """Reports the grid in front of each launchKernel."""
+    """Edits that report the grid before each launchKernel."""
     ids = {kernel.name: kernel.id for kernel in kernels if kernel.language == "triton"}
     for function in functions(wrapper).values():
         launch = function.launch
         if launch is None:
             continue
-        at = launch.statement
+        position = launch.statement
         yield Edit(
-            at,
-            at,
+            position,
+            position,
             "if (aoti_debug_level() != 0) { "
             f"const uint32_t aoti_debug_grid_size[3] = {{{', '.join(launch.grid)}}}; "
             f"aoti_debug_grid(&aoti_debug_kernels[{ids[launch.kernel]}], aoti_debug_grid_size, "

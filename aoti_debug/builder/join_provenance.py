@@ -1,7 +1,7 @@
-"""Model lines for a package that was compiled without them: from a fresh lowering of the program that it came from.
+"""Model lines for a package that was compiled without them, from a new lowering of its exported program.
 
-Two lowerings of one program need not make the same kernels under the same names. Launches are matched by what they do:
-generated kernels by their source, calls of operators by the operator; first in order, then those that are unique.
+Two lowerings of one program need not make the same kernels under the same names. Launch sites are matched by content:
+generated kernels by their source, calls of operators by the operator; first in order, then unique ones anywhere.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from aoti_debug.builder.kernel_text import normalised
+from aoti_debug.builder.kernel_text import normalised_source
 from aoti_debug.manifest import Certainty, Kernel, Manifest, PackageOrigin, Provenance, Site
 
-NO_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
+NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 
 
 @dataclass(frozen=True)
-class Joined:
-    """
+class JoinedSites:
+    """Launch sites with the model lines that could be joined.
+
     Attributes:
-        sites: with the provenance that could be found, as inferred.
-        count: how many of them got some.
+        sites: all sites; the provenance of the joined ones is marked as inferred.
+        count: number of sites that got a model line.
     """
 
     sites: tuple[Site, ...]
@@ -31,43 +32,52 @@ class Joined:
 
 def join(
     sites: Sequence[Site], kernels: Iterable[Kernel], fresh: Sequence[Site], fresh_kernels: Iterable[Kernel]
-) -> Joined:
-    """
+) -> JoinedSites:
+    """Copies model lines from newly lowered launch sites to the matching sites of a compiled package.
+
     Args:
-        sites: without provenance.
-        fresh: of the lowering here, with provenance.
+        sites, kernels: of the package, without provenance.
+        fresh, fresh_kernels: of the new lowering, with provenance.
     """
-    ours, theirs = _tokens(sites, kernels), _tokens(fresh, fresh_kernels)
+    tokens, fresh_tokens = _tokens(sites, kernels), _tokens(fresh, fresh_kernels)
     pairs: dict[int, int] = {}
-    for block in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+    for block in SequenceMatcher(None, tokens, fresh_tokens, autojunk=False).get_matching_blocks():
         pairs |= {block.a + step: block.b + step for step in range(block.size)}
-    pairs |= {at: other for at, other in _unique(ours, theirs).items() if at not in pairs}
-    found = {at: _inferred(fresh[other].provenance) for at, other in pairs.items() if fresh[other].provenance.source}
-    return Joined(
-        tuple(replace(site, provenance=found.get(at, site.provenance)) for at, site in enumerate(sites)), len(found)
+    unique = _unique_pairs(tokens, fresh_tokens)
+    pairs |= {index: match for index, match in unique.items() if index not in pairs}
+    joined = {
+        index: _inferred(fresh[match].provenance) for index, match in pairs.items() if fresh[match].provenance.source
+    }
+    return JoinedSites(
+        tuple(replace(site, provenance=joined.get(index, site.provenance)) for index, site in enumerate(sites)),
+        len(joined),
     )
 
 
-def lacks_lines(manifest: Manifest) -> bool:
-    """Whether a package was compiled without model lines, and the program that it came from could lend it some."""
+def lacks_model_lines(manifest: Manifest) -> bool:
+    """True if a package was compiled without model lines, which its exported program could add."""
     compiled = manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
     return compiled and not any(site.provenance.source for site in manifest.sites)
 
 
 def _tokens(sites: Iterable[Site], kernels: Iterable[Kernel]) -> list[str]:
-    """What each site launches: the source of its kernels, or its operator."""
-    sources: Mapping[str, str] = {kernel.name: normalised(kernel) for kernel in kernels}
+    """The content of each site, to compare: its function and the source of its kernels, or its operator."""
+    sources: Mapping[str, str] = {kernel.name: normalised_source(kernel) for kernel in kernels}
     return [
         f"{site.function} {' '.join(sources.get(name, name) for name in (site.launches or (site.kernel,)))}"
         for site in sites
     ]
 
 
-def _unique(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[int, int]:
-    """Of tokens that both have once: where, and where in the other."""
-    counts, others = Counter(ours), Counter(theirs)
-    places = {token: at for at, token in enumerate(theirs)}
-    return {at: places[token] for at, token in enumerate(ours) if counts[token] == 1 and others[token] == 1}
+def _unique_pairs(tokens: Sequence[str], fresh_tokens: Sequence[str]) -> Mapping[int, int]:
+    """Index -> index in the other sequence, of the tokens that occur exactly once in both."""
+    counts, fresh_counts = Counter(tokens), Counter(fresh_tokens)
+    fresh_index = {token: index for index, token in enumerate(fresh_tokens)}
+    return {
+        index: fresh_index[token]
+        for index, token in enumerate(tokens)
+        if counts[token] == 1 and fresh_counts[token] == 1
+    }
 
 
 def _inferred(provenance: Provenance) -> Provenance:

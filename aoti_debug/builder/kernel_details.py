@@ -1,4 +1,4 @@
-"""Completes the description of Triton kernels with what the wrapper's text does not say."""
+"""Completes Triton kernels with their launch configuration and the hashes of their binaries."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from aoti_debug.triton_config.infer import infer_config
 HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
 
 
-def with_configs(kernels: Iterable[Kernel], configs: Mapping[str, TritonConfig], directory: Path) -> tuple[Kernel, ...]:
-    """The kernels with the configuration that each was compiled with, and the hashes of its binary.
+def complete_kernels(
+    kernels: Iterable[Kernel], configs: Mapping[str, TritonConfig], directory: Path
+) -> tuple[Kernel, ...]:
+    """Adds the configuration that each Triton kernel was compiled with, and the hashes of its binary.
 
-    Of a kernel without a record the configuration is inferred, as far as that can be done.
+    The configuration of a kernel that is not in `configs` is inferred as far as possible.
 
     Args:
-        directory: where the binaries lie.
+        configs: kernel name -> configuration that Inductor recorded.
+        directory: the folder of the kernel binaries.
     """
     return tuple(_complete(k, configs, directory) if k.language == "triton" else k for k in kernels)
 
 
 def triton_helpers(kernels: Iterable[Kernel], torch_directory: Path) -> str:
-    """Source of Inductor's functions that the Triton kernels call, from the torch that compiled them."""
+    """The source of Inductor's helper functions that the Triton kernels call, from the torch that compiled them."""
     sources = [k.source for k in kernels if k.language == "triton" and k.source]
     path = torch_directory / HELPERS
     return wrapper.helpers_of(sources, path.read_text()) if sources and path.is_file() else ""
@@ -39,9 +42,9 @@ def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Pa
     if kernel.cubin and binary.is_file():
         sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
         kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.hash_binary(binary))
-    found = configs.get(kernel.name)
-    if found is None:
+    config = configs.get(kernel.name)
+    if config is None:
         return infer_config(kernel)
     return replace(
-        kernel, config=found.values, global_scratch=found.global_scratch, profile_scratch=found.profile_scratch
+        kernel, config=config.values, global_scratch=config.global_scratch, profile_scratch=config.profile_scratch
     )

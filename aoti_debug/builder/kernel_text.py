@@ -1,4 +1,4 @@
-"""What a kernel computes, as text: without its name, its comments and what belongs to the build that wrote it."""
+"""Normalised kernel source: text that is equal for kernels that differ only in names, comments and spaces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SPACE = re.compile(r"\s+")
 _NAME = "kernel"
 
 
-def normalised(kernel: Kernel) -> str:
-    """The kernel's source; equal for two kernels that differ in nothing but names, comments and spaces."""
+def normalised_source(kernel: Kernel) -> str:
+    """The kernel's source without comments, includes and decorators, with a fixed name and single spaces."""
     if kernel.language == "triton":
         definition = re.search(rf"^[ \t]*def {re.escape(kernel.name)}\(", kernel.source, re.MULTILINE)
         text = _PYTHON_COMMENT.sub("", kernel.source[definition.start() :] if definition else kernel.source)

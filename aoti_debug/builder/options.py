@@ -1,4 +1,4 @@
-"""What to build and how, as it is asked for."""
+"""The options of a build, as the user gives them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ TIMEOUT = 3600.0  # seconds; autotuning of a large model takes long
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What to build, and how.
+    """The input, the output and the settings of a build.
 
     Attributes:
-        program: the file of an exported program or of a compiled package, also one that was inspected already, or an
-            exported program.
-        model: which model of a compiled package that holds several; "" for the only one.
-        level: 0 off, 1 save, 2 print values, 3 kernel names; in force where the environment names none.
-        filters: fnmatch patterns on kernel names, "!" excludes; narrow what levels 1-3 print and save.
+        program: an exported program in memory, or the file of an exported program or a compiled package, which may
+            have been inspected already.
+        model: name of the model in a compiled package that holds several; "" for the only one.
+        level: 0 off, 1 save, 2 print values, 3 kernel names; the default where the environment sets none.
+        filters: fnmatch patterns on kernel names, "!" excludes; restrict what levels 1-3 print and save.
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.
-        random_inputs: a seed: embed inputs that are made to fit.
-        against: a compiled package whose kernels those of an exported program are compared with.
-        exported: the exported program that a compiled package came from: tells its model lines.
+        random_inputs: seed of random inputs to embed; None for none.
+        against: a compiled package to compare an exported program's kernels with.
+        exported: the exported program that a compiled package came from; adds model lines.
         inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
             name: "mylib::op" or "mylib::op.default".
         imports: modules to import before the program is loaded; kept in the manifest.
         libraries: libraries of operators to load before it; kept in the manifest as absolute paths.
         keep_sources: a directory for the generated C++, original and instrumented.
-        plain: also write the plain twin: the package that torch would have built from the same sources.
+        plain: file for an uninstrumented package, as torch would have built it from the same sources.
         timeout: seconds until the lowering counts as hung.
     """
 
@@ -57,7 +57,7 @@ class BuildOptions:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The filters one by one: a comma separates patterns here as it does in AOTI_DEBUG_FILTER."""
+        """The filters, split at commas as in AOTI_DEBUG_FILTER."""
         return tuple(pattern for patterns in self.filters for pattern in patterns.split(","))
 
     @property

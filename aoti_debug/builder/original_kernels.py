@@ -1,4 +1,4 @@
-"""The kernels that a compiled package brought along: an instrumented package has the same ones, byte for byte."""
+"""Verifies that an instrumented package has the kernels of the compiled package, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aoti_debug.errors import InternalError
-from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, kernel_hashes
 
 
-def hashes(lowered: Lowered) -> Mapping[str, str]:
-    """SHA-256 of the machine code of each kernel that the package brought along, by name."""
+def original_hashes(lowered: LoweredModel) -> Mapping[str, str]:
+    """SHA-256 of the machine code of each kernel of a compiled package, by name; empty for an exported program."""
     return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.hash_files(lowered.sources.shipped)
 
 
-def check(output: Path, originals: Mapping[str, str], model: str) -> None:
-    """Reads the package that was written: its kernels are those that the manifest says.
+def verify(output: Path, originals: Mapping[str, str], model: str) -> None:
+    """Compares the kernels of the package that was written with the original ones.
 
     Raises:
-        InternalError: they are not; the package is gone.
+        InternalError: they differ; the package has been deleted.
     """
     if not originals:
         return
-    found = kernel_hashes.compare(originals, kernel_hashes.hash_package(archive.inspect(output), model))
-    if found.different:
+    comparison = kernel_hashes.compare(originals, kernel_hashes.hash_package(archive.inspect(output), model))
+    if comparison.different:
         output.unlink()
-        raise InternalError(f"{output}: {found}; not {', '.join(found.different)}", hint="report this as a bug")
+        raise InternalError(
+            f"{output}: {comparison}; not {', '.join(comparison.different)}", hint="report this as a bug"
+        )

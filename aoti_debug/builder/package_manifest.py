@@ -1,4 +1,4 @@
-"""The manifest of a package that is being built."""
+"""Makes the manifest of an instrumented package."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aoti_debug import __version__, manifest
-from aoti_debug.builder import compilation, kernel_details
+from aoti_debug.builder import compile_library, kernel_details
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
-from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.inputs.signature import Leaf
 from aoti_debug.manifest import Kernel, KernelCompilation, Manifest, Sameness
 from aoti_debug.wrapper import Analysis, promised_layouts
 
 
-def describe(
-    options: BuildOptions, lowered: Lowered, tools: Toolchain, analysis: Analysis, originals: Mapping[str, str]
+def make_manifest(
+    options: BuildOptions,
+    lowered: LoweredModel,
+    tools: Toolchain,
+    analysis: Analysis,
+    original_hashes: Mapping[str, str],
 ) -> Manifest:
-    """
+    """Makes the manifest of the package that is built.
+
     Args:
-        originals: SHA-256 of the kernels that the package brought along, by name.
+        original_hashes: SHA-256 of the machine code of each kernel of the compiled package, by name.
     """
     sources, answer = lowered.sources, lowered.answer
-    kernels = _kernels(lowered, analysis, originals)
+    kernels = _kernels(lowered, analysis, original_hashes)
     leaves = lowered.signature.leaves
     return Manifest(
         format=manifest.FORMAT,
@@ -38,9 +43,9 @@ def describe(
         unrecognised=analysis.unrecognised,
         compiler=KernelCompilation(
             command=tools.compiler.path,
-            kernel_flags=compilation.kernel_flags(sources),
+            kernel_flags=compile_library.kernel_flags(sources),
             include_dirs=sources.compile_flags.include_dirs,
-            link_flags=compilation.link_flags(sources),
+            link_flags=compile_library.link_flags(sources),
         ),
         imports=options.imports,
         libraries=options.library_paths,
@@ -57,17 +62,19 @@ def describe(
         source=lowered.source,
         other_torch=sources.other_torch,
         without_weights=sources.without_weights if analysis.constants else "",
-        sameness=Sameness(len(originals), ()) if originals else None,
+        sameness=Sameness(len(original_hashes), ()) if original_hashes else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
     )
 
 
-def _kernels(lowered: Lowered, analysis: Analysis, originals: Mapping[str, str]) -> tuple[Kernel, ...]:
-    found = kernel_details.with_configs(analysis.kernels, lowered.triton_configs, lowered.sources.directory)
-    return tuple(replace(kernel, code_sha256=originals.get(kernel.name, kernel.code_sha256)) for kernel in found)
+def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping[str, str]) -> tuple[Kernel, ...]:
+    kernels = kernel_details.complete_kernels(analysis.kernels, lowered.triton_configs, lowered.sources.directory)
+    return tuple(
+        replace(kernel, code_sha256=original_hashes.get(kernel.name, kernel.code_sha256)) for kernel in kernels
+    )
 
 
 def _input_names(leaves: Sequence[Leaf], count: int) -> tuple[str, ...]:
-    """What the exported program calls its tensors; empty where they are not the package's inputs one by one."""
+    """The names of the tensors in the model's signature; empty if they do not match the inputs one to one."""
     names = tuple(leaf.name for leaf in leaves if leaf.is_tensor)
     return names if len(names) == count else ()

@@ -1,4 +1,4 @@
-"""The stages of a build: told to the caller while it goes on, and timed."""
+"""The stages of a build, timed and reported to the caller."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Protocol
 
 
 class BuildProgress(Protocol):
-    """Is told of every stage: when it begins (`seconds` None), and how long it took."""
+    """A callback for every stage: at its beginning (`seconds` is None), and at its end with its duration."""
 
     def __call__(self, stage: str, seconds: float | None) -> None: ...
 
 
 class Stages:
-    """The stages of a build.
+    """Times the stages of a build and reports them.
 
     Attributes:
-        seconds: of each stage that has ended, in order.
+        seconds: duration of each completed stage, in order.
     """
 
     def __init__(self, progress: BuildProgress | None) -> None:
@@ -27,11 +27,11 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Times what is done in it, and tells of its beginning and its end; not of an end by an exception."""
+        """Times the body and reports its beginning and its end; an exception is not reported as an end."""
         if self._progress:
             self._progress(name, None)
-        began = time.monotonic()
+        start = time.monotonic()
         yield
-        self.seconds[name] = time.monotonic() - began
+        self.seconds[name] = time.monotonic() - start
         if self._progress:
             self._progress(name, self.seconds[name])

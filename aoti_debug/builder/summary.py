@@ -1,9 +1,8 @@
-"""What was built."""
+"""The summary of a build: its package, manifest, times and missing parts."""
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +13,17 @@ from aoti_debug.manifest import Manifest
 
 @dataclass(frozen=True)
 class BuildSummary:
-    """
+    """The result of a build.
+
     Attributes:
+        bytes: size of the package's file.
+        seconds: duration of the whole build.
         stages: seconds of each stage, in order.
-        without_inputs: why no inputs are embedded; "" where they are.
+        missing_inputs_reason: why no inputs are embedded; "" if there are some.
         unmatched: filters that match no kernel.
-        inputs: what the model takes.
-        against: how its kernels compare with those of the package that was asked for; None where none was.
-        joined: launch sites that got a model line from the exported program; None where none was given.
+        signature: the inputs that the model takes.
+        comparison: its kernels compared with those of the package given by `against`; None without one.
+        joined_sites: number of launch sites that got a model line from the exported program; None without one.
     """
 
     package: Path
@@ -29,17 +31,8 @@ class BuildSummary:
     bytes: int
     seconds: float
     stages: Mapping[str, float]
-    without_inputs: str
+    missing_inputs_reason: str
     unmatched: tuple[str, ...]
-    inputs: ModelSignature
-    against: KernelComparison | None = None
-    joined: int | None = None
-
-
-def unmatched_filters(filters: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]:
-    """The patterns that match none of the kernels."""
-    return tuple(
-        pattern
-        for pattern in filters
-        if not any(fnmatch.fnmatchcase(kernel, pattern.removeprefix("!")) for kernel in kernels)
-    )
+    signature: ModelSignature
+    comparison: KernelComparison | None = None
+    joined_sites: int | None = None

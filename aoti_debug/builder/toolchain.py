@@ -1,4 +1,4 @@
-"""The compiler that packages are built with: its commands, and the words of their flags."""
+"""The compiler and torch that packages are built with, and their command lines."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Compiler, Torch
 
-# The weights' object does not say that it needs no executable stack, and a stack that is executable may not be loaded.
-STACK = "-Wl,-z,noexecstack"
+# The weights' object file does not mark its stack as non-executable; a system may refuse to load such a library.
+NO_EXEC_STACK = "-Wl,-z,noexecstack"
 ERROR_LINES = 20
 LINE_WIDTH = 300
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What compiles: a compiler that was checked, for a torch, in at most `jobs` processes at once."""
+    """A checked compiler and the installed torch; at most `jobs` compilers run at once."""
 
     compiler: Compiler
     torch: Torch
     jobs: int = max(2, os.cpu_count() or 2)
 
     def compile(self, source: Path, output: Path, words: Sequence[str]) -> Path:
-        """Compiles a file to an object, whose path it returns.
+        """Compiles a source file and returns the path of the object.
 
         Raises:
             ToolchainError: it does not compile; the message names the log.
@@ -38,7 +38,7 @@ class Toolchain:
         return output
 
     def key(self, *parts: str) -> str:
-        """The name of a cache entry that depends on the compiler, on torch and on `parts`."""
+        """The key of a cache entry that depends on the compiler, on torch and on `parts`."""
         return cache.key(self.compiler.path, self.compiler.version, self.torch.fingerprint, *parts)
 
 
@@ -46,28 +46,28 @@ def run(command: list[str], failed: str) -> None:
     """Runs a compiler or a linker.
 
     Args:
-        failed: begins the message of the error.
+        failed: the beginning of the error message.
 
     Raises:
         ToolchainError: it cannot be started, or ended with an error; its log is kept.
     """
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise ToolchainError(
             f"{failed}: {command[0]}: {error.strerror}", hint="set CXX to a working compiler"
         ) from error
-    if ran.returncode != 0:
-        log = cache.keep_log("compile", f"{shlex.join(command)}\n\n{ran.stdout}{ran.stderr}")
-        lines = [line[:LINE_WIDTH] for line in ran.stderr.strip().splitlines()[:ERROR_LINES]]
+    if result.returncode != 0:
+        log = cache.keep_log("compile", f"{shlex.join(command)}\n\n{result.stdout}{result.stderr}")
+        lines = [line[:LINE_WIDTH] for line in result.stderr.strip().splitlines()[:ERROR_LINES]]
         raise ToolchainError(
-            "\n".join([f"{failed} (exit code {ran.returncode})", *lines, f"log: {log}"]),
+            "\n".join([f"{failed} (exit code {result.returncode})", *lines, f"log: {log}"]),
             hint="keep the generated C++ with --keep-sources DIR to look at it",
         )
 
 
 def compile_words(flags: Flags) -> list[str]:
-    """Definitions, flags and include directories in the order of Inductor's own command lines."""
+    """Definitions, flags and include directories as command line words, in Inductor's order."""
     return [
         *[f"-D{definition}" for definition in flags.definitions],
         *[word for flag in flags.cflags for word in shlex.split(f"-{flag}")],
@@ -77,7 +77,7 @@ def compile_words(flags: Flags) -> list[str]:
 
 
 def link_words(flags: Flags) -> tuple[str, ...]:
-    """Flags of a linker as words."""
+    """Linker flags, libraries and library directories as command line words."""
     return (
         *[word for flag in flags.ldflags for word in shlex.split(f"-{flag}")],
         *[f"-l{name}" for name in flags.libraries],

@@ -39,7 +39,7 @@ def write_archive(path: Path, contents: Contents) -> None:
     write = _write_zip if path.name.endswith(".zip") else _write_tar
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.creating(path) as temporary:
+        with files.create_file(path) as temporary:
             write(temporary, contents)
             temporary.chmod(0o644)
     except FileExistsError as error:

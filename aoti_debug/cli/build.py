@@ -154,8 +154,8 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("promises", f"not all: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
-        ("inputs", f"none: {summary.without_inputs}; it takes" if summary.without_inputs else "embedded"),
-        *(("", line) for line in (summary.inputs.lines() if summary.without_inputs else ())),
+        ("inputs", f"none: {summary.missing_inputs_reason}; it takes" if summary.missing_inputs_reason else "embedded"),
+        *(("", line) for line in (summary.signature.lines() if summary.missing_inputs_reason else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),
         ("size", wording.byte_size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
@@ -164,7 +164,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
     lines = [str(summary.package)]
     for label, text in rows:
         lines += _wrapped(label, text, columns)
-    wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.without_inputs else ""
+    wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{wanted}"]
 
 
@@ -182,15 +182,17 @@ def _wrapped(label: str, text: str, columns: int) -> list[str]:
 def _model_lines(summary: BuildSummary) -> str:
     """What is to be said of the model's lines; "" where Inductor recorded them."""
     sites = summary.manifest.sites
-    if summary.joined == 0:
+    if summary.joined_sites == 0:
         return "none: no kernel of the exported program is in the package; was it compiled from another program?"
-    if summary.joined is not None:
-        return f"{summary.joined} of {len(sites)} launch sites, joined by kernel source and order from the program"
-    return join_provenance.NO_LINES if join_provenance.lacks_lines(summary.manifest) else ""
+    if summary.joined_sites is not None:
+        return (
+            f"{summary.joined_sites} of {len(sites)} launch sites, joined by kernel source and order from the program"
+        )
+    return join_provenance.NO_MODEL_LINES if join_provenance.lacks_model_lines(summary.manifest) else ""
 
 
 def _against(summary: BuildSummary) -> list[tuple[str, str]]:
-    compared = summary.against
+    compared = summary.comparison
     if compared is None:
         return []
     missing = [f"{name}: only in {compared.package.name}" for name in compared.missing]

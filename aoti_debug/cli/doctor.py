@@ -26,8 +26,8 @@ def command(context: click.Context, as_json: bool) -> None:
 
     Exit code 4: something that every build or run needs is missing.
     """
-    checks = doctor.examine()
-    well = doctor.is_well(checks)
+    checks = doctor.run_checks()
+    well = doctor.is_ready(checks)
     if as_json:
         found = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
         click.echo(json.dumps(found, indent=1))
@@ -53,7 +53,7 @@ def show(check: Check, columns: int) -> None:
 
 
 def conclusion(checks: Sequence[Check]) -> str:
-    if not doctor.is_well(checks):
+    if not doctor.is_ready(checks):
         names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
         return f"models cannot be built and run here until this is mended: {', '.join(names)}"
     open_ = sum(check.status is not Status.OK for check in checks)

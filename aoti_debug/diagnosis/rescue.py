@@ -186,6 +186,6 @@ def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recor
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with files.replacing(path) as temporary, temporary.open("wb") as file:
+    with files.replace_file(path) as temporary, temporary.open("wb") as file:
         file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
         file.write(_elements(tensor, layout, recording))

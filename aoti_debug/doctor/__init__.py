@@ -1,4 +1,4 @@
-"""Whether this machine can build, run and debug packages, and what to do where it cannot."""
+"""Checks if this machine can build, run and debug packages, and says what to change if not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from aoti_debug.doctor import cuda, host, tools
 from aoti_debug.doctor.check import Check, Status
 
-__all__ = ["Check", "Status", "examine", "is_well"]
+__all__ = ["Check", "Status", "is_ready", "run_checks"]
 
 CHECKS: tuple[Callable[[], Iterable[Check]], ...] = (
     host.python,
@@ -26,11 +26,11 @@ CHECKS: tuple[Callable[[], Iterable[Check]], ...] = (
 )
 
 
-def examine() -> tuple[Check, ...]:
-    """Looks at everything; takes a second or two the first time, since it compiles something."""
-    return tuple(check for look in CHECKS for check in look())
+def run_checks() -> tuple[Check, ...]:
+    """Runs all checks; takes a second or two the first time, because it compiles a test program."""
+    return tuple(check for function in CHECKS for check in function())
 
 
-def is_well(checks: Iterable[Check]) -> bool:
-    """Whether all that a build and a run need is there."""
+def is_ready(checks: Iterable[Check]) -> bool:
+    """True if nothing that builds and runs need is missing."""
     return not any(check.needed and check.status is Status.MISSING for check in checks)

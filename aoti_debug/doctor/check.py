@@ -1,4 +1,4 @@
-"""What one look at the machine found."""
+"""The result of one check of the machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from enum import Enum
 
 
 class Status(str, Enum):
+    """The outcome of a check."""
+
     OK = "ok"
-    WARNING = "warning"  # something will be slower, or say less
+    WARNING = "warning"  # usable, but slower or with less information
     MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Check:
-    """
+    """The result of one check.
+
     Attributes:
-        found: what is there, a few words.
-        todo: what to do about it; "" where nothing has to be done.
-        needed: without it no package can be built or run here.
+        found: a few words about what is installed, or the problem.
+        todo: what to do about it; "" if nothing has to be done.
+        needed: True if no package can be built or run here without it.
     """
 
     name: str
@@ -29,17 +32,20 @@ class Check:
 
 
 def ok(name: str, found: str) -> Check:
+    """A check that passed."""
     return Check(name, Status.OK, found)
 
 
 def warning(name: str, found: str, todo: str) -> Check:
+    """A check that found a limitation."""
     return Check(name, Status.WARNING, found, todo)
 
 
 def missing(name: str, found: str, todo: str) -> Check:
+    """A check of something optional that is missing."""
     return Check(name, Status.MISSING, found, todo)
 
 
-def needed(name: str, found: str, todo: str) -> Check:
-    """Something that is missing, and without which nothing works."""
+def missing_required(name: str, found: str, todo: str) -> Check:
+    """A check of something that is missing and required to build or run packages."""
     return Check(name, Status.MISSING, found, todo, needed=True)

@@ -1,4 +1,4 @@
-"""The CUDA driver, the GPUs behind it, and the toolkit's headers. Nothing here imports torch."""
+"""Checks of the CUDA driver, the GPUs and the headers of the CUDA toolkit, without importing torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aoti_debug import wording
-from aoti_debug.doctor.check import Check, missing, needed, ok, warning
+from aoti_debug.doctor.check import Check, missing, missing_required, ok, warning
 from aoti_debug.doctor.host import torch_cuda
 from aoti_debug.machine import cuda_toolkit
 
@@ -17,6 +17,8 @@ _NO_DEVICE, _MISMATCH = 100, 803  # CUresult
 
 @dataclass(frozen=True)
 class Gpu:
+    """A visible GPU: its name, compute capability and bytes of memory."""
+
     name: str
     capability: tuple[int, int]
     bytes: int
@@ -27,11 +29,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Driver:
-    """
+    """The installed CUDA driver.
+
     Attributes:
-        version: of CUDA, the newest that it supports: (13, 0).
-        release: "580.65.06"; "" where NVML does not tell.
-        error: the CUresult of cuInit.
+        version: the newest CUDA version that it supports: (13, 0).
+        release: version of the driver, "580.65.06"; "" if NVML does not report it.
+        error: CUresult of cuInit.
     """
 
     version: tuple[int, int]
@@ -41,44 +44,48 @@ class Driver:
 
 
 def driver() -> Iterator[Check]:
-    found, build = find_driver(), torch_cuda()
-    if found is None:
+    """Checks the driver and lists the GPUs."""
+    installed, build = find_driver(), torch_cuda()
+    if installed is None:
         if build:
             todo = "nothing for models on the CPU; for others install NVIDIA's driver, or docker run --gpus all"
             yield warning("driver", f"libcuda.so.1 is not there; torch is built for CUDA {build}", todo)
         else:
             yield ok("driver", "none, and torch is built for the CPU: models on the CPU only")
         return
-    yield judge_driver(found, build)
-    if found.gpus:
-        yield ok("GPUs", ", ".join(map(str, found.gpus)))
+    yield check_driver(installed, build)
+    if installed.gpus:
+        yield ok("GPUs", ", ".join(map(str, installed.gpus)))
 
 
-def judge_driver(found: Driver, build: str) -> Check:
-    """
+def check_driver(driver: Driver, build: str) -> Check:
+    """Checks a driver against the CUDA version of torch.
+
     Args:
         build: the CUDA version that torch was built for; "" for the CPU.
     """
-    newest = ".".join(map(str, found.version))
-    text = f"{f'{found.release}, ' if found.release else ''}for CUDA up to {newest}"
-    if found.error == _MISMATCH:
+    newest = ".".join(map(str, driver.version))
+    text = f"{f'{driver.release}, ' if driver.release else ''}for CUDA up to {newest}"
+    if driver.error == _MISMATCH:
         todo = "load the kernel module that belongs to the library (restart the machine), or install its library"
-        return needed("driver", f"{text}; library and kernel module differ", todo)
-    if found.error == _NO_DEVICE or (found.error == 0 and not found.gpus):
+        return missing_required("driver", f"{text}; library and kernel module differ", todo)
+    if driver.error == _NO_DEVICE or (driver.error == 0 and not driver.gpus):
         todo = "docker run --gpus all; CUDA_VISIBLE_DEVICES names GPUs that are there"
         return warning("driver", f"{text}; no GPU can be seen", todo)
-    if found.error != 0:
-        return needed("driver", f"{text}; cuInit fails with error {found.error}", "nvidia-smi and dmesg say more")
+    if driver.error != 0:
+        return missing_required(
+            "driver", f"{text}; cuInit fails with error {driver.error}", "nvidia-smi and dmesg say more"
+        )
     if not build:
         return warning("driver", f"{text}; torch is built for the CPU", "install a torch that is built for CUDA")
-    if int(build.partition(".")[0]) > found.version[0]:
+    if int(build.partition(".")[0]) > driver.version[0]:
         todo = "update the driver, or install a torch that is built for an older CUDA"
-        return needed("driver", f"{text}; torch is built for CUDA {build}", todo)
+        return missing_required("driver", f"{text}; torch is built for CUDA {build}", todo)
     return ok("driver", text)
 
 
 def find_driver() -> Driver | None:
-    """None where there is no driver library."""
+    """Reads the installed driver; None if there is no driver library."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -105,7 +112,7 @@ def _gpus(library: ctypes.CDLL) -> Iterator[Gpu]:
 
 
 def _release() -> str:
-    """As nvidia-smi calls the driver."""
+    """The driver version that nvidia-smi shows."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -113,18 +120,18 @@ def _release() -> str:
     text = ctypes.create_string_buffer(96)
     if library.nvmlInit_v2() != 0:
         return ""
-    told = library.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    succeeded = library.nvmlSystemGetDriverVersion(text, len(text)) == 0
     library.nvmlShutdown()
-    return text.value.decode(errors="replace") if told else ""
+    return text.value.decode(errors="replace") if succeeded else ""
 
 
 def headers() -> Iterator[Check]:
-    """cuda.h and the runtime's headers: wrappers of CUDA models include them."""
+    """Checks for the CUDA headers, which the wrappers of CUDA models include."""
     if not torch_cuda():
         return
-    found = cuda_toolkit.header_directory("cuda_runtime_api.h")
-    if found is None:
+    directory = cuda_toolkit.find_header_directory("cuda_runtime_api.h")
+    if directory is None:
         todo = "install the CUDA toolkit and set CUDA_HOME, or pip install nvidia-cuda-runtime"
         yield missing("CUDA headers", "cuda_runtime_api.h is nowhere", todo)
     else:
-        yield ok("CUDA headers", str(found))
+        yield ok("CUDA headers", str(directory))

@@ -1,4 +1,4 @@
-"""Python, compiler, torch, triton, memory and disks."""
+"""Checks of Python, compiler, torch, triton, shared memory and directories."""
 
 from __future__ import annotations
 
@@ -15,108 +15,115 @@ from importlib import metadata
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.doctor.check import Check, missing, needed, ok, warning
+from aoti_debug.doctor.check import Check, missing, missing_required, ok, warning
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 from aoti_debug.machine import compiler as compilers
 from aoti_debug.rundir import run_directory
 
 OLDEST_PYTHON = (3, 10)
-NEWEST_TORCH = "2.13"  # that was tried
+NEWEST_TORCH = "2.13"  # the newest tested one
 SHARED_MEMORY = Path("/dev/shm")
-FLIGHT_BYTES = 1 << 30  # of shared memory that keep the inputs of the last launches of an ordinary model
+FLIGHT_BYTES = 1 << 30  # of shared memory, enough for the inputs of the last launches of an ordinary model
 FREE_BYTES = 5 << 30  # of disk for a build's objects and a run's tensors
 
 
 def python() -> Iterator[Check]:
-    found = f"{platform.python_version()}, {platform.machine()} {platform.system()}"
+    """Checks the Python version and the operating system."""
+    version = f"{platform.python_version()}, {platform.machine()} {platform.system()}"
     if sys.version_info < OLDEST_PYTHON:
-        yield needed("python", found, "install Python 3.10 or newer")
+        yield missing_required("python", version, "install Python 3.10 or newer")
     elif platform.system() != "Linux":
-        yield needed("python", found, "packages are built and run on Linux only")
+        yield missing_required("python", version, "packages are built and run on Linux only")
     else:
-        yield ok("python", found)
+        yield ok("python", version)
 
 
 def compiler() -> Iterator[Check]:
+    """Checks the C++ compiler and OpenMP."""
     try:
-        found = compilers.find_compiler()
+        cxx = compilers.find_compiler()
     except ToolchainError as error:
-        yield needed("compiler", str(error).splitlines()[0], error.hint)
+        yield missing_required("compiler", str(error).splitlines()[0], error.hint)
         return
-    version = found.version.splitlines()[0]
-    yield ok("compiler", f"{found.path}: {version}; it links the C++ runtime as a shared library")
-    yield _openmp(found)
+    version = cxx.version.splitlines()[0]
+    yield ok("compiler", f"{cxx.path}: {version}; it links the C++ runtime as a shared library")
+    yield _openmp(cxx)
 
 
-def _openmp(found: compilers.Compiler) -> Check:
-    """Generated CPU kernels are compiled with it."""
+def _openmp(cxx: compilers.Compiler) -> Check:
+    """Checks that -fopenmp, which generated CPU kernels are compiled with, works."""
     with tempfile.TemporaryDirectory(dir=cache.directory()) as folder:
         source = Path(folder) / "openmp.cpp"
         source.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n")
-        command = [found.path, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(source.with_suffix(".so"))]
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if ran.returncode == 0:
+        command = [cxx.path, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(source.with_suffix(".so"))]
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode == 0:
         return ok("openmp", "-fopenmp compiles and links")
-    said = ran.stderr.strip().splitlines()[:1]
-    package = "libomp-dev" if found.is_clang else "libgomp1"
-    return needed("openmp", " ".join(["-fopenmp fails:", *said]), f"install OpenMP (Debian and Ubuntu: {package})")
+    first_line = result.stderr.strip().splitlines()[:1]
+    package = "libomp-dev" if cxx.is_clang else "libgomp1"
+    return missing_required(
+        "openmp", " ".join(["-fopenmp fails:", *first_line]), f"install OpenMP (Debian and Ubuntu: {package})"
+    )
 
 
 def torch() -> Iterator[Check]:
+    """Checks the installed torch."""
     try:
-        found = compilers.find_torch()
+        installed = compilers.find_torch()
     except ToolchainError as error:
-        yield needed("torch", str(error), error.hint)
+        yield missing_required("torch", str(error), error.hint)
         return
     build = torch_cuda()
-    text = f"{found.version}, built for {f'CUDA {build}' if build else 'the CPU'}"
-    if _numbers(found.version) > _numbers(NEWEST_TORCH):
-        todo = f"what was tried is {compilers.OLDEST_TORCH} to {NEWEST_TORCH}: a launch may go unrecognised"
+    text = f"{installed.version}, built for {f'CUDA {build}' if build else 'the CPU'}"
+    if _numbers(installed.version) > _numbers(NEWEST_TORCH):
+        todo = f"tested versions are {compilers.OLDEST_TORCH} to {NEWEST_TORCH}: a launch may go unrecognised"
         yield warning("torch", text, todo)
     else:
         yield ok("torch", text)
 
 
 def torch_cuda() -> str:
-    """The CUDA version that the installed torch was built for; "" for none, or where there is no torch."""
+    """The CUDA version that the installed torch was built for; "" for the CPU or without torch."""
     spec = importlib.util.find_spec("torch")
     version = Path(spec.origin).parent / "version.py" if spec and spec.origin else None
     if version is None or not version.is_file():
         return ""
-    found = re.search(r"^cuda(?::[^=]+)? = ['\"]([\d.]+)['\"]", version.read_text(), re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^cuda(?::[^=]+)? = ['\"]([\d.]+)['\"]", version.read_text(), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def triton() -> Iterator[Check]:
+    """Checks that triton is installed in the version that torch requires."""
     try:
-        found = metadata.version("triton")
+        version = metadata.version("triton")
     except metadata.PackageNotFoundError:
         use = "CUDA models and their repros need it" if torch_cuda() else "repros of Triton kernels need it"
         pinned = _pinned_triton()
         yield missing("triton", "not installed", f"{use}: pip install triton{f'=={pinned}' if pinned else ''}")
         return
     pinned = _pinned_triton()
-    if pinned and _numbers(pinned) != _numbers(found):
+    if pinned and _numbers(pinned) != _numbers(version):
         todo = f"Inductor's code is for {pinned}: pip install triton=={pinned}"
-        yield warning("triton", f"{found}, and this torch wants {pinned}", todo)
+        yield warning("triton", f"{version}, and this torch wants {pinned}", todo)
     else:
-        yield ok("triton", found)
+        yield ok("triton", version)
 
 
 def _pinned_triton() -> str:
-    """The version that the installed torch asks for; "" where it names none."""
+    """The version of triton that the installed torch requires; "" if it names none."""
     try:
-        wanted = metadata.requires("torch") or []
+        requirements = metadata.requires("torch") or []
     except metadata.PackageNotFoundError:
         return ""
-    matches = (re.match(r"triton\s*==\s*([\w.]+)", requirement) for requirement in wanted)
+    matches = (re.match(r"triton\s*==\s*([\w.]+)", requirement) for requirement in requirements)
     return next((match[1] for match in matches if match), "")
 
 
 def shared_memory() -> Iterator[Check]:
+    """Checks that /dev/shm is writable and large enough."""
     if not os.access(SHARED_MEMORY, os.W_OK):
-        todo = "mount a tmpfs there: without it nothing tells how far a device had come when the process died"
+        todo = "mount a tmpfs there: without it nothing shows how far a device had come when the process died"
         yield missing("shared memory", f"{SHARED_MEMORY} cannot be written", todo)
         return
     usage = shutil.disk_usage(SHARED_MEMORY)
@@ -129,6 +136,7 @@ def shared_memory() -> Iterator[Check]:
 
 
 def directories() -> Iterator[Check]:
+    """Checks that the directories for runs, temporary files and caches are writable and have space."""
     yield _directory("runs", run_directory.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
     yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
     yield _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
@@ -138,13 +146,13 @@ def directories() -> Iterator[Check]:
 
 
 def _directory(name: str, path: Path, todo: str) -> Check:
-    """Whether files can be made in a directory, or in the one above where it does not exist yet."""
-    there = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
+    """Checks that files can be made in a directory, or in its nearest existing parent."""
+    existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
     try:
-        with tempfile.TemporaryFile(dir=there):
-            free = shutil.disk_usage(there).free
+        with tempfile.TemporaryFile(dir=existing):
+            free = shutil.disk_usage(existing).free
     except OSError as error:
-        return needed(name, f"{path} cannot be written: {error.strerror}", todo)
+        return missing_required(name, f"{path} cannot be written: {error.strerror}", todo)
     text = f"{path}: {_size(free)} free"
     return ok(name, text) if free >= FREE_BYTES else warning(name, text, f"make room; {todo}")
 

@@ -1,4 +1,4 @@
-"""Programs that a repro and a backtrace use, and whether this place lets them watch another process."""
+"""Checks of the programs that repros and stack traces use, and of the permission to trace processes."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _CAP_SYS_ADMIN = 21
 
 
 def ptxas() -> Iterator[Check]:
-    """Machine code of a repro equals the package's only where the same ptxas makes it."""
+    """Checks ptxas: a repro has the machine code of the package only if the same ptxas assembles it."""
     if not torch_cuda():
         return
-    own, chosen = _triton_ptxas(), os.environ.get("TRITON_PTXAS_PATH") or os.environ.get("PTXAS")
+    triton_ptxas, chosen = _triton_ptxas(), os.environ.get("TRITON_PTXAS_PATH") or os.environ.get("PTXAS")
     if chosen:
-        yield _chosen(Path(chosen), own)
+        yield _check_chosen_ptxas(Path(chosen), triton_ptxas)
         return
-    path = own or cuda_toolkit.program("ptxas")
+    path = triton_ptxas or cuda_toolkit.find_program("ptxas")
     if path is None:
         yield missing("ptxas", "neither in triton nor in a CUDA toolkit", "pip install triton")
     else:
         yield ok("ptxas", f"{_version(path) or 'unknown version'}: {path}")
 
 
-def _chosen(path: Path, own: Path | None) -> Check:
-    version, original = _version(path), _version(own) if own else ""
+def _check_chosen_ptxas(path: Path, triton_ptxas: Path | None) -> Check:
+    version, original = _version(path), _version(triton_ptxas) if triton_ptxas else ""
     if not version:
         return missing("ptxas", f"{path} does not run", "unset TRITON_PTXAS_PATH and PTXAS, or correct them")
     if original and original != version:
@@ -53,9 +53,10 @@ def _triton_ptxas() -> Path | None:
 
 
 def sanitizer() -> Iterator[Check]:
+    """Checks for compute-sanitizer."""
     if not torch_cuda():
         return
-    path = cuda_toolkit.program("compute-sanitizer") or _of_package(SANITIZER_PACKAGE, "compute-sanitizer")
+    path = cuda_toolkit.find_program("compute-sanitizer") or _program_of_package(SANITIZER_PACKAGE, "compute-sanitizer")
     if path is None:
         todo = f"pip install {SANITIZER_PACKAGE}, or the CUDA toolkit: repros are confirmed with it"
         yield missing("compute-sanitizer", "not found", todo)
@@ -64,9 +65,10 @@ def sanitizer() -> Iterator[Check]:
 
 
 def debugger() -> Iterator[Check]:
+    """Checks for cuda-gdb."""
     if not torch_cuda():
         return
-    path = cuda_toolkit.program("cuda-gdb")
+    path = cuda_toolkit.find_program("cuda-gdb")
     if path is None:
         yield missing("cuda-gdb", "not found", "install the CUDA toolkit, if you want to step through a kernel")
     else:
@@ -74,7 +76,7 @@ def debugger() -> Iterator[Check]:
 
 
 def tracing() -> Iterator[Check]:
-    """Whether a process may watch another one (debuggers), and the GPU's counters (profilers)."""
+    """Checks if debuggers may trace other processes, and profilers may read the counters of the GPU."""
     scope = _read(PTRACE_SCOPE).strip()
     capable = _has_capability(_CAP_SYS_PTRACE)
     if scope in ("2", "3") and not capable:
@@ -91,6 +93,7 @@ def tracing() -> Iterator[Check]:
 
 
 def symbolizer() -> Iterator[Check]:
+    """Checks for addr2line."""
     path = shutil.which("addr2line")
     if path is None:
         todo = "stacks of crashes name functions but no lines: install binutils"
@@ -99,7 +102,7 @@ def symbolizer() -> Iterator[Check]:
         yield ok("addr2line", path)
 
 
-def _of_package(package: str, program: str) -> Path | None:
+def _program_of_package(package: str, program: str) -> Path | None:
     try:
         files = metadata.files(package) or []
     except metadata.PackageNotFoundError:
@@ -108,22 +111,22 @@ def _of_package(package: str, program: str) -> Path | None:
 
 
 def _version(program: Path) -> str:
-    """ "13.0.88"; "" where it does not run or does not tell."""
+    """The version that a program prints, "13.0.88"; "" if it does not run or prints none."""
     try:
-        ran = process.run([str(program), "--version"], timeout=30)
+        result = process.run([str(program), "--version"], timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = re.search(r"\bV(\d[\d.]*)|[Vv]ersion (\d[\d.]*)", ran.stdout)
-    return (found[1] or found[2]) if found else ""
+    match = re.search(r"\bV(\d[\d.]*)|[Vv]ersion (\d[\d.]*)", result.stdout)
+    return (match[1] or match[2]) if match else ""
 
 
 def _has_capability(number: int) -> bool:
-    found = re.search(r"^CapEff:\s*(\w+)", _read(Path("/proc/self/status")), re.MULTILINE)
-    return bool(found and int(found[1], 16) >> number & 1)
+    match = re.search(r"^CapEff:\s*(\w+)", _read(Path("/proc/self/status")), re.MULTILINE)
+    return bool(match and int(match[1], 16) >> number & 1)
 
 
 def _read(path: Path) -> str:
-    """ "" where there is no such file, or it may not be read."""
+    """The text of a file; "" if it does not exist or is not readable."""
     try:
         return path.read_text(errors="replace")
     except OSError:

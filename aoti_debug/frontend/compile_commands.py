@@ -1,7 +1,7 @@
-"""The compiler commands that Inductor notes at the end of a wrapper, as flags for this machine.
+"""Parses the compiler commands that Inductor writes at the end of a wrapper, and adapts them to this machine.
 
-Their paths are those of the machine that compiled the package: those of torch and Python become this machine's, and
-what is not here is left out.
+Their paths belong to the machine that compiled the package: directories of torch, Python and CUDA are replaced by
+this machine's, and directories that do not exist here are dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aoti_debug.machine import cuda_toolkit
 
 _COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)
 _WITH_VALUE = ("-D", "-include", "-o", "-x", "-isystem", "-Xclang")
-_OF_ONE_COMPILER = ("Werror", "flto")  # another may not know them, and the code that launches kernels is the same
+_COMPILER_SPECIFIC = ("Werror", "flto")  # another compiler may not know them; launches do not depend on them
 _TORCH_INCLUDE = re.compile(r".*/torch/include(/.*)?\Z")
 _TORCH_LIBRARIES = re.compile(r".*/torch/lib\Z")
 _PYTHON_INCLUDE = re.compile(r".*/include/python[\d.]+\Z")
@@ -26,11 +26,12 @@ _CUDA = re.compile(r".*/cuda(?:-[\d.]+)?/(include|lib64|targets/.*)\Z")
 
 
 @dataclass(frozen=True)
-class Commands:
-    """
+class CompileCommands:
+    """The compile and link commands of a package.
+
     Attributes:
-        optimization: of the wrapper: "O1".
-        left_out: directories of the other machine that this one does not have.
+        optimization: level of the wrapper: "O1".
+        left_out: include directories that do not exist on this machine.
     """
 
     compile: Flags
@@ -39,46 +40,46 @@ class Commands:
     left_out: tuple[str, ...]
 
 
-def parse(text: str, torch: Path) -> Commands | None:
-    """The commands of a wrapper's text; None where it ends without any that can be read.
+def parse(text: str, torch: Path) -> CompileCommands | None:
+    """Parses the commands at the end of a wrapper; None if there are none that can be read.
 
     Args:
-        torch: the directory of the torch that is installed here.
+        torch: directory of the installed torch.
     """
-    found = {m.group(1): _split(m.group(2)) for m in _COMMAND.finditer(text)}
-    if not found.get("Compile") or not found.get("Link"):
+    commands = {m.group(1): _split(m.group(2)) for m in _COMMAND.finditer(text)}
+    if not commands.get("Compile") or not commands.get("Link"):
         return None
-    compile_, link = (_Words(found[name], torch) for name in ("Compile", "Link"))
+    compile_, link = (_Words(commands[name], torch) for name in ("Compile", "Link"))
     level = next((flag for flag in compile_.cflags if re.fullmatch(r"O[0-3s]", flag)), "O1")
-    return Commands(
+    return CompileCommands(
         compile_.flags(optimized="O3"), link.flags(optimized="O3"), level, tuple(dict.fromkeys(compile_.left_out))
     )
 
 
-def mapped(flags: Flags, torch: Path) -> Flags:
-    """Flags of another machine with this machine's directories."""
+def relocate_flags(flags: Flags, torch: Path) -> Flags:
+    """Replaces the directories of another machine in its flags by this machine's."""
     return replace(
         flags,
-        cflags=tuple(flag for flag in flags.cflags if not flag.startswith(_OF_ONE_COMPILER)),
-        include_dirs=_known(flags.include_dirs, torch),
-        libraries_dirs=_known(flags.libraries_dirs, torch),
+        cflags=tuple(flag for flag in flags.cflags if not flag.startswith(_COMPILER_SPECIFIC)),
+        include_dirs=_local_directories(flags.include_dirs, torch),
+        libraries_dirs=_local_directories(flags.libraries_dirs, torch),
     )
 
 
 def _split(command: str) -> list[str]:
-    """The words of a command line; none where its quotes do not match."""
+    """The words of a command line; none if its quotes do not match."""
     try:
         return shlex.split(command)
     except ValueError:
         return []
 
 
-def _known(paths: Iterable[str], torch: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(here for path in paths if (here := _here(path, torch))))
+def _local_directories(paths: Iterable[str], torch: Path) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(local for path in paths if (local := _local_directory(path, torch))))
 
 
-def _here(path: str, torch: Path) -> str:
-    """This machine's directory for one of the other machine; "" where there is none."""
+def _local_directory(path: str, torch: Path) -> str:
+    """This machine's equivalent of a directory of the other machine; "" if there is none."""
     if match := _TORCH_INCLUDE.match(path):
         return f"{torch}/include{match.group(1) or ''}"
     if _TORCH_LIBRARIES.match(path):
@@ -88,12 +89,12 @@ def _here(path: str, torch: Path) -> str:
     if Path(path).is_dir():
         return path
     match = _CUDA.match(path)
-    here = cuda_toolkit.directory(match.group(1)) if match else None
-    return str(here) if here else ""
+    local = cuda_toolkit.find_directory(match.group(1)) if match else None
+    return str(local) if local else ""
 
 
 class _Words:
-    """The words of one command line, sorted by what they are."""
+    """The words of one command line, sorted by kind."""
 
     def __init__(self, words: Sequence[str], torch: Path) -> None:
         self._torch = torch
@@ -119,12 +120,12 @@ class _Words:
                 self.libraries.append(value)
             case "-c" | "-o" | "-include" | "-x" | "-Xclang" | "":
                 pass
-            case _ if not option.removeprefix("-").startswith(("Wl,", *_OF_ONE_COMPILER)):
+            case _ if not option.removeprefix("-").startswith(("Wl,", *_COMPILER_SPECIFIC)):
                 self.cflags.append(option.removeprefix("-"))
 
     def _directory(self, path: str, directories: list[str]) -> None:
-        here = _here(path, self._torch)
-        (directories if here else self.left_out).append(here or path)
+        local = _local_directory(path, self._torch)
+        (directories if local else self.left_out).append(local or path)
 
     def flags(self, optimized: str) -> Flags:
         return Flags(
@@ -140,7 +141,7 @@ class _Words:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Options with their values; ("", file) for what is no option."""
+    """Yields options with their values; ("", file) for a word that is not an option."""
     remaining = iter(words)
     for word in remaining:
         if word in _WITH_VALUE:

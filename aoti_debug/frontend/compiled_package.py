@@ -1,7 +1,7 @@
-"""From a compiled package to sources whose kernels, kernel binaries and weights are the package's own.
+"""Prepares a compiled package for instrumentation; its kernels, kernel binaries and weights are kept.
 
-Only the wrapper is compiled anew. The package's library stays beside the new one, which takes the machine code of the
-C++ kernels and the weights from it. A package of C++ sources has no such library: its kernels are compiled here.
+Only the wrapper is compiled again. The original library stays beside the new one, which links the C++ kernels and the
+weights from it. A package of C++ sources has no such library: its kernels are compiled here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from aoti_debug import __version__, wrapper
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
-from aoti_debug.frontend.lowered import Lowered, inputs_in
+from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.frontend.sources import Sources
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Request
@@ -31,76 +31,77 @@ from aoti_debug.wrapper import input_checks, interface
 
 WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
-_NOTHING = 1  # bytes of weights that a library without any has
-_MAPPED = "USE_MMAP_SELF"
-_CHILD = "aoti_debug.frontend.worker.query_operators"
+_EMPTY_WEIGHTS = 1  # bytes of the weights symbol in a library without weights
+_MAPPED_WEIGHTS_MACRO = "USE_MMAP_SELF"
+_WORKER = "aoti_debug.frontend.worker.query_operators"
 _KERNEL_TEXT = ".kernel.cpp"
-_TORCHS_OWN = ("aten.", "aten::")
+_ATEN = ("aten.", "aten::")
 _COMPILED_FROM = (".cpp", "kernel_information.json")
-_WRAPPER_OPT = "O1"  # as a default package optimizes its wrapper
+_WRAPPER_OPT = "O1"  # the level of the wrapper in a default package
 
 
-def adopt(package: Artifact, model: str, request: Request, torch: Torch, *, timeout: float) -> Lowered:
-    """Makes ready what an instrumented package is built from.
+def prepare_package(package: Artifact, model: str, request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
+    """Unpacks a compiled package, reads its sources and asks torch about the operators that it calls.
 
     Args:
-        model: which of the package's models.
-        timeout: seconds for finding out what torch knows of its operators.
+        model: name of the model in the package.
+        timeout: seconds for the process that asks torch about the operators.
 
     Raises:
         ArtifactError: the package holds no wrapper source, is damaged, or was compiled for another machine.
-        ToolchainError: torch cannot say what its operators are.
+        ToolchainError: torch cannot list its operators, or another torch compiled the package.
     """
     folder = Path(request.folder)
     directory = folder / "sources"
     directory.mkdir()
     extract.unpack(package, model, directory)
-    of_sources = package.kind is ArtifactKind.SOURCES
-    if not of_sources and not package.has_source(model):
+    holds_sources = package.kind is ArtifactKind.SOURCES
+    if not holds_sources and not package.has_source(model):
         raise ArtifactError(
             f"{package.path} holds no source of its wrapper: there is nothing to instrument",
             hint=f"aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, "
             f"{extract.UNCHANGED_PACKAGE_HINT}",
         )
-    found = _uncompiled(package, directory, torch) if of_sources else _compiled(package, directory, torch)
-    names = interface.inputs(found.wrapper)
-    described = input_checks.signature(found.wrapper, names, found.device)
-    (folder / protocol.SIGNATURE).write_text(signature.to_json(described))
-    answer = _answer(package, request, found.extern_nodes, torch, timeout)
-    return Lowered(
-        sources=found,
+    read = _read_sources if holds_sources else _read_compiled
+    package_sources = read(package, directory, torch)
+    names = interface.inputs(package_sources.wrapper)
+    model_signature = input_checks.signature(package_sources.wrapper, names, package_sources.device)
+    (folder / protocol.SIGNATURE).write_text(signature.to_json(model_signature))
+    answer = _query_operators(package, request, package_sources.extern_nodes, torch, timeout)
+    return LoweredModel(
+        sources=package_sources,
         archive=package,
-        inputs=inputs_in(folder, answer),
+        inputs=embedded_inputs(folder, answer),
         signature_file=folder / protocol.SIGNATURE,
         log=folder / protocol.LOG,
         answer=answer,
         triton_configs=answer.triton_configs,
         model=model,
-        source=PackageOrigin.UNCOMPILED if of_sources else PackageOrigin.COMPILED,
+        source=PackageOrigin.UNCOMPILED if holds_sources else PackageOrigin.COMPILED,
     )
 
 
-def _uncompiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
-    """The sources of a `package_cpp_only` package, with the directories of this machine."""
+def _read_sources(package: Artifact, directory: Path, torch: Torch) -> Sources:
+    """Reads the sources of a `package_cpp_only` package and adapts their flags to this machine."""
     compatibility.check(package.path, _metadata(package, directory))
     if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
         raise ArtifactError(
             f"{package.path} holds neither its library nor how to compile it",
             hint=extract.UNCHANGED_PACKAGE_HINT,
         )
-    found = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
-    torch_mismatch.check(package.path, found.wrapper, None, torch)
-    flags, note = torch_mismatch.with_standard(found.compile_flags, torch)
+    read = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
+    torch_mismatch.check(package.path, read.wrapper, None, torch)
+    flags, note = torch_mismatch.use_installed_standard(read.compile_flags, torch)
     return replace(
-        found,
+        read,
         other_torch=note,
-        compile_flags=compile_commands.mapped(flags, torch.directory),
-        link_flags=compile_commands.mapped(found.link_flags, torch.directory),
+        compile_flags=compile_commands.relocate_flags(flags, torch.directory),
+        link_flags=compile_commands.relocate_flags(read.link_flags, torch.directory),
     )
 
 
-def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
-    """The sources in a directory of unpacked files, with the library under the name that it will be shipped with."""
+def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
+    """Reads the sources of a compiled package, and renames its library, which the new package keeps."""
     wrapper_path = extract.single_file(package, directory, WRAPPER_SOURCE)
     library = extract.single_file(package, directory, ".wrapper.so")
     text = extract.read_text(wrapper_path)
@@ -114,20 +115,20 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     compatibility.check(package.path, metadata)
     compatibility.check_library(package.path, library)
     torch_mismatch.check(package.path, text, library, torch)
-    flags, note = torch_mismatch.with_standard(commands.compile, torch)
+    flags, note = torch_mismatch.use_installed_standard(commands.compile, torch)
     stem = wrapper_path.stem
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
     kernels = "".join(extract.read_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
-    mapped = _take_mapped_weights(original) if _MAPPED in commands.compile.definitions else None
+    mapped = _move_mapped_weights(original) if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions else None
     return Sources(
         directory=directory,
         stem=stem,
         device=metadata["AOTI_DEVICE_KEY"],
         wrapper=sources.split_kernels(text)[0],
         kernels=sources.COMMANDS.sub("", kernels),
-        extern_nodes=_text_if_there(directory / f"{stem}.json"),
-        provenance=_text_if_there(directory / "kernel_information.json"),
+        extern_nodes=_optional_text(directory / f"{stem}.json"),
+        provenance=_optional_text(directory / "kernel_information.json"),
         compile_flags=flags,
         link_flags=commands.link,
         objects=(),
@@ -137,23 +138,23 @@ def _compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         ),
         wrapper_opt=commands.optimization,
         original=original,
-        without_weights=_without_weights(original, directory),
+        without_weights=_missing_weights_reason(original, directory),
         other_torch=note,
     )
 
 
 def _metadata(package: Artifact, directory: Path) -> dict[str, str]:
     path = extract.single_file(package, directory, ".wrapper_metadata.json")
-    found = compatibility.parse_metadata(package.path, path.name, path.read_bytes())
-    if "AOTI_DEVICE_KEY" not in found:
+    metadata = compatibility.parse_metadata(package.path, path.name, path.read_bytes())
+    if "AOTI_DEVICE_KEY" not in metadata:
         raise ArtifactError(
             f"{path.name} of {package.path} is damaged: AOTI_DEVICE_KEY is missing",
             hint="copy or compile the package again",
         )
-    return found
+    return metadata
 
 
-def _text_if_there(path: Path) -> str:
+def _optional_text(path: Path) -> str:
     return extract.read_text(path) if path.exists() else ""
 
 
@@ -165,13 +166,13 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _take_mapped_weights(library: Path) -> Path:
-    """Moves the weights that lie behind the end of a library to a file: the new library looks behind its own end."""
-    with Library(library) as found:
-        size = int.from_bytes(found.bytes_at(WEIGHTS, 8), "little")
+def _move_mapped_weights(library: Path) -> Path:
+    """Moves the weights appended to a library to a file; the new library expects them appended to itself."""
+    with Library(library) as elf:
+        size = int.from_bytes(elf.bytes_at(WEIGHTS, 8), "little")
     if size > library.stat().st_size:
         raise ArtifactError(
-            f"{library.name} lacks weights that should lie behind it", hint="copy or compile the package again"
+            f"{library.name} lacks the weights that should be appended to it", hint="copy or compile the package again"
         )
     weights = library.with_name("mapped_weights.bin")
     with library.open("rb") as source, weights.open("wb") as out:
@@ -181,29 +182,29 @@ def _take_mapped_weights(library: Path) -> Path:
     return weights
 
 
-def _without_weights(original: Path, directory: Path) -> str:
-    """Why the package has no weights, for a model that may need some; "" where it has."""
+def _missing_weights_reason(original: Path, directory: Path) -> str:
+    """Why the package has no weights, for a model that may need some; "" if it has them."""
     with Library(original) as library:
         exports = library.exported_symbols()
         if WEIGHTS_END in exports:
             size = library.symbol_address(WEIGHTS_END) - library.symbol_address(WEIGHTS)
-        else:  # weights that were compiled from C++ have no end of their own
+        else:  # weights that were compiled from C++ have no end symbol
             size = library.symbol_size(WEIGHTS) if WEIGHTS in exports else 0
-    kept = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
-    return "" if size > _NOTHING or kept else "it was compiled to be given its weights after it is loaded"
+    external = any(path.name == WEIGHTS_CONFIG for path in directory.iterdir())
+    return "" if size > _EMPTY_WEIGHTS or external else "it was compiled to be given its weights after it is loaded"
 
 
-def _answer(package: Artifact, request: Request, extern_nodes: str, torch: Torch, timeout: float) -> Answer:
-    """What torch knows of the operators; asked once for each torch and operators of its own that a model calls by the
-    proxy executor, each time where the model calls operators of somebody else."""
-    asked = replace(request, program=str(package.path.resolve()))
+def _query_operators(package: Artifact, request: Request, extern_nodes: str, torch: Torch, timeout: float) -> Answer:
+    """Asks torch about the operators. The answer is cached if the proxy executor calls operators of torch only."""
+    worker_request = replace(request, program=str(package.path.resolve()))
     targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(extern_nodes))
-    if request.inputs or not all(target.startswith(_TORCHS_OWN) for target in targets):
-        return exported_program.ask(_CHILD, asked, torch, timeout)
+    if request.inputs or not all(target.startswith(_ATEN) for target in targets):
+        return exported_program.run_worker(_WORKER, worker_request, torch, timeout)
 
-    def ask(folder: Path) -> None:
-        protocol.write_answer(folder, exported_program.ask(_CHILD, replace(asked, folder=str(folder)), torch, timeout))
+    def fill(folder: Path) -> None:
+        folder_request = replace(worker_request, folder=str(folder))
+        protocol.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
 
-    known = protocol.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), ask))
-    assert isinstance(known, Answer)
-    return known
+    answer = protocol.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
+    assert isinstance(answer, Answer)
+    return answer

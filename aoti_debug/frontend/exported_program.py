@@ -1,6 +1,6 @@
-"""Turns an exported program into Sources with Inductor's official `package_cpp_only` switch, in a child process.
+"""Lowers an exported program to C++ sources with Inductor's `package_cpp_only` setting, in a child process.
 
-A crash or a hang of Inductor, which may run kernels to tune them, ends the child and not the tool.
+Inductor may run kernels to tune them; if it crashes or hangs, only the child process is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
-from aoti_debug.frontend.lowered import Lowered, inputs_in
+from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.machine import cache, process
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 LINE_WIDTH = 300
-UNSAVABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
-CHILD = "aoti_debug.frontend.worker.lower"
-MODEL = "model"  # its name in what Inductor writes
-REFUSED = {
+SAVE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
+WORKER = "aoti_debug.frontend.worker.lower"
+MODEL = "model"  # its name in the archive that Inductor writes
+UNSUPPORTED_CONFIGS = {
     "aot_inductor.use_minimal_arrayref_interface": True,
     "aot_inductor.allow_stack_allocation": True,
     "aot_inductor.compile_standalone": True,
@@ -46,7 +46,7 @@ REFUSED = {
 }
 
 
-def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
+def lower(request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
     """Lowers the program that the request names, in a child process.
 
     Args:
@@ -57,14 +57,14 @@ def lower(request: Request, torch: Torch, *, timeout: float) -> Lowered:
         ArtifactError: the program or the inputs cannot be loaded.
         ToolchainError: the lowering failed, crashed or hung; the message names its log.
     """
-    return _lower(request, lambda asked: ask(CHILD, asked, torch, timeout))
+    return _lower(request, lambda worker_request: run_worker(WORKER, worker_request, torch, timeout))
 
 
-def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> Lowered:
+def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
     """Lowers a program in memory: in a child process if it can be saved and loaded there, otherwise in this one.
 
     Raises:
-        as `lower`. In this process a crash of Inductor cannot be caught.
+        The errors of `lower`. In this process a crash of Inductor cannot be caught.
     """
     import torch as torch_module
 
@@ -72,49 +72,50 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     saved = folder / "program.pt2"
     try:
         torch_module.export.save(program, saved)
-    except UNSAVABLE:
+    except SAVE_ERRORS:
         saved.unlink(missing_ok=True)
         return lower_in_process(program, request, torch)
     try:
         return lower(replace(request, program=str(saved)), torch, timeout=timeout)
-    except ArtifactError:  # operators that only this process knows
+    except ArtifactError:  # operators that are registered in this process only
         shutil.rmtree(folder)
         folder.mkdir()
         return lower_in_process(program, request, torch)
 
 
-def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> Lowered:
+def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:
     """Lowers a program in this process.
 
     Raises:
-        as `lower`. A crash of Inductor takes this process with it.
+        The errors of `lower`. A crash of Inductor ends this process.
     """
     from aoti_debug.frontend.worker.lower import run
 
-    with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.applied(changes):
-        return _lower(request, lambda asked: _checked(run(asked, program), _no_log))
+    with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.apply(changes):
+        return _lower(request, lambda worker_request: _raise_failure(run(worker_request, program), _no_log))
 
 
-def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> Lowered:
-    """
+def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredModel:
+    """Lowers a program once, and once more if kernels of the same name need binaries of their own.
+
     Args:
-        answer_to: does what a request asks for, in whichever process; called again where the kernels' binaries have to
-            be named by their content.
+        answer_to: processes a request, in a child process or in this one.
     """
-    _refuse(request.configs)
+    _check_configs(request.configs)
     answer = answer_to(request)
     folder = Path(request.folder)
     archive = pt2_archive.inspect(folder / protocol.ARCHIVE)
     directory = folder / "sources"
     _unpack(archive, directory, folder)
-    found, configs = sources.read(directory, wrapper_opt=answer.wrapper_opt), answer.triton_configs
-    if wrapper.shared_cubins(found.wrapper):
+    lowered_sources, configs = sources.read(directory, wrapper_opt=answer.wrapper_opt), answer.triton_configs
+    if wrapper.shared_cubins(lowered_sources.wrapper):
         configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
-        found = hashed_kernels.adopt(found, pt2_archive.inspect(folder / protocol.HASHED_ARCHIVE))
-    return Lowered(
-        sources=found,
+        hashed_archive = pt2_archive.inspect(folder / protocol.HASHED_ARCHIVE)
+        lowered_sources = hashed_kernels.use_hashed_binaries(lowered_sources, hashed_archive)
+    return LoweredModel(
+        sources=lowered_sources,
         archive=archive,
-        inputs=inputs_in(folder, answer),
+        inputs=embedded_inputs(folder, answer),
         signature_file=folder / protocol.SIGNATURE,
         log=folder / protocol.LOG,
         answer=answer,
@@ -124,19 +125,19 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> Lowered:
     )
 
 
-def _refuse(configs: Mapping[str, Any]) -> None:
-    for key, value in REFUSED.items():
+def _check_configs(configs: Mapping[str, Any]) -> None:
+    for key, value in UNSUPPORTED_CONFIGS.items():
         if key in configs and bool(configs[key]) == value:
             raise UsageError(
                 f"a package with {key}={value} cannot be instrumented", hint=f"leave out --inductor-config {key}"
             )
 
 
-def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
-    """What the process `python -m <module> REQUEST.json` answers.
+def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
+    """Runs `python -m <module> REQUEST.json` in a child process and returns its answer.
 
     Raises:
-        as `lower`.
+        The errors of `lower`.
     """
     folder = Path(request.folder)
     log = folder / protocol.LOG
@@ -150,26 +151,27 @@ def ask(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 raise ToolchainError(
-                    f"lowering gave no answer for {timeout:g} s and was stopped{_log(log)}",
+                    f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
                     hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
                 ) from None
     answer = protocol.read_answer(folder)
     if answer is None:
         raise ToolchainError(
-            f"the process that lowered the model ended without an answer ({process.ending(status)}){_log(log)}",
+            f"the process that lowered the model ended without an answer "
+            f"({process.describe_exit(status)}){_keep_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
         )
-    return _checked(answer, lambda lines: _log(log, lines))
+    return _raise_failure(answer, lambda lines: _keep_log(log, lines))
 
 
-def _checked(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
+def _raise_failure(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
     if isinstance(answer, Failure):
         raise protocol.error_of(answer, log)
     return answer
 
 
 def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
-    """Unpacks the model's files. Large ones that still lie in the lowering's own cache are linked, not copied."""
+    """Unpacks the model's files. Large weights that are still in the cache of the lowering are moved, not copied."""
     prefix = f"{archive.root}/{pt2_archive.MODEL_FOLDER}"
     large = {path.name: path for path in folder.rglob("*.o") if path.name.endswith(".weights.o")}
     directory.mkdir()
@@ -183,19 +185,19 @@ def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
                 continue
             with file.open(info) as data, (directory / name).open("wb") as out:
                 shutil.copyfileobj(data, out, 1 << 20)
-    # Above 2 GB the archive holds the weights apart and leaves out the object that tells their size.
+    # Above 2 GB the archive holds the weights in a separate file and lacks the object with their size.
     if not any(directory.glob("*.weights.o")):
         for name, path in large.items():
             path.rename(directory / name)
 
 
-def _log(log: Path, lines: int = protocol.LOG_LINES) -> str:
-    """Keeps the log; its path and last lines, to end a message."""
+def _keep_log(log: Path, lines: int = protocol.LOG_LINES) -> str:
+    """Keeps the log; returns its path and last lines, as the end of an error message."""
     text = log.read_text(errors="replace")
     last = text.strip().splitlines()[-lines:] if lines else []
     return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
 
 
 def _no_log(_: int) -> str:
-    """What was lowered in this process has said everything on this process's stderr."""
+    """The end of an error message without a log: this process has printed everything on its stderr."""
     return ""

@@ -1,8 +1,8 @@
-"""Kernel binaries that are named by their content.
+"""Replaces kernel binaries named by kernel by binaries named by the hash of their content.
 
 In `package_cpp_only` mode binaries are named by kernel, so that two specialisations of one kernel share a file and the
-second silently runs the first one's machine code. A default package names them by hash: from such a second lowering of
-the same program come the text and the binaries; flags and weights stay those of the first.
+second silently runs the first one's machine code. A default package names them by hash: source and binaries are taken
+from such a second lowering of the same program; flags and weights stay those of the first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from aoti_debug.frontend.sources import Sources
 from aoti_debug.pt2.archive import KERNEL_BINARIES, MODEL_FOLDER, Artifact
 
 
-def adopt(first: Sources, archive: Artifact) -> Sources:
-    """The sources with text and kernel binaries of a default package.
-
-    The files in `first.directory` are changed accordingly.
+def use_hashed_binaries(first: Sources, archive: Artifact) -> Sources:
+    """Replaces the C++ source and the kernel binaries of `first` by those of a default package, also on disk.
 
     Args:
-        archive: of the default package.
+        archive: the default package.
 
     Raises:
         ToolchainError: the two lowerings laid the weights out differently.
@@ -32,7 +30,7 @@ def adopt(first: Sources, archive: Artifact) -> Sources:
     if _weights_layout(wrapper) != _weights_layout(first.wrapper):
         raise ToolchainError(
             "two lowerings of the model laid its weights out differently",
-            hint="give its Triton kernels names of their own, so that one lowering is enough",
+            hint="give its Triton kernels different names, so that one lowering is enough",
         )
     for path in first.shipped:
         if path.suffix in KERNEL_BINARIES:

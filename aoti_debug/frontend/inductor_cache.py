@@ -1,9 +1,9 @@
-"""Inductor's cache during a lowering.
+"""Sets up Inductor's cache for a lowering.
 
-Every lowering has one of its own, because kernel binaries are named by kernel in `package_cpp_only` mode and a file
-that exists is kept: a second specialisation would get the first one's machine code. It begins as hard links to what
-earlier lowerings found out about the machine (instruction sets, autotuning) and gives back what is new. Triton's
-cache, whose entries are named by their content, is shared.
+Every lowering has its own cache, because kernel binaries are named by kernel in `package_cpp_only` mode and a file
+that exists is kept: a second specialisation would get the first one's machine code. At the beginning it has hard links
+to the results of earlier lowerings about this machine (instruction sets, autotuning); new results are linked back at
+the end. Triton's cache, whose entries are named by content, is shared.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aoti_debug.machine.compiler import Torch
 
 @contextlib.contextmanager
 def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
-    """The environment variables of a lowering whose cache is a new directory in `folder`."""
-    known = cache.directory() / f"inductor-{torch.version}"
+    """Yields the environment variables of a lowering whose cache is a new directory in `folder`."""
+    shared = cache.directory() / f"inductor-{torch.version}"
     triton = cache.directory() / "triton"
     own = folder / "inductor"
-    for path in (known, triton, own):
+    for path in (shared, triton, own):
         path.mkdir(parents=True, exist_ok=True)
-    _link_new(known, own)
+    _link_new(shared, own)
     package = str(Path(__file__).parents[2])
     try:
         yield {
@@ -35,12 +35,12 @@ def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
             "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), package))),
         }
     finally:
-        _link_new(own, known)
+        _link_new(own, shared)
 
 
 @contextlib.contextmanager
-def applied(changes: Mapping[str, str]) -> Iterator[None]:
-    """Changes this process's environment for a while, and Inductor's caches in memory with it."""
+def apply(changes: Mapping[str, str]) -> Iterator[None]:
+    """Changes this process's environment inside a `with`, and clears Inductor's in-memory caches."""
     from torch._inductor.utils import clear_caches
 
     before = {name: os.environ.get(name) for name in changes}
@@ -58,7 +58,7 @@ def applied(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Hard-links the files of the two-letter folders that `target` does not have. Lowered models have longer names."""
+    """Hard-links files that `target` lacks. Only two-letter folders: lowered models have folders with longer names."""
     for folder in source.iterdir():
         if len(folder.name) != 2 or not folder.is_dir():
             continue

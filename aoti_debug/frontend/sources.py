@@ -1,4 +1,4 @@
-"""What a package is compiled from: the files of a `package_cpp_only` archive, unpacked, with its flags parsed."""
+"""Reads the C++ sources and compiler flags of an unpacked `package_cpp_only` archive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Flags:
     ldflags: tuple[str, ...]
     libraries_dirs: tuple[str, ...]
     libraries: tuple[str, ...]
-    passthrough: tuple[str, ...]  # words, dashes included
+    passthrough: tuple[str, ...]  # words with their dashes
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,19 @@ class Sources:
     """The sources of one model.
 
     Attributes:
-        directory: where the unpacked files lie.
-        stem: what Inductor named the wrapper, "c7x….wrapper"; the library is named after it.
+        directory: folder of the unpacked files.
+        stem: file name of the wrapper without suffix, "c7x….wrapper"; the library has the same.
         wrapper: C++ of the wrapper (prototypes, classes, `run_impl`), without kernel definitions.
-        kernels: C++ of the CPU kernels; without code where there are none.
+        kernels: C++ of the CPU kernels; without code if there are none.
         extern_nodes: the proxy executor's list (`*.wrapper.json`) as JSON text, "" without one.
         provenance: `kernel_information.json` as text.
-        objects: what is linked as it is: weights, CUTLASS kernels, embedded kernel binaries.
-        mapped_weights: weights that are appended to the library, for models above 2 GB.
-        shipped: files that the package keeps beside the library: kernel binaries, metadata, external weights.
-        wrapper_opt: how a default package optimizes the wrapper, "O1".
-        original: the compiled library whose kernels and weights are used as they are; None where they are compiled.
-        without_weights: why no weights come with it; "" where they do.
-        other_torch: what tells that another torch than the installed one has written them; "" where nothing does.
+        objects: object files to link: weights, CUTLASS kernels, embedded kernel binaries.
+        mapped_weights: file of weights to append to the library, for models above 2 GB; None for smaller ones.
+        shipped: files that the package has beside the library: kernel binaries, metadata, external weights.
+        wrapper_opt: optimization level of the wrapper in a default package, "O1".
+        original: the compiled library whose kernels and weights are kept; None if they are compiled from source.
+        without_weights: why it has no weights; "" if it has them.
+        other_torch: evidence that another torch than the installed one wrote them; "" without any.
     """
 
     directory: Path
@@ -98,11 +98,11 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
         ToolchainError: files are missing: this torch does not write `package_cpp_only` archives.
         ArtifactError: a file is damaged.
     """
-    wrapper_path = _one(directory, "*.wrapper.cpp")
+    wrapper_path = _single_file(directory, "*.wrapper.cpp")
     stem = wrapper_path.stem
     wrapper, kernels = split_kernels(_text(wrapper_path))
     files = sorted(path for path in directory.iterdir() if path.is_file())
-    metadata = _parsed(_Metadata, _one(directory, "*.wrapper_metadata.json"))
+    metadata = _read_json(_Metadata, _single_file(directory, "*.wrapper_metadata.json"))
     return Sources(
         directory=directory,
         stem=stem,
@@ -111,8 +111,8 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
         kernels=kernels,
         extern_nodes=_text(directory / f"{stem}.json"),
         provenance=_text(directory / "kernel_information.json"),
-        compile_flags=_flags(_one(directory, f"*{COMPILE_FLAGS}")),
-        link_flags=_flags(_one(directory, "*_linker_flags.json")),
+        compile_flags=_flags(_single_file(directory, f"*{COMPILE_FLAGS}")),
+        link_flags=_flags(_single_file(directory, "*_linker_flags.json")),
         objects=tuple(path for path in files if path.suffix == ".o"),
         mapped_weights=next((path for path in files if path.name.endswith(_MAPPED_WEIGHTS)), None),
         shipped=tuple(path for path in files if not path.name.endswith((*_COMPILED_FROM, _MAPPED_WEIGHTS))),
@@ -121,36 +121,36 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
 
 
 def split_kernels(text: str) -> tuple[str, str]:
-    """Splits wrapper text that has the kernels appended: ("… } // namespace torch::aot_inductor", "#include …").
+    """Splits a wrapper with appended kernels: ("… } // namespace torch::aot_inductor", "#include …").
 
-    The compiler commands that Inductor notes behind them belong to neither.
+    The compiler commands that Inductor appends are in neither.
 
     Raises:
-        ToolchainError: the wrapper has no end that is known.
+        ToolchainError: the end of the wrapper is not recognised.
     """
     text = COMMANDS.sub("", text)
     ends = [match.end() for match in END_OF_WRAPPER.finditer(text)]
     if not ends:
         raise ToolchainError(
-            "the generated wrapper has no end that is known: this torch writes another form of C++",
+            "the end of the generated wrapper is not recognised: this torch generates another form of C++",
             hint="use a torch from 2.11 on, or a newer aoti-debug",
         )
     return text[: ends[-1]], text[ends[-1] :]
 
 
 def has_code(text: str) -> bool:
-    """Whether C++ text holds more than comments and blank lines."""
+    """True if C++ text holds more than comments and blank lines."""
     return any(line.strip() and not line.startswith("//") for line in text.splitlines())
 
 
-def _one(directory: Path, pattern: str) -> Path:
-    found = sorted(directory.glob(pattern))
-    if len(found) != 1:
+def _single_file(directory: Path, pattern: str) -> Path:
+    paths = sorted(directory.glob(pattern))
+    if len(paths) != 1:
         raise ToolchainError(
-            f"the lowered archive has {len(found)} files {pattern} instead of one",
+            f"the lowered archive has {len(paths)} files {pattern} instead of one",
             hint="use a torch from 2.11 on, or a newer aoti-debug",
         )
-    return found[0]
+    return paths[0]
 
 
 def _text(path: Path) -> str:
@@ -158,20 +158,20 @@ def _text(path: Path) -> str:
 
 
 def _flags(path: Path) -> Flags:
-    found = _parsed(_FlagsJson, path)
+    flags = _read_json(_FlagsJson, path)
     return Flags(
-        compiler=found.compiler,
-        definitions=_words(found.definitions),
-        include_dirs=found.include_dirs,
-        cflags=_words(found.cflags),
-        ldflags=_words(found.ldflags),
-        libraries_dirs=found.libraries_dirs,
-        libraries=_words(found.libraries),
-        passthrough=tuple(word for text in found.passthrough_args for word in shlex.split(text)),
+        compiler=flags.compiler,
+        definitions=_words(flags.definitions),
+        include_dirs=flags.include_dirs,
+        cflags=_words(flags.cflags),
+        ldflags=_words(flags.ldflags),
+        libraries_dirs=flags.libraries_dirs,
+        libraries=_words(flags.libraries),
+        passthrough=tuple(word for text in flags.passthrough_args for word in shlex.split(text)),
     )
 
 
-def _parsed(cls: type[T], path: Path) -> T:
+def _read_json(cls: type[T], path: Path) -> T:
     try:
         return json_data.parse(cls, path.read_bytes())
     except json_data.DamagedJsonError as error:

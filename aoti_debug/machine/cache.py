@@ -1,7 +1,7 @@
-"""The persistent cache: precompiled headers, runtime objects, Inductor's and Triton's own caches.
+"""The persistent cache: precompiled headers, runtime objects, and the caches of Inductor and Triton.
 
-Entries are directories named by the hash of everything that they depend on. They appear whole or not at all, so two
-builds at once share them without locks; the second of two equal entries is thrown away.
+Entries are directories named by the hash of everything that they depend on. They are created atomically, so concurrent
+builds share them without locks; the second of two equal entries is deleted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import platformdirs
 
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 
-UNUSED_AFTER = 14 * 86400.0  # seconds; older entries go when a new one is made
-ABANDONED_AFTER = 86400.0  # seconds; older scratch directories were left by a build that was killed
+UNUSED_AFTER = 14 * 86400.0  # seconds; older entries are deleted when a new one is made
+ABANDONED_AFTER = 86400.0  # seconds; older scratch directories belong to builds that were killed
 KEPT_ENTRIES = 12  # of one kind; a precompiled header takes 150 MB
 KEPT_LOGS = 20
 
 
 def directory() -> Path:
-    """The cache's root, created; a folder under the temporary directory where the user has no writable one.
+    """Creates and returns the root of the cache; without a writable one, a folder in the temporary directory.
 
-    Inductor compiles nothing below a directory with a space in its name.
+    A path with a space is not used: Inductor cannot compile there.
     """
     root = Path(platformdirs.user_cache_dir("aoti_debug"))
     if " " in str(root):
@@ -41,7 +41,7 @@ def directory() -> Path:
 
 
 def key(*parts: str) -> str:
-    """A name for what depends on `parts` and nothing else."""
+    """The name of an entry that depends on `parts` only."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part.encode()).to_bytes(8, "little"))
@@ -50,18 +50,18 @@ def key(*parts: str) -> str:
 
 
 def entry(kind: str, name: str, fill: Fill) -> Path:
-    """The directory of an entry; where it is missing, `fill` makes it in an empty directory that is then moved there.
+    """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
 
-    What `fill` raises is raised here, and leaves nothing behind.
+    An exception of `fill` is passed on and leaves no entry.
     """
     folder = directory() / kind
     path = folder / name
     if path.is_dir():
-        with contextlib.suppress(OSError):  # a cache that may only be read still serves
+        with contextlib.suppress(OSError):  # a read-only cache can still be read
             os.utime(path)
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    _forget(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
+    _delete_old(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
     with scratch() as work:
         fill(work)
         try:
@@ -74,10 +74,10 @@ def entry(kind: str, name: str, fill: Fill) -> Path:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A new directory, on the file system of the entries; gone at the end whatever happens."""
+    """Yields a new directory on the file system of the entries; it is always deleted at the end."""
     folder = directory() / "scratch"
     folder.mkdir(parents=True, exist_ok=True)
-    _forget(folder, ABANDONED_AFTER, 1 << 20)
+    _delete_old(folder, ABANDONED_AFTER, 1 << 20)
     path = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=folder))
     try:
         yield path
@@ -86,7 +86,7 @@ def scratch() -> Iterator[Path]:
 
 
 def keep_log(name: str, text: str) -> Path:
-    """Keeps the text of a failure where it outlives the build; the oldest logs go."""
+    """Writes a log that outlives the build and returns its path; deletes the oldest logs."""
     folder = directory() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     for old in sorted(folder.glob("*.log"), key=lambda path: path.name)[: -KEPT_LOGS + 1]:
@@ -96,16 +96,16 @@ def keep_log(name: str, text: str) -> Path:
     return path
 
 
-def _forget(folder: Path, age: float, count: int) -> None:
-    """Deletes what was not used for `age` seconds, and of the rest all but the `count` last used."""
-    used: list[tuple[float, Path]] = []
+def _delete_old(folder: Path, age: float, count: int) -> None:
+    """Deletes entries unused for `age` seconds, and all but the `count` most recently used of the others."""
+    entries: list[tuple[float, Path]] = []
     for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another build was faster
-            used.append((path.stat().st_mtime, path))
-    used.sort(reverse=True)
+        with contextlib.suppress(FileNotFoundError):  # another build has deleted it
+            entries.append((path.stat().st_mtime, path))
+    entries.sort(reverse=True)
     limit = time.time() - age
-    for position, (when, path) in enumerate(used):
-        if when < limit or position >= count:
+    for position, (used_at, path) in enumerate(entries):
+        if used_at < limit or position >= count:
             shutil.rmtree(path, ignore_errors=True)
 
 

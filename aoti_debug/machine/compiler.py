@@ -1,4 +1,4 @@
-"""The C++ compiler and the torch that a build uses: found, and checked for what would bite later."""
+"""Finds the C++ compiler and the torch that a build uses, and checks them for known problems."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ SHARED_RUNTIMES = (b"libstdc++.so", b"libc++.so")
 
 @dataclass(frozen=True)
 class Compiler:
+    """A C++ compiler that was checked."""
+
     path: str
     version: str  # all that --version prints
 
     @property
     def is_clang(self) -> bool:
+        """True for clang, False for g++."""
         return "clang" in self.version
 
     @property
     def header_suffix(self) -> str:
-        """What a precompiled header adds to the header's name."""
+        """The suffix of a precompiled header."""
         return ".pch" if self.is_clang else ".gch"
 
 
@@ -50,58 +53,59 @@ class Torch:
 
 
 def find_compiler() -> Compiler:
-    """The compiler that Inductor would use: $CXX, or g++.
+    """Finds and checks the compiler that Inductor would use: $CXX, or g++.
 
     Raises:
-        ToolchainError: there is none, or its libraries would crash when they are loaded.
+        ToolchainError: there is none, or it fails the checks of `check_compiler`.
     """
     name = os.environ.get("CXX", "g++")
     path = shutil.which(name)
     if path is None:
         raise ToolchainError(f"no C++ compiler: {name} is not there", hint=_compiler_hint())
-    return checked_compiler(path)
+    return check_compiler(path)
 
 
-def checked_compiler(path: str) -> Compiler:
-    """A compiler by its path.
+def check_compiler(path: str) -> Compiler:
+    """Checks the compiler at a path.
 
     Raises:
         ToolchainError: it does not run, cannot make a shared library, or links the C++ runtime statically.
     """
     try:
-        ran = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", check=False)
+        result = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise ToolchainError(
             f"the C++ compiler {path} does not run: {error.strerror}", hint=_compiler_hint()
         ) from error
-    if ran.returncode != 0:
-        raise ToolchainError(f"the C++ compiler {path} does not run: {ran.stderr.strip()}", hint=_compiler_hint())
-    compiler = Compiler(path, ran.stdout)
+    if result.returncode != 0:
+        raise ToolchainError(f"the C++ compiler {path} does not run: {result.stderr.strip()}", hint=_compiler_hint())
+    compiler = Compiler(path, result.stdout)
     cache.entry("compilers", cache.key(_identity(path), compiler.version), lambda work: _probe(compiler, work))
     return compiler
 
 
 def find_torch() -> Torch:
-    """The torch that this interpreter would import.
+    """Finds the torch that this interpreter would import.
 
     Raises:
-        ToolchainError: none is installed, or it is older than the oldest that writes C++ sources with provenance.
+        ToolchainError: none is installed, or it is older than OLDEST_TORCH, the first that writes C++ sources with
+            provenance.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ToolchainError(
             "torch is not installed in this Python environment", hint=f"install torch {OLDEST_TORCH} or newer"
         )
-    return torch_in(Path(spec.origin).parent)
+    return read_torch(Path(spec.origin).parent)
 
 
-def torch_in(directory: Path) -> Torch:
-    """The torch whose package is `directory`. Raises ToolchainError as find_torch."""
+def read_torch(directory: Path) -> Torch:
+    """Reads version and fingerprint of the torch in `directory`. Raises ToolchainError like `find_torch`."""
     version_file = directory / "version.py"
     text = version_file.read_text()
-    found = re.search(r"__version__ = ['\"]([^'\"]+)['\"]", text)
-    version = found.group(1) if found else "unknown"
-    if _number(version) < _number(OLDEST_TORCH):
+    match = re.search(r"__version__ = ['\"]([^'\"]+)['\"]", text)
+    version = match.group(1) if match else "unknown"
+    if _major_minor(version) < _major_minor(OLDEST_TORCH):
         raise ToolchainError(
             f"torch {version} is too old: it cannot write a package's C++ sources with their provenance",
             hint=f"install torch {OLDEST_TORCH} or newer",
@@ -109,7 +113,7 @@ def torch_in(directory: Path) -> Torch:
     return Torch(version, directory, cache.key(text, str(directory), str(version_file.stat().st_mtime_ns)))
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _major_minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
 
 
@@ -123,10 +127,10 @@ def _probe(compiler: Compiler, work: Path) -> None:
     source.write_text(PROBE)
     library = work / "probe.so"
     command = [compiler.path, "-shared", "-fPIC", str(source), "-o", str(library)]
-    ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if ran.returncode != 0:
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode != 0:
         raise ToolchainError(
-            f"the C++ compiler {compiler.path} cannot make a shared library:\n{ran.stderr.strip()[-2000:]}",
+            f"the C++ compiler {compiler.path} cannot make a shared library:\n{result.stderr.strip()[-2000:]}",
             hint=_compiler_hint(),
         )
     binary = library.read_bytes()

@@ -1,4 +1,4 @@
-"""Exceptions as data, to be carried from a child process to its parent."""
+"""Exceptions as data, to send them from a child process to its parent."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from aoti_debug.errors import AotiDebugError, InputMismatch, Mismatch
 
 @dataclass(frozen=True)
 class ErrorData:
-    """What is known of an exception in another process.
+    """An exception of another process.
 
     Attributes:
         type: the name of its class, "RuntimeError".
         message: its text.
-        ours: the name in `errors.BY_NAME` of the error of this library that it is; "" for any other exception.
-        hint: of an error of this library.
-        mismatches: of an InputMismatch.
-        code: its `error_code`, which torch sets for an error of a device; None where it has none.
+        ours: its name in `errors.BY_NAME`, for an error of this library; "" for any other exception.
+        hint: for an error of this library.
+        mismatches: for an InputMismatch.
+        code: its `error_code`, which torch sets for a device error; None if it has none.
     """
 
     type: str
@@ -29,7 +29,7 @@ class ErrorData:
     code: int | None = None
 
     @classmethod
-    def of(cls, error: BaseException) -> ErrorData:
+    def from_exception(cls, error: BaseException) -> ErrorData:
         """Describes an exception."""
         code = getattr(error, "error_code", None)
         return cls(
@@ -41,8 +41,8 @@ class ErrorData:
             code=int(code) if isinstance(code, int) else None,
         )
 
-    def error(self) -> AotiDebugError | None:
-        """The error of this library that it is, to be raised in this process; None for any other exception."""
+    def to_error(self) -> AotiDebugError | None:
+        """Recreates an error of this library, to be raised in this process; None for any other exception."""
         if not self.ours:
             return None
         if self.ours == InputMismatch.__name__:

@@ -1,6 +1,6 @@
-"""Atomic writes: a file appears under its name whole or not at all, and nothing is left behind where writing fails.
+"""Atomic writes: a file appears under its name complete or not at all, and a failed write leaves nothing behind.
 
-What is written lies under a temporary name in the same directory until it is renamed.
+A file is written under a temporary name in the same directory and then renamed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _KEPT_OF_NAME = 50  # characters, at most 4 bytes each: a file's name has at mos
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file, text as UTF-8, in the place of an older one.
+    """Writes a file, text as UTF-8, and replaces an existing one.
 
     Raises:
-        OSError: it cannot be written; an older file is as it was.
+        OSError: it cannot be written; an existing file is unchanged.
     """
-    data = content.encode() if isinstance(content, str) else content
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
+    encoded = content.encode() if isinstance(content, str) else content
+    with replace_file(path) as temporary:
+        temporary.write_bytes(encoded)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """An empty temporary file to be filled; it takes the place of `path` at the end, unless something is raised.
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yields an empty temporary file to fill; it replaces `path` at the end, unless an exception is raised.
 
     Raises:
         OSError: it cannot be made or renamed.
@@ -39,11 +39,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def creating(path: Path) -> Iterator[Path]:
-    """An empty temporary file to be filled; it becomes `path` at the end, unless something is raised.
+def create_file(path: Path) -> Iterator[Path]:
+    """Yields an empty temporary file to fill; it becomes `path` at the end, unless an exception is raised.
 
     Raises:
-        FileExistsError: `path` exists by then.
+        FileExistsError: `path` exists at the end.
         OSError: it cannot be made or renamed.
     """
     with temporary_beside(path) as temporary:
@@ -53,7 +53,7 @@ def creating(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
-    """An empty file in the directory of `path`, deleted at the end if it was not renamed.
+    """Yields an empty temporary file in the directory of `path`, deleted at the end if it was not renamed.
 
     Raises:
         OSError: it cannot be made.
@@ -67,10 +67,10 @@ def temporary_beside(path: Path) -> Iterator[Path]:
 
 
 def write_link(path: Path, target: str) -> None:
-    """Makes a symbolic link, in the place of an older one.
+    """Makes a symbolic link and replaces an existing one.
 
     Raises:
-        OSError: it cannot be made; an older link is as it was.
+        OSError: it cannot be made; an existing link is unchanged.
     """
     temporary = _temporary_name(path)
     temporary.symlink_to(target)
@@ -85,7 +85,7 @@ def _temporary_name(path: Path) -> Path:
 
 
 def _rename_to_new(temporary: Path, path: Path) -> None:
-    """A link, unlike a renaming, replaces nothing. Where the file system has no links, a check has to do."""
+    """Renames without replacing: by a hard link, or by a check on file systems without hard links."""
     try:
         os.link(temporary, path)
     except OSError as error:

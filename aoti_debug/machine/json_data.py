@@ -1,6 +1,6 @@
-"""Frozen dataclasses as JSON, and back: one strict reader for every file and message that this tool keeps.
+"""Converts frozen dataclasses to JSON and back: the one strict reader for all JSON files and messages of this tool.
 
-A field's annotation says what is accepted: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, `Any`,
+Accepted annotations of fields: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, `Any`,
 `tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | None`. Scalars are not converted: neither `true` nor `"3"` is an
 int; an int is accepted as a float. A missing field takes its default, an unknown one is ignored, so that a later
 version may add fields.
@@ -25,7 +25,7 @@ _Reader = Callable[[Any, str], Any]
 
 
 class DamagedJsonError(ValueError):
-    """Text that is not JSON, or JSON that is not what a dataclass describes; the message names the place."""
+    """Text that is not JSON, or JSON that does not match a dataclass; the message names the place."""
 
 
 class OtherFormatError(ValueError):
@@ -57,10 +57,10 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
     Raises:
         DamagedJsonError: it is not JSON, is nested too deeply, or holds something else.
     """
-    found = parse_value(text)
-    if not isinstance(found, dict):
-        raise DamagedJsonError(f"it holds {_short(found)}, not an object")
-    return found
+    value = parse_value(text)
+    if not isinstance(value, dict):
+        raise DamagedJsonError(f"it holds {_short(value)}, not an object")
+    return value
 
 
 def parse(cls: type[T], text: str | bytes) -> T:
@@ -80,24 +80,24 @@ def parse_versioned(text: str | bytes, format_: int) -> dict[str, Any]:
         OtherFormatError: the format is another one.
     """
     data = parse_object(text)
-    found = data.get("format")
-    if type(found) is not int or found != format_:
-        raise OtherFormatError(f"format {_short(found)}; this aoti-debug reads format {format_}")
+    actual = data.get("format")
+    if type(actual) is not int or actual != format_:
+        raise OtherFormatError(f"format {_short(actual)}; this aoti-debug reads format {format_}")
     return data
 
 
 def from_data(cls: type[T], data: Any, where: str = "") -> T:
-    """Reads a dataclass from what `json.loads` returned.
+    """Reads a dataclass from a value that `json.loads` returned.
 
     Args:
-        where: the place of `data` in its file, for messages: "sites[3]"; "" for the whole of it.
+        where: the place of `data` in its file, for messages: "sites[3]"; "" for the whole file.
 
     Raises:
         DamagedJsonError: it is not an object of this class.
     """
     hint: Any = cls
-    found: T = _reader_of(hint)(data, where)
-    return found
+    instance: T = _reader_of(hint)(data, where)
+    return instance
 
 
 @functools.cache
@@ -140,42 +140,44 @@ def _float(value: Any, where: str) -> float:
 
 
 def _enum(cls: type[Enum]) -> _Reader:
-    known = {member.value: member for member in cls}
+    members = {member.value: member for member in cls}
 
     def read(value: Any, where: str) -> Any:
-        found = known.get(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
-        if found is None:
+        member = members.get(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+        if member is None:
             raise _wrong(value, where, f"one of {cls.__name__}")
-        return found
+        return member
 
     return read
 
 
 def _sequence(args: tuple[Any, ...]) -> _Reader:
     if len(args) == 2 and args[1] is Ellipsis:
-        item = _reader_of(args[0])
+        read_item = _reader_of(args[0])
 
         def read(value: Any, where: str) -> Any:
             if not isinstance(value, (list, tuple)):
                 raise _wrong(value, where, "a list")
-            return tuple(item(found, f"{where}[{i}]") for i, found in enumerate(value))
+            return tuple(read_item(item, f"{where}[{i}]") for i, item in enumerate(value))
 
         return read
-    items = [_reader_of(arg) for arg in args]
+    readers = [_reader_of(arg) for arg in args]
 
     def read_fixed(value: Any, where: str) -> Any:
-        if not isinstance(value, (list, tuple)) or len(value) != len(items):
-            raise _wrong(value, where, f"a list of {len(items)}")
-        return tuple(item(found, f"{where}[{i}]") for i, (item, found) in enumerate(zip(items, value, strict=True)))
+        if not isinstance(value, (list, tuple)) or len(value) != len(readers):
+            raise _wrong(value, where, f"a list of {len(readers)}")
+        return tuple(
+            read_item(item, f"{where}[{i}]") for i, (read_item, item) in enumerate(zip(readers, value, strict=True))
+        )
 
     return read_fixed
 
 
-def _mapping(item: _Reader) -> _Reader:
+def _mapping(read_item: _Reader) -> _Reader:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise _wrong(value, where, "an object")
-        return {str(key): item(found, _member(where, str(key))) for key, found in value.items()}
+        return {str(key): read_item(item, _member(where, str(key))) for key, item in value.items()}
 
     return read
 
@@ -205,7 +207,7 @@ def _dataclass(cls: Any) -> _Reader:
         nonlocal hints
         if not isinstance(value, Mapping):
             raise _wrong(value, where, "an object")
-        if hints is None:  # at the first use: a class may hold itself
+        if hints is None:  # at the first use: a class may contain itself
             annotations = typing.get_type_hints(cls)
             hints = {field.name: _reader_of(annotations[field.name]) for field in fields(cls) if field.init}
         values = {name: reader(value[name], _member(where, name)) for name, reader in hints.items() if name in value}
@@ -225,8 +227,8 @@ def _member(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _wrong(value: Any, where: str, wanted: str) -> DamagedJsonError:
-    return DamagedJsonError(f"{where or 'it'} is {_short(value)}, not {wanted}")
+def _wrong(value: Any, where: str, expected: str) -> DamagedJsonError:
+    return DamagedJsonError(f"{where or 'it'} is {_short(value)}, not {expected}")
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A child process that can be killed with everything that it started, and how a process ended, as text."""
+"""Child processes that can be killed with all their descendants, and descriptions of how a process ended."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import IO
 
 
 class Child:
-    """A process that leads a session of its own: it and all that it started can be killed, and nothing else is.
+    """A process in its own session, which can be killed together with all processes that it started.
 
-    At the end of a `with`, however it is left, they are dead and the process is waited for.
+    At the end of a `with` they are killed, and the process is waited for.
     """
 
     def __init__(
@@ -26,11 +26,12 @@ class Child:
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """
+        """Starts the process.
+
         Args:
-            stdout, stderr: as of `subprocess.Popen`.
-            environment: all variables of the process; None for those of this one.
-            pass_fds: descriptors that the process keeps.
+            stdout, stderr: as in `subprocess.Popen`.
+            environment: all variables of the process; None to inherit those of this one.
+            pass_fds: file descriptors that the process inherits.
 
         Raises:
             OSError: it cannot be started.
@@ -45,7 +46,7 @@ class Child:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        self.stdout = self._process.stdout  # what can be read of it, where it is a pipe
+        self.stdout = self._process.stdout  # open for reading if it is a pipe, else None
         self.stderr = self._process.stderr
 
     def __enter__(self) -> Child:
@@ -61,22 +62,22 @@ class Child:
                 stream.close()
 
     def poll(self) -> int | None:
-        """The process's exit code, as `wait`; None while it runs."""
+        """Returns the exit code like `wait`; None while the process runs."""
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int:
-        """The process's exit code; the negative number of the signal that ended it.
+        """Waits for the exit code; it is the negative number of a signal that ended the process.
 
         Args:
-            timeout: seconds; None for any time.
+            timeout: seconds; None for no limit.
 
         Raises:
-            subprocess.TimeoutExpired: it still runs.
+            subprocess.TimeoutExpired: the process still runs.
         """
         return self._process.wait(timeout)
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
-        """All that the pipes of stdout and stderr give until every process has closed them; b"" of what is no pipe.
+        """Reads the pipes of stdout and stderr until every process has closed them; b"" for one that is not a pipe.
 
         Raises:
             subprocess.TimeoutExpired: they are still open after `timeout` seconds.
@@ -85,8 +86,10 @@ class Child:
         return stdout or b"", stderr or b""
 
     def kill(self) -> None:
-        """Sends SIGKILL to the process and to those that it started, if they still live; does not wait. A process that
-        hangs in the device's driver reacts to nothing but SIGKILL."""
+        """Sends SIGKILL to the process and its descendants that are still alive; does not wait.
+
+        A process that hangs in the device driver reacts only to SIGKILL.
+        """
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -94,12 +97,12 @@ class Child:
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedProcess:
     """A process that has ended.
 
     Attributes:
-        code: as of `Child.wait`.
-        stdout, stderr: what it wrote.
+        code: exit code, as in `Child.wait`.
+        stdout, stderr: its output.
     """
 
     code: int
@@ -107,42 +110,42 @@ class Ended:
     stderr: str
 
 
-def run(command: Sequence[str], *, timeout: float, stderr: int = subprocess.PIPE) -> Ended:
-    """Runs a command to its end and keeps what it wrote.
+def run(command: Sequence[str], *, timeout: float, stderr: int = subprocess.PIPE) -> FinishedProcess:
+    """Runs a command to its end and captures its output.
 
     Args:
-        timeout: seconds; then it is killed, with all that it started.
-        stderr: `subprocess.STDOUT`: what goes there is part of `Ended.stdout`.
+        timeout: seconds, after which it is killed with its descendants.
+        stderr: `subprocess.STDOUT` to merge it into `FinishedProcess.stdout`.
 
     Raises:
         OSError: it cannot be started.
         subprocess.TimeoutExpired: it was killed.
     """
     with Child(command, stdout=subprocess.PIPE, stderr=stderr) as child:
-        written, complaints = child.communicate(timeout)
-        return Ended(child.wait(), _text(written), _text(complaints))
+        stdout, errors = child.communicate(timeout)
+        return FinishedProcess(child.wait(), _text(stdout), _text(errors))
 
 
-def ending(code: int) -> str:
-    """How a process ended: "SIGSEGV", "exit code 3".
+def describe_exit(code: int) -> str:
+    """Describes how a process ended: "SIGSEGV", "exit code 3".
 
     Args:
-        code: as of `Child.wait`.
+        code: exit code, as in `Child.wait`.
     """
-    return killed_by(code) or f"exit code {code}"
+    return fatal_signal(code) or f"exit code {code}"
 
 
-def killed_by(code: int) -> str:
-    """The signal that ended a process, "SIGSEGV"; "" where it ended by itself.
+def fatal_signal(code: int) -> str:
+    """The name of the signal that ended a process, "SIGSEGV"; "" if it exited by itself.
 
     Args:
-        code: as of `Child.wait`.
+        code: exit code, as in `Child.wait`.
     """
     return signal_name(-code) if code < 0 else ""
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, "SIGSEGV"; "signal 40" for one without a name."""
+    """The name of a signal, "SIGSEGV"; "signal 40" if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,11 +1,11 @@
-"""Directories named by time and process, beside a link `latest` to the newest: runs, triages.
+"""Directories named by time and process id, with a link `latest` to the newest: runs and triages.
 
 BASE/
   latest -> 20261120-231501-4711
   20261120-231501-4711/  MARKER …
   20261120-231501-4711-2/        the same second and process
 
-The marker is the file that says that a directory is one of these: "run.json".
+The marker is a file that identifies such a directory: "run.json".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATEST = "latest"
 
 
 def create(base: Path) -> Path:
-    """Makes a new, empty directory in `base`, and `base` where it is missing; returns its absolute path.
+    """Makes a new, empty directory in `base`, which is made if missing; returns its absolute path.
 
     Raises:
         OSError: it cannot be made.
@@ -40,10 +40,10 @@ def create(base: Path) -> Path:
 
 
 def remove(path: Path, base: Path | None) -> None:
-    """Removes a directory that came to nothing.
+    """Removes a directory that is not needed after a failure.
 
     Args:
-        base: the directory around it, to be removed if it is empty then; None to leave it.
+        base: its parent, to be removed if it is empty then; None to keep it.
 
     Raises:
         OSError: it cannot be removed.
@@ -54,7 +54,7 @@ def remove(path: Path, base: Path | None) -> None:
 
 
 def link_latest(path: Path) -> None:
-    """Points `latest` beside a directory to it, in one step.
+    """Atomically points the link `latest` beside a directory to it.
 
     Raises:
         OSError: the link cannot be made.
@@ -63,19 +63,18 @@ def link_latest(path: Path) -> None:
 
 
 def names(base: Path, marker: str) -> tuple[str, ...]:
-    """Names of the directories in `base` that have the marker, oldest first."""
+    """The names of the directories in `base` that have the marker, oldest first."""
     if not base.is_dir():
         return ()
     return tuple(sorted(path.name for path in base.iterdir() if path.name != LATEST and (path / marker).is_file()))
 
 
 def find(name: str | Path | None, base: Path, marker: str) -> Path | None:
-    """The directory that a name stands for; None where there is none that has the marker.
+    """Finds a directory with the marker by name or path; None if there is none.
 
     Args:
-        name: a path, the name of a directory in `base`, a directory in which there is a `latest`, or `latest` itself
-            (also for None).
+        name: a path, the name of a directory in `base`, or a directory that has a `latest`; None for `latest`.
     """
-    wanted = Path(name or LATEST)
-    candidates = (wanted, base / wanted, wanted / LATEST)
-    return next((path.resolve() for path in candidates if (path / marker).is_file()), None)
+    path = Path(name or LATEST)
+    candidates = (path, base / path, path / LATEST)
+    return next((candidate.resolve() for candidate in candidates if (candidate / marker).is_file()), None)

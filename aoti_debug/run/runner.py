@@ -239,7 +239,7 @@ def _exit(report: Report) -> Exit:
 def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
     """The error of a run in which no launch began."""
     error = report.error
-    ours = None if error is None else error.error()
+    ours = None if error is None else error.to_error()
     if ours is not None:
         return ours
     doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}

@@ -77,7 +77,7 @@ class Report:
     @property
     def signal(self) -> str:
         """ "SIGSEGV"; "" where no signal ended the process."""
-        return process.killed_by(self.returncode)
+        return process.fatal_signal(self.returncode)
 
 
 class ModelProcess:

@@ -52,7 +52,7 @@ def main() -> int:
         try:
             _run(request, pipe)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is what the parent wants to know
-            _tell(pipe, Failed(ErrorData.of(error)))
+            _tell(pipe, Failed(ErrorData.from_exception(error)))
             return 1
     return 0
 

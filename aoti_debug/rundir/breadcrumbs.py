@@ -65,6 +65,6 @@ def preserve(run: Path) -> None:
     if not link.is_symlink() or not link.exists():
         return
     shared = link.resolve()
-    with files.replacing(link) as copy:
+    with files.replace_file(link) as copy:
         shutil.copyfile(shared, copy)
     shared.unlink(missing_ok=True)

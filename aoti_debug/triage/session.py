@@ -70,8 +70,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
             )
         )
         note.text = _built(built.manifest)
-    if built.without_inputs and options.inputs is None and options.random_inputs is None:
-        raise files.missing_inputs_error(str(options.model), built.inputs)
+    if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
+        raise files.missing_inputs_error(str(options.model), built.signature)
     return output
 
 
@@ -107,8 +107,8 @@ def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
     if found.finding.kind == CLEAN:
         return found
     made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
-    lacking = found.run is not None and join_provenance.lacks_lines(found.run.manifest)
-    lines = [f"model lines: {join_provenance.NO_LINES}"] if lacking and options.exported is None else []
+    lacking = found.run is not None and join_provenance.lacks_model_lines(found.run.manifest)
+    lines = [f"model lines: {join_provenance.NO_MODEL_LINES}"] if lacking and options.exported is None else []
     return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
 
 

@@ -1,4 +1,4 @@
-"""Builds of one small model, its plain twin, and what both do in hosts that have never heard of aoti_debug."""
+"""Builds of one small model, instrumented and uninstrumented, run in hosts without aoti_debug."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[
     assert summary.bytes == summary.package.stat().st_size
     assert list(summary.stages) == ["lower", "instrument", "compile", "link", "package"]
     assert stages == [(stage, ended) for stage in summary.stages for ended in (False, True)]
-    assert summary.without_inputs == ""
+    assert summary.missing_inputs_reason == ""
     assert summary.unmatched == ("!nothing", "triton_*")
     assert [site.kind for site in manifest.sites] == [Kind.SHIM_OUT, Kind.CPP]
     assert manifest.sites[0].kernel == "aoti_torch_cpu_addmm_out"
@@ -114,21 +114,23 @@ def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[
 @pytest.mark.slow
 def test_inputs_are_embedded(summary: BuildSummary) -> None:
     package = archive.inspect(summary.package)
-    found = files.read_embedded(package)
-    assert found is not None
-    assert torch.equal(found.args[0], INPUT)
-    files.check(found, files.read_signature(package), "the embedded inputs")
+    inputs = files.read_embedded(package)
+    assert inputs is not None
+    assert torch.equal(inputs.args[0], INPUT)
+    files.check(inputs, files.read_signature(package), "the embedded inputs")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 3])
-def test_the_package_computes_what_its_plain_twin_computes(folder: Path, summary: BuildSummary, level: int) -> None:
+def test_the_package_computes_what_the_uninstrumented_one_computes(
+    folder: Path, summary: BuildSummary, level: int
+) -> None:
     plain = output_of(folder, "plain.pt2", level)
     assert torch.equal(output_of(folder, summary.package.name, level), plain)
 
 
 @pytest.mark.slow
-def test_the_plain_twin_is_what_torch_builds(folder: Path, summary: BuildSummary) -> None:
+def test_the_uninstrumented_package_is_what_torch_builds(folder: Path, summary: BuildSummary) -> None:
     torch._inductor.aoti_compile_and_package(
         torch.export.load(folder / "model.pt2"), package_path=str(folder / "torch.pt2")
     )
@@ -180,9 +182,9 @@ def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     built = aoti_debug.build(torch.export.export(Model().eval(), (INPUT,)), inputs=tmp_path / "in.pt")
     assert built == Path("model.instrumented.pt2")
-    found = files.read_embedded(archive.inspect(built))
-    assert found is not None
-    assert torch.equal(found.args[0], INPUT * 2)
+    inputs = files.read_embedded(archive.inspect(built))
+    assert inputs is not None
+    assert torch.equal(inputs.args[0], INPUT * 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pt", "model.instrumented.pt2"]
 
 

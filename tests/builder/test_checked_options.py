@@ -35,29 +35,29 @@ def options(program: object, **fields: Any) -> BuildOptions:
 
 @pytest.mark.usefixtures("files")
 def test_an_exported_program() -> None:
-    found = check(options("program.pt2"))
-    assert found.program == archive.inspect("program.pt2")
-    assert (found.compiled, found.model, found.against, found.exported) == (None, "", None, None)
-    assert found.output == Path("program.instrumented.pt2")
+    checked = check(options("program.pt2"))
+    assert checked.program == archive.inspect("program.pt2")
+    assert (checked.compiled, checked.model, checked.against, checked.exported) == (None, "", None, None)
+    assert checked.output == Path("program.instrumented.pt2")
 
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("name", ["package", "sources"])
 def test_a_compiled_package_and_its_program(name: str) -> None:
-    found = check(options(f"{name}.pt2", exported=Path("program.pt2")))
-    assert found.compiled == found.program == archive.inspect(f"{name}.pt2")
-    assert found.model == "model"
-    assert found.exported == archive.inspect("program.pt2")
+    checked = check(options(f"{name}.pt2", exported=Path("program.pt2")))
+    assert checked.compiled == checked.program == archive.inspect(f"{name}.pt2")
+    assert checked.model == "model"
+    assert checked.exported == archive.inspect("program.pt2")
 
 
 @pytest.mark.usefixtures("files")
 def test_a_program_in_memory() -> None:
     program = object()
-    found = check(options(program, against=Path("package.pt2")))
-    assert found.program is program
-    assert found.compiled is None
-    assert (found.against, found.model) == (archive.inspect("package.pt2"), "model")
-    assert found.output == Path("model.instrumented.pt2")
+    checked = check(options(program, against=Path("package.pt2")))
+    assert checked.program is program
+    assert checked.compiled is None
+    assert (checked.against, checked.model) == (archive.inspect("package.pt2"), "model")
+    assert checked.output == Path("model.instrumented.pt2")
 
 
 @pytest.mark.usefixtures("files")

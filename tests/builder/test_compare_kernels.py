@@ -1,4 +1,4 @@
-"""Kernels of a fresh build and of a package, as data."""
+"""KernelSet of a fresh build and of a package, as data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import factories
 import pytest
 
 from aoti_debug.builder import compare_kernels
-from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifference, Kernels
-from aoti_debug.builder.kernel_text import normalised
+from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifference, KernelSet
+from aoti_debug.builder.kernel_text import normalised_source
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import Torch
@@ -32,15 +32,15 @@ def triton(name: str, cubin: str) -> Kernel:
 
 
 def compare(ours: list[Kernel], theirs: list[Kernel], flags: frozenset[str] = FLAGS) -> KernelComparison:
-    return compare_kernels.compare(PACKAGE, Kernels(tuple(ours), FLAGS), Kernels(tuple(theirs), flags))
+    return compare_kernels.compare(PACKAGE, KernelSet(tuple(ours), FLAGS), KernelSet(tuple(theirs), flags))
 
 
 def test_equal_kernels_under_other_names() -> None:
     ours = [cpp("cpp_fused_a_0"), triton("triton_poi_fused_0", "1")]
     theirs = [triton("triton_poi_fused_x_7", "1"), cpp("cpp_fused_b_3", include="torch/cpp_prefix.h")]
-    found = compare(ours, theirs)
-    assert found == KernelComparison(PACKAGE, 2, (), ())
-    assert str(found) == "2 of 2 kernels identical to those of c.pt2"
+    comparison = compare(ours, theirs)
+    assert comparison == KernelComparison(PACKAGE, 2, (), ())
+    assert str(comparison) == "2 of 2 kernels identical to those of c.pt2"
 
 
 def test_every_difference_is_named_with_its_reason() -> None:
@@ -69,8 +69,8 @@ def test_every_difference_is_named_with_its_reason() -> None:
 
 
 def test_flags_count_for_cpp_kernels() -> None:
-    found = compare([cpp("cpp_fused_a_0")], [cpp("cpp_fused_a_0")], FLAGS - {"-O3"} | {"-O1"})
-    assert found.different == (KernelDifference("cpp_fused_a_0", "equal source, other compiler flags: +-O3 --O1"),)
+    comparison = compare([cpp("cpp_fused_a_0")], [cpp("cpp_fused_a_0")], FLAGS - {"-O3"} | {"-O1"})
+    assert comparison.different == (KernelDifference("cpp_fused_a_0", "equal source, other compiler flags: +-O3 --O1"),)
     assert compare([triton("t", "1")], [triton("t", "1")], frozenset()).different == ()
 
 
@@ -85,12 +85,14 @@ def test_flags_without_those_that_change_no_kernel() -> None:
         libraries=(),
         passthrough=("-mavx2",),
     )
-    assert compare_kernels.flags_of(flags) == {"-DC10_X", "-O3", "-std=c++20", "-march=native", "-mavx2"}
+    assert compare_kernels.relevant_flags(flags) == {"-DC10_X", "-O3", "-std=c++20", "-march=native", "-mavx2"}
 
 
 def test_text_is_that_of_the_code() -> None:
-    assert normalised(cpp("cpp_fused_a_0")) == normalised(cpp("cpp_fused_zzz_9", include="x/cpp_prefix.h"))
-    assert normalised(cpp("cpp_fused_a_0")) != normalised(cpp("cpp_fused_a_0", "*x = 2;"))
+    assert normalised_source(cpp("cpp_fused_a_0")) == normalised_source(
+        cpp("cpp_fused_zzz_9", include="x/cpp_prefix.h")
+    )
+    assert normalised_source(cpp("cpp_fused_a_0")) != normalised_source(cpp("cpp_fused_a_0", "*x = 2;"))
     decorated = replace(
         triton("triton_poi_fused_0", "1"),
         source="@triton_heuristics.pointwise(inductor_meta={'backend_hash': 'AB'})\n@triton.jit\n"
@@ -102,7 +104,9 @@ def test_text_is_that_of_the_code() -> None:
         "def triton_poi_fused_5(in_ptr0, XBLOCK : tl.constexpr):\n    x = tl.load(in_ptr0)\n",
     )
     assert (
-        normalised(decorated) == normalised(other) == "def kernel(in_ptr0, XBLOCK : tl.constexpr): x = tl.load(in_ptr0)"
+        normalised_source(decorated)
+        == normalised_source(other)
+        == "def kernel(in_ptr0, XBLOCK : tl.constexpr): x = tl.load(in_ptr0)"
     )
 
 
@@ -111,4 +115,4 @@ def test_a_package_without_source_cannot_be_compared_with(tmp_path: Path, source
     package = archive.inspect(archives.write(tmp_path / "theirs.pt2", archives.PACKAGE | sources))
     (tmp_path / "work").mkdir()
     with pytest.raises(ArtifactError, match=r"theirs\.pt2 holds no source of its wrapper"):
-        compare_kernels.read(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))
+        compare_kernels.read_kernels(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))

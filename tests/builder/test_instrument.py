@@ -14,7 +14,7 @@ from factories import make_manifest
 from paths import CPP, GOLDEN, ROOT
 
 from aoti_debug.builder.instrument import Edit, apply, instrument
-from aoti_debug.builder.tables import MANIFEST_PATH_MACRO, sites_cpp
+from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO, sites_cpp
 from aoti_debug.errors import InternalError
 from aoti_debug.manifest import Manifest, to_json
 from aoti_debug.wrapper import Analysis, analyse
@@ -31,22 +31,22 @@ def analysis(text: str = "") -> Analysis:
 
 
 def described() -> Manifest:
-    found = analysis()
-    return replace(make_manifest(*found.sites, kernels=found.kernels), level=2, filters=('a"b\\', "!c?"))
+    parsed = analysis()
+    return replace(make_manifest(*parsed.sites, kernels=parsed.kernels), level=2, filters=('a"b\\', "!c?"))
 
 
 def compiler() -> str:
-    found = shutil.which("g++")
-    if found is None:
+    path = shutil.which("g++")
+    if path is None:
         pytest.skip("needs g++")
-    return found
+    return path
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("miniature")
-    found, data = analysis(), described()
-    (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), found.sites, found.kernels))
+    parsed, data = analysis(), described()
+    (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), parsed.sites, parsed.kernels))
     (folder / "sites.cpp").write_text(sites_cpp(data))
     (folder / "manifest.json").write_text(to_json(data))
     sources = [folder / "wrapper.cpp", folder / "sites.cpp", CPP / "recorder.cpp"]
@@ -99,8 +99,8 @@ def program_on_cuda(tmp_path_factory: pytest.TempPathFactory, program: Path) -> 
     header = folder / "torch" / "csrc" / "inductor" / "aoti_include" / "cuda.h"
     header.parent.mkdir(parents=True)
     header.write_text(GUARDS)
-    found = analysis(on_cuda())
-    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), found.sites, found.kernels))
+    parsed = analysis(on_cuda())
+    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), parsed.sites, parsed.kernels))
     sources = [folder / "wrapper.cpp", program.parent / "sites.cpp", CPP / "recorder.cpp"]
     flags = (*FLAGS, f"-I{folder}", f'-D{MANIFEST_PATH_MACRO}="{program.parent}/manifest.json"')
     subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(folder / "program")], check=True)
@@ -134,35 +134,35 @@ def test_level_0_leaves_the_device_alone(program_on_cuda: Path) -> None:
 
 
 def test_lines_keep_their_numbers() -> None:
-    found = analysis()
+    parsed = analysis()
     original = MINIATURE.read_text().split("\n")
-    lines = instrument(MINIATURE.read_text(), found.sites, found.kernels).split("\n")
+    lines = instrument(MINIATURE.read_text(), parsed.sites, parsed.kernels).split("\n")
     directive = next(i for i, line in enumerate(lines) if line.startswith("#line"))
     number = int(lines[directive].split()[1])
     assert len(lines) - directive - 1 == len(original) - number + 1
     assert lines[directive + 1] == original[number - 1]
-    for s in found.sites:
+    for s in parsed.sites:
         assert s.callee in original[s.line - 1]
 
 
 def test_unrecognised_calls_are_left_alone() -> None:
     text = MINIATURE.read_text().replace("auto& kernels = kernels_;", "op.callBoxed(&stack);")
-    found = analysis(text)
-    assert "op.callBoxed(&stack);" in instrument(text, found.sites, found.kernels)
+    parsed = analysis(text)
+    assert "op.callBoxed(&stack);" in instrument(text, parsed.sites, parsed.kernels)
 
 
 def test_an_empty_constant_function_is_no_call() -> None:
     text = MINIATURE.read_text()
     start = text.index("void AOTInductorModel::run_impl(")
     with_const = f"{text[:start]}void AOTInductorModel::_const_run_impl(int x) {{}}\n{text[start:]}"
-    found = analysis(with_const)
-    assert instrument(with_const, found.sites, found.kernels).count("aoti_debug::Call ") == 1
+    parsed = analysis(with_const)
+    assert instrument(with_const, parsed.sites, parsed.kernels).count("aoti_debug::Call ") == 1
 
 
 def test_sites_of_another_text_are_refused() -> None:
-    found = analysis()
+    parsed = analysis()
     with pytest.raises(InternalError, match="is not in line"):
-        instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in found.sites], found.kernels)
+        instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in parsed.sites], parsed.kernels)
 
 
 def test_edits_must_not_overlap() -> None:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.builder.kernel_details import HELPERS, triton_helpers, with_configs
+from aoti_debug.builder.kernel_details import HELPERS, complete_kernels, triton_helpers
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, TritonConfig
 from aoti_debug.manifest import Kernel, Origin
@@ -20,7 +20,7 @@ def triton_kernel(name: str, source: str = "", cubin: str = "") -> Kernel:
 
 def test_a_kernel_gets_its_configuration_and_the_hash_of_its_binary(tmp_path: Path) -> None:
     (tmp_path / "a.cubin").write_bytes(b"code")
-    kernel, other = with_configs(
+    kernel, other = complete_kernels(
         [triton_kernel("triton_a", cubin="a.cubin"), triton_kernel("b", cubin="gone.cubin")],
         {"triton_a": CONFIG},
         tmp_path,
@@ -33,7 +33,7 @@ def test_a_kernel_gets_its_configuration_and_the_hash_of_its_binary(tmp_path: Pa
 
 def test_a_cpp_kernel_stays_as_it_is(tmp_path: Path) -> None:
     kernel = Kernel("cpp_fused_0", "cpp", "void f();", "")
-    assert with_configs([kernel], {"cpp_fused_0": CONFIG}, tmp_path) == (kernel,)
+    assert complete_kernels([kernel], {"cpp_fused_0": CONFIG}, tmp_path) == (kernel,)
 
 
 def test_a_kernel_without_a_record_gets_a_configuration_that_fits(tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def k(xnumel, XBLOCK: tl.constexpr):
 """
     grid = (("grid_0", "((xnumel + (32 - 1)) / (32))"),)
     bare = replace(triton_kernel("k", source), num_warps=4, grid=grid)
-    (kernel,) = with_configs([bare], {}, tmp_path)
+    (kernel,) = complete_kernels([bare], {}, tmp_path)
     assert dict(kernel.config) == {"XBLOCK": "32", "num_stages": "1", "num_warps": "4"}
     assert (kernel.origin("XBLOCK"), kernel.origin("num_stages")) == (Origin.DERIVED, Origin.CHOSEN)
-    (recorded,) = with_configs([bare], {"k": CONFIG}, tmp_path)
+    (recorded,) = complete_kernels([bare], {"k": CONFIG}, tmp_path)
     assert (recorded.config, recorded.inferred, recorded.other_configs) == (CONFIG.values, (), ())
     assert recorded.origin("XBLOCK") is Origin.RECORDED
 

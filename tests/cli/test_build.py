@@ -29,9 +29,9 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
         "bytes": 3 << 20,
         "seconds": 7.25,
         "stages": {"lower": 4.0, "compile": 3.0},
-        "without_inputs": "",
+        "missing_inputs_reason": "",
         "unmatched": (),
-        "inputs": ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),), others=1),
+        "signature": ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, 64, "s77"))),), others=1),
     }
     return BuildSummary(manifest=manifest, **(known | fields))
 
@@ -60,7 +60,7 @@ def test_summary_of_what_went_less_well() -> None:
     calls = tuple(Unrecognised("run_impl", line, f"aoti_torch_cpu_new_{line}({'x, ' * 30});") for line in range(15))
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
     why = "the program has no example inputs"
-    lines = described(summary(manifest, package=Path("a b.pt2"), without_inputs=why))
+    lines = described(summary(manifest, package=Path("a b.pt2"), missing_inputs_reason=why))
     assert lines[4] == "  not recognised  15"
     assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines
@@ -92,11 +92,11 @@ def test_summary_of_a_compiled_package() -> None:
         "  kernels         7 of 7 kernels identical to the original",
         "  model lines     none were compiled in; --exported PROGRAM.pt2 joins those of its program",
     ]
-    joined = described(summary(from_package(model="large"), joined=1))
+    joined = described(summary(from_package(model="large"), joined_sites=1))
     assert joined[1] == "  built from      compiled package, model large"
     assert "  model lines     1 of 1 launch sites, joined by kernel source and order from the program" in joined
     assert "  model lines     none: no kernel of the exported program" in "\n".join(
-        described(summary(from_package(), joined=0))
+        described(summary(from_package(), joined_sites=0))
     )
     recorded = replace(from_package(), sites=(RELU,))
     assert not [line for line in described(summary(recorded)) if line.startswith("  model lines")]
@@ -115,7 +115,7 @@ def test_kernels_that_differ_from_those_of_a_package() -> None:
     compared = KernelComparison(
         Path("c.pt2"), 3, (KernelDifference("cpp_fused_relu_0", "its source differs"),), ("cpp_old_1",)
     )
-    lines = described(summary(factories.make_manifest(RELU), against=compared))
+    lines = described(summary(factories.make_manifest(RELU), comparison=compared))
     assert lines[-4:-1] == [
         "  against         2 of 3 kernels identical to those of c.pt2",
         "                  cpp_fused_relu_0: its source differs",

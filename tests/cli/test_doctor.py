@@ -21,7 +21,7 @@ BROKEN = Check("compiler", Status.MISSING, "no C++ compiler", "install g++", nee
 
 
 def told(monkeypatch: pytest.MonkeyPatch, *checks: Check, options: tuple[str, ...] = ()) -> tuple[int, str]:
-    monkeypatch.setattr(doctor, "examine", lambda: checks)
+    monkeypatch.setattr(doctor, "run_checks", lambda: checks)
     result = CliRunner().invoke(command, list(options))
     return result.exit_code, result.output
 

@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug import doctor
 from aoti_debug.doctor import Check, Status, cuda, host, tools
-from aoti_debug.doctor.cuda import Driver, Gpu, judge_driver
+from aoti_debug.doctor.cuda import Driver, Gpu, check_driver
 from aoti_debug.machine import cache, compiler, cuda_toolkit
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
@@ -29,10 +29,10 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_everything_is_looked_at_in_a_moment() -> None:
-    doctor.examine()  # compiles its probe
+def test_all_checks_run_quickly() -> None:
+    doctor.run_checks()  # compiles its probe
     began = time.monotonic()
-    checks = doctor.examine()
+    checks = doctor.run_checks()
     assert time.monotonic() - began < 10
     assert {"python", "compiler", "openmp", "torch", "shared memory", "runs", "temporary files", "cache"} <= {
         check.name for check in checks
@@ -42,10 +42,10 @@ def test_everything_is_looked_at_in_a_moment() -> None:
     assert "torch" not in sys.modules or "torch" in str(sys.modules["torch"].__file__)
 
 
-def test_a_machine_is_well_while_nothing_needed_is_missing() -> None:
+def test_a_machine_is_ready_unless_something_required_is_missing() -> None:
     wanted = Check("a", Status.MISSING, "nothing", "get it")
-    assert doctor.is_well([wanted, Check("b", Status.WARNING, "x", "y")])
-    assert not doctor.is_well([wanted, Check("c", Status.MISSING, "nothing", "get it", needed=True)])
+    assert doctor.is_ready([wanted, Check("b", Status.WARNING, "x", "y")])
+    assert not doctor.is_ready([wanted, Check("c", Status.MISSING, "nothing", "get it", needed=True)])
 
 
 # The compiler
@@ -154,7 +154,7 @@ def test_the_triton_that_torch_wants(monkeypatch: pytest.MonkeyPatch, wanted: li
     ],
 )
 def test_drivers(driver: Driver, build: str, status: Status, needed: bool, said: str) -> None:
-    check = judge_driver(driver, build)
+    check = check_driver(driver, build)
     assert (check.status, check.needed) == (status, needed)
     assert said in check.found
     assert bool(check.todo) == (status is not Status.OK)
@@ -186,10 +186,10 @@ def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     toolkit = tmp_path / "toolkit"
     for module in (cuda, tools):
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
-    monkeypatch.setattr(cuda_toolkit, "toolkits", lambda: (toolkit,))
-    monkeypatch.setattr(cuda_toolkit, "packages", lambda: ())
+    monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: (toolkit,))
+    monkeypatch.setattr(cuda_toolkit, "package_directories", lambda: ())
     monkeypatch.setattr(tools.shutil, "which", lambda name: None)
-    monkeypatch.setattr(tools, "_of_package", lambda package, program: None)
+    monkeypatch.setattr(tools, "_program_of_package", lambda package, program: None)
     monkeypatch.setattr(tools, "_triton_ptxas", lambda: None)
     monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
     monkeypatch.delenv("PTXAS", raising=False)

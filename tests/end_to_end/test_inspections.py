@@ -84,8 +84,8 @@ def inspected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
         return inspect(path)
 
     monkeypatch.setattr(archive, "inspect", counted)
-    monkeypatch.setattr(exported_program, "ask", lowered)
-    monkeypatch.setattr(builder, "Compilation", NoCompilation)
+    monkeypatch.setattr(exported_program, "run_worker", lowered)
+    monkeypatch.setattr(builder, "LibraryCompilation", NoCompilation)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archives.write(tmp_path / "program.pt2", archives.PROGRAM)
     return found
@@ -116,7 +116,7 @@ def test_an_exported_program_is_inspected_once(inspected: Counter[str], tmp_path
 def test_a_compiled_package_is_inspected_once(inspected: Counter[str], compiled: Path, tmp_path: Path) -> None:
     summary = builder.build_report(BuildOptions(compiled, output=tmp_path / "out.pt2"))
     assert inspected == {"compiled.pt2": 1}
-    assert summary.without_inputs == ANSWER.without_inputs
+    assert summary.missing_inputs_reason == ANSWER.without_inputs
 
 
 def test_the_package_to_compare_with_is_inspected_once(inspected: Counter[str], compiled: Path, tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ TORCH = Path("/here/torch")
 def test_commands_of_real_packages(
     golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(cuda_toolkit, "toolkits", lambda: ())
-    found = compile_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
-    assert found is not None
-    text = json.dumps(asdict(found), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")
+    monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: ())
+    commands = compile_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
+    assert commands is not None
+    text = json.dumps(asdict(commands), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")
     golden(GOLDEN / f"{name}.json", text + "\n")
 
 
@@ -40,13 +40,15 @@ def test_commands_that_cannot_be_read(command: str) -> None:
     assert compile_commands.parse(f"\n// Compile cmd\n// {command}\n// Link cmd\n// g++ x.o\n", TORCH) is None
 
 
-def test_what_one_compiler_alone_knows_is_left_out() -> None:
+def test_compiler_specific_flags_are_left_out() -> None:
     words = "-O1 -Wall -Werror=ignored-optimization-argument -flto=thin -Xclang -fno-validate-pch -fopenmp"
-    found = compile_commands.parse(f"\n// Compile cmd\n// clang++ x.cpp {words}\n// Link cmd\n// clang++ x.o\n", TORCH)
-    assert found is not None
-    assert found.compile.cflags == ("O3", "Wall", "fopenmp")
-    flags = replace(found.compile, cflags=("O3", "Werror=ignored-optimization-argument"))
-    assert compile_commands.mapped(flags, TORCH).cflags == ("O3",)
+    commands = compile_commands.parse(
+        f"\n// Compile cmd\n// clang++ x.cpp {words}\n// Link cmd\n// clang++ x.o\n", TORCH
+    )
+    assert commands is not None
+    assert commands.compile.cflags == ("O3", "Wall", "fopenmp")
+    flags = replace(commands.compile, cflags=("O3", "Werror=ignored-optimization-argument"))
+    assert compile_commands.relocate_flags(flags, TORCH).cflags == ("O3",)
 
 
 def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> None:
@@ -61,21 +63,21 @@ def test_directories_of_flags_become_those_of_this_machine(tmp_path: Path) -> No
         libraries=("torch",),
         passthrough=("-mfma",),
     )
-    found = compile_commands.mapped(flags, TORCH)
-    assert found.include_dirs == (
+    relocated = compile_commands.relocate_flags(flags, TORCH)
+    assert relocated.include_dirs == (
         sysconfig.get_path("include"),
         "/here/torch/include",
         "/here/torch/include/torch/csrc/api",
     )
-    assert found.libraries_dirs == ("/here/torch/lib", str(tmp_path / "mine"))
-    assert (found.definitions, found.cflags, found.passthrough) == (("A",), ("O3",), ("-mfma",))
+    assert relocated.libraries_dirs == ("/here/torch/lib", str(tmp_path / "mine"))
+    assert (relocated.definitions, relocated.cflags, relocated.passthrough) == (("A",), ("O3",), ("-mfma",))
 
 
-def test_cuda_is_looked_for_where_it_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_directories_are_those_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "include").mkdir()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     text = (GOLDEN / "torch_2.11_cuda.cpp.txt").read_text().replace("/home/u/cuda", "/theirs/cuda")
-    found = compile_commands.parse(text, TORCH)
-    assert found is not None
-    assert str(tmp_path / "include") in found.compile.include_dirs
-    assert "/theirs/cuda/include" not in found.left_out
+    commands = compile_commands.parse(text, TORCH)
+    assert commands is not None
+    assert str(tmp_path / "include") in commands.compile.include_dirs
+    assert "/theirs/cuda/include" not in commands.left_out

@@ -71,8 +71,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def outputs(model: Any) -> list[torch.Tensor]:
     """Of two calls: the first changes the model's buffer."""
-    found = [model(INPUT) for _ in range(2)]
-    return [value.clone() if isinstance(value, torch.Tensor) else value[0].clone() for value in found]
+    results = [model(INPUT) for _ in range(2)]
+    return [value.clone() if isinstance(value, torch.Tensor) else value[0].clone() for value in results]
 
 
 def equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
@@ -116,14 +116,14 @@ def test_weights_that_lie_in_the_archive_stay_there(
 def test_weights_that_the_host_gives(packages: Path, instrumented: Callable[..., BuildSummary], tmp_path: Path) -> None:
     summary = instrumented("given")
     assert summary.manifest.without_weights == "it was compiled to be given its weights after it is loaded"
-    found = []
+    results = []
     for path in (packages / "given.pt2", summary.package):
         model = load_package(str(path))
         state = compile_packages.Model(0).state_dict()
         weights = {name: state[name].clone() for name in model.get_constant_fqns()}
         model.load_constants(weights, check_full_update=True, user_managed=True)
-        found.append(outputs(model))
-    assert equal(*found)
+        results.append(outputs(model))
+    assert equal(*results)
     with pytest.raises(ArtifactError, match="has no weights: it was compiled to be given"):
         runner.run(summary.package, random_inputs=1, out=tmp_path / "runs")
 
@@ -174,10 +174,10 @@ def test_equal_code_and_other_weights_in_one_process(packages: Path, instrumente
     names = ("first", "second")
     packaged = {name: str(instrumented("two", name).package) for name in names}
     loaded = {name: load_package(packaged[name], name) for name in names}  # both are there before one is called
-    found = {name: outputs(loaded[name]) for name in names}
+    results = {name: outputs(loaded[name]) for name in names}
     plain = {name: outputs(load_package(str(packages / "two.pt2"), name)) for name in names}
-    assert {name: equal(found[name], plain[name]) for name in names} == dict.fromkeys(names, True)
-    assert not equal(found["first"], found["second"])
+    assert {name: equal(results[name], plain[name]) for name in names} == dict.fromkeys(names, True)
+    assert not equal(results["first"], results["second"])
     wrappers = {
         name: pt2_archive.inspect(packages / "two.pt2").read(member)
         for name in names
@@ -189,7 +189,7 @@ def test_equal_code_and_other_weights_in_one_process(packages: Path, instrumente
 
 
 def test_runners_and_weights_after_loading(packages: Path, instrumented: Callable[..., BuildSummary]) -> None:
-    found = []
+    results = []
     for path in (packages / "plain.pt2", instrumented("plain").package):
         model = load_package(str(path), num_runners=2)
         first = outputs(model)
@@ -199,10 +199,10 @@ def test_runners_and_weights_after_loading(packages: Path, instrumented: Callabl
         second = outputs(model)
         doubled = {name.replace(".", "_"): value * 2 for name, value in weights.items()}
         model.loader.update_constant_buffer(doubled, False, False, False)
-        found.append([*first, *second, *outputs(model)])
-    assert equal(*found)
-    assert not torch.equal(found[0][0], found[0][2])
-    assert not torch.equal(found[0][2], found[0][4])
+        results.append([*first, *second, *outputs(model)])
+    assert equal(*results)
+    assert not torch.equal(results[0][0], results[0][2])
+    assert not torch.equal(results[0][2], results[0][4])
 
 
 def test_sources_are_compiled_here(packages: Path, instrumented: Callable[..., BuildSummary]) -> None:

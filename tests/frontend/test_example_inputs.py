@@ -8,8 +8,8 @@ from unpacked_archive import unpacked
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import sources
-from aoti_debug.frontend.example_inputs import lent, may_be_compiled_from, overlap
-from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
+from aoti_debug.frontend.example_inputs import choose_inputs, may_be_compiled_from, sizes_overlap
+from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel
 from aoti_debug.frontend.worker.protocol import Answer
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature, to_json
 from aoti_debug.manifest import PackageOrigin
@@ -28,7 +28,7 @@ PROGRAM = ModelSignature((tensor(4, Dim(2, 9, "s0")), NUMBER, tensor(3, dtype="i
 
 
 @pytest.mark.parametrize(
-    ("takes", "may"),
+    ("package", "possible"),
     [
         (ModelSignature((tensor(4, 5), tensor(3, dtype="int64")), others=1), True),
         (ModelSignature((tensor(8, 5), tensor(3, dtype="int64")), others=1), True),  # exported for another size
@@ -36,38 +36,38 @@ PROGRAM = ModelSignature((tensor(4, Dim(2, 9, "s0")), NUMBER, tensor(3, dtype="i
         (ModelSignature((tensor(4, 5), tensor(3, dtype="int32")), others=1), False),
         (ModelSignature((tensor(4, 5, 1), tensor(3, dtype="int64")), others=1), False),
         (ModelSignature((tensor(4, 5),), others=2), False),
-        (ModelSignature((Leaf("x"), Leaf("y")), others=1), True),  # it does not say what it takes
+        (ModelSignature((Leaf("x"), Leaf("y")), others=1), True),  # it does not describe its inputs
         (ModelSignature((Leaf("x"), tensor(3, dtype="int64")), others=1), True),
         (ModelSignature((Leaf("x"), tensor(3)), others=1), False),
     ],
 )
-def test_what_a_package_takes_tells_other_programs_from_its_own(takes: ModelSignature, may: bool) -> None:
-    assert may_be_compiled_from(takes, PROGRAM) is may
+def test_a_program_with_another_signature_is_recognised(package: ModelSignature, possible: bool) -> None:
+    assert may_be_compiled_from(package, PROGRAM) is possible
 
 
 @pytest.mark.parametrize(
     ("size", "fit"),
     [(Dim(4, 4), True), (Dim(9, 20), True), (Dim(10, -1), False), (Dim(0, -1), True), (Dim(1, 1), False)],
 )
-def test_inputs_are_lent_where_sizes_overlap(size: Dim, fit: bool) -> None:
-    takes = ModelSignature((tensor(4, size), tensor(3, dtype="int64")), others=1)
-    assert overlap(takes, PROGRAM) is fit
+def test_example_inputs_fit_if_sizes_overlap(size: Dim, fit: bool) -> None:
+    package = ModelSignature((tensor(4, size), tensor(3, dtype="int64")), others=1)
+    assert sizes_overlap(package, PROGRAM) is fit
 
 
-def test_inputs_that_nothing_is_said_of_stand_for_any() -> None:
-    takes = ModelSignature((Leaf("x"), tensor(3, dtype="int64")), others=1)
-    assert overlap(takes, PROGRAM)
-    assert not overlap(ModelSignature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)
+def test_undescribed_inputs_fit_any() -> None:
+    package = ModelSignature((Leaf("x"), tensor(3, dtype="int64")), others=1)
+    assert sizes_overlap(package, PROGRAM)
+    assert not sizes_overlap(ModelSignature((Leaf("x"), tensor(4, dtype="int64")), others=1), PROGRAM)
 
 
 NONE = EmbeddedInputs(None, "a compiled package holds none")
 PACKAGE = ModelSignature((tensor(4, 5), tensor(3, dtype="int64")), others=1)
 
 
-def lowered(folder: Path, takes: ModelSignature, inputs: EmbeddedInputs) -> Lowered:
+def lowered(folder: Path, signature: ModelSignature, inputs: EmbeddedInputs) -> LoweredModel:
     folder.mkdir()
-    (folder / "signature.json").write_text(to_json(takes))
-    return Lowered(
+    (folder / "signature.json").write_text(to_json(signature))
+    return LoweredModel(
         sources=sources.read(unpacked(folder / "sources"), wrapper_opt="O1"),
         archive=archive.inspect(archives.write(folder / "m.pt2", archives.PACKAGE)),
         inputs=inputs,
@@ -85,7 +85,7 @@ FORGOTTEN = EmbeddedInputs(None, "the program has no example inputs")
 
 
 @pytest.mark.parametrize(
-    ("takes", "own", "examples", "wanted"),
+    ("signature", "own", "examples", "expected"),
     [
         (PACKAGE, NONE, EXAMPLES, EXAMPLES),
         (PACKAGE, OWN, EXAMPLES, OWN),
@@ -99,13 +99,13 @@ FORGOTTEN = EmbeddedInputs(None, "the program has no example inputs")
     ],
 )
 def test_inputs_of_a_package(
-    tmp_path: Path, takes: ModelSignature, own: EmbeddedInputs, examples: EmbeddedInputs, wanted: EmbeddedInputs
+    tmp_path: Path, signature: ModelSignature, own: EmbeddedInputs, examples: EmbeddedInputs, expected: EmbeddedInputs
 ) -> None:
-    package, program = lowered(tmp_path / "a", takes, own), lowered(tmp_path / "b", PROGRAM, examples)
-    assert lent(package, program, Path("x/program.pt2")) == wanted
+    package, program = lowered(tmp_path / "a", signature, own), lowered(tmp_path / "b", PROGRAM, examples)
+    assert choose_inputs(package, program, Path("x/program.pt2")) == expected
 
 
 def test_another_program_is_refused(tmp_path: Path) -> None:
     package = lowered(tmp_path / "a", ModelSignature((tensor(4),)), OWN)
     with pytest.raises(ArtifactError, match=r"m\.pt2 was not compiled from other\.pt2, which takes:"):
-        lent(package, lowered(tmp_path / "b", PROGRAM, EXAMPLES), Path("other.pt2"))
+        choose_inputs(package, lowered(tmp_path / "b", PROGRAM, EXAMPLES), Path("other.pt2"))

@@ -93,19 +93,19 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
         compiler.find_torch(),
         timeout=600,
     )
-    found = lowered.sources
-    assert found.device == "cpu"
-    assert found.wrapper_opt == "O2"
-    assert "aoti_torch_cpu_addmm_out(" in found.wrapper
-    assert "aoti_torch_print_tensor_handle" not in found.wrapper
-    assert re.findall(r"void\s+(cpp_fused_\w+)\(", found.kernels) == ["cpp_fused_relu_0"]
-    assert [path.name.partition(".")[2] for path in found.objects] == ["weights.o"]
-    assert "linear" in json.dumps(json.loads(found.provenance))
+    sources = lowered.sources
+    assert sources.device == "cpu"
+    assert sources.wrapper_opt == "O2"
+    assert "aoti_torch_cpu_addmm_out(" in sources.wrapper
+    assert "aoti_torch_print_tensor_handle" not in sources.wrapper
+    assert re.findall(r"void\s+(cpp_fused_\w+)\(", sources.kernels) == ["cpp_fused_relu_0"]
+    assert [path.name.partition(".")[2] for path in sources.objects] == ["weights.o"]
+    assert "linear" in json.dumps(json.loads(sources.provenance))
     assert lowered.answer.torch_version == torch.__version__
     assert lowered.answer.schemas["aten.addmm.out"].startswith("aten::addmm.out(Tensor self, Tensor mat1,")
     assert "aten.addmm.out" in lowered.answer.shim_operators
     assert lowered.inputs.file is not None
-    assert lowered.inputs.missing == ""
+    assert lowered.inputs.missing_reason == ""
     assert torch.equal(torch.load(lowered.inputs.file, weights_only=True)["args"][0], torch.ones(2, 4))
     assert [str(leaf) for leaf in lowered.signature.leaves] == ["float32[2, 4] on cpu"]
 
@@ -177,7 +177,7 @@ def test_a_hang_is_stopped(program: Path, folder: Path, modules: Path) -> None:
         (
             {"configs": {"aot_inductor.custom_ops_to_c_shims": {"no_such::op": [], "aten::sin.out": []}}},
             UsageError,
-            "--inductor-config aot_inductor.custom_ops_to_c_shims: nobody has registered no_such::op",
+            "--inductor-config aot_inductor.custom_ops_to_c_shims: these operators are not registered: no_such::op",
         ),
         ({"inputs": "/no/such.pt"}, ArtifactError, "/no/such.pt does not exist"),
         (
@@ -195,7 +195,7 @@ def test_wrong_requests(
     assert failure.hint
 
 
-def test_an_operator_that_nobody_registered(folder: Path, modules: Path) -> None:
+def test_an_operator_that_is_not_registered(folder: Path, modules: Path) -> None:
     (modules / "operator_module.py").write_text(OPERATOR.replace("aoti_debug_test", "aoti_debug_elsewhere"))
     scope: dict[str, Any] = {}
     exec(compile(OPERATOR.replace("aoti_debug_test", "aoti_debug_elsewhere"), "operator_module", "exec"), scope)
@@ -204,7 +204,7 @@ def test_an_operator_that_nobody_registered(folder: Path, modules: Path) -> None
     failure = fails(request(path, folder))
     assert isinstance(failure, ArtifactError)
     assert failure.hint == (
-        "nobody has registered aoti_debug_elsewhere::twice: pass --import MODULE or --load-library PATH"
+        "these operators are not registered: aoti_debug_elsewhere::twice; pass --import MODULE or --load-library PATH"
     )
 
 
@@ -242,7 +242,7 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
 ) -> None:
     """Of a model whose kernel binaries have to be named by their content."""
 
-    def ask(_: str, asked: Request, *__: object) -> Answer:
+    def run_worker(_: str, asked: Request, *__: object) -> Answer:
         archive = protocol.HASHED_ARCHIVE if asked.hashed_kernels else protocol.ARCHIVE
         files = unpacked(tmp_path / archive.removesuffix(".pt2"), WRAPPER + KERNELS)
         (files / "c6.kernel.cpp").write_text(KERNELS)
@@ -250,16 +250,16 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
             (files / "hashed.cubin").write_bytes(b"code")
         members = {f"{archives.MODEL}{path.name}": path.read_bytes() for path in files.iterdir()}
         archives.write(tmp_path / archive, members)
-        told = {"triton_poi_fused_0": TritonConfig((("XBLOCK", "2" if asked.hashed_kernels else "1"),))}
-        return Answer("2.13.0", (), {}, "O1", f"of {archive}", {}, triton_configs=told)
+        configs = {"triton_poi_fused_0": TritonConfig((("XBLOCK", "2" if asked.hashed_kernels else "1"),))}
+        return Answer("2.13.0", (), {}, "O1", f"of {archive}", {}, triton_configs=configs)
 
-    monkeypatch.setattr(exported_program, "ask", ask)
+    monkeypatch.setattr(exported_program, "run_worker", run_worker)
     monkeypatch.setattr(wrapper, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
     lowered = exported_program.lower(request("m.pt2", tmp_path), Torch("2.13.0", tmp_path, ""), timeout=1)
     assert "hashed.cubin" in [path.name for path in lowered.sources.shipped]
     assert lowered.triton_configs["triton_poi_fused_0"].values == (("XBLOCK", "2"),)
     assert lowered.archive.path == tmp_path / protocol.ARCHIVE
-    assert lowered.inputs.missing == f"of {protocol.ARCHIVE}"
+    assert lowered.inputs.missing_reason == f"of {protocol.ARCHIVE}"
 
 
 @pytest.mark.slow

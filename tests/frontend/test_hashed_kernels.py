@@ -31,23 +31,23 @@ def default_package(path: Path, wrapper: str) -> Artifact:
 
 def test_text_and_binaries_come_from_the_default_package(tmp_path: Path) -> None:
     first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O2")
-    found = hashed_kernels.adopt(first, default_package(tmp_path / "p.pt2", SECOND))
-    assert (found.wrapper, found.kernels) == (SECOND, f"\n{KERNELS}\n")
-    assert [path.name for path in found.shipped] == [
+    replaced = hashed_kernels.use_hashed_binaries(first, default_package(tmp_path / "p.pt2", SECOND))
+    assert (replaced.wrapper, replaced.kernels) == (SECOND, f"\n{KERNELS}\n")
+    assert [path.name for path in replaced.shipped] == [
         "c1.wrapper.json",
         "c1.wrapper_metadata.json",
         "c7.fatbin",
         "c8.cubin",
         "c9.cubin",
     ]
-    assert found.shipped[-1].read_bytes() == b"nine"
-    assert (found.stem, found.wrapper_opt) == ("c1.wrapper", "O2")
-    assert (found.compile_flags, found.objects) == (first.compile_flags, first.objects)
+    assert replaced.shipped[-1].read_bytes() == b"nine"
+    assert (replaced.stem, replaced.wrapper_opt) == ("c1.wrapper", "O2")
+    assert (replaced.compile_flags, replaced.objects) == (first.compile_flags, first.objects)
 
 
 def test_weights_must_lie_where_they_lay(tmp_path: Path) -> None:
     first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O1")
     other = default_package(tmp_path / "p.pt2", SECOND.replace('"w"', '"v"'))
     with pytest.raises(ToolchainError, match="laid its weights out differently"):
-        hashed_kernels.adopt(first, other)
+        hashed_kernels.use_hashed_binaries(first, other)
     assert (tmp_path / "first" / "triton_poi_fused_0.cubin").exists()

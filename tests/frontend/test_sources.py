@@ -13,18 +13,18 @@ from aoti_debug.frontend.sources import Flags
 
 
 def test_reads_an_unpacked_archive(tmp_path: Path) -> None:
-    found = sources.read(unpacked(tmp_path), wrapper_opt="O1")
-    assert (found.stem, found.device, found.wrapper_opt) == ("c1.wrapper", "cpu", "O1")
-    assert (found.wrapper, found.kernels) == (WRAPPER, f"{KERNELS}\n")
-    assert (found.extern_nodes, found.provenance) == ('{"nodes": []}', "{}")
-    assert [path.name for path in found.objects] == ["c2.weights.o"]
-    assert [path.name for path in found.shipped] == [
+    unpacked_sources = sources.read(unpacked(tmp_path), wrapper_opt="O1")
+    assert (unpacked_sources.stem, unpacked_sources.device, unpacked_sources.wrapper_opt) == ("c1.wrapper", "cpu", "O1")
+    assert (unpacked_sources.wrapper, unpacked_sources.kernels) == (WRAPPER, f"{KERNELS}\n")
+    assert (unpacked_sources.extern_nodes, unpacked_sources.provenance) == ('{"nodes": []}', "{}")
+    assert [path.name for path in unpacked_sources.objects] == ["c2.weights.o"]
+    assert [path.name for path in unpacked_sources.shipped] == [
         "c1.wrapper.json",
         "c1.wrapper_metadata.json",
         "triton_poi_fused_0.cubin",
     ]
-    assert found.mapped_weights is None
-    assert found.compile_flags == Flags(
+    assert unpacked_sources.mapped_weights is None
+    assert unpacked_sources.compile_flags == Flags(
         compiler="g++",
         definitions=("STANDALONE_TORCH_HEADER", "C10_USING_CUSTOM_GENERATED_MACROS"),
         include_dirs=("/opt/torch/include", "/opt/a dir"),
@@ -34,15 +34,15 @@ def test_reads_an_unpacked_archive(tmp_path: Path) -> None:
         libraries=("torch", "torch_cpu"),
         passthrough=("-mavx512f", "-mfma"),
     )
-    assert found.link_flags.cflags[-1] == "shared"
+    assert unpacked_sources.link_flags.cflags[-1] == "shared"
 
 
 def test_weights_above_two_gigabytes_lie_apart(tmp_path: Path) -> None:
     folder = unpacked(tmp_path)
     (folder / "c1.wrapper_serialized_weights.bin").write_bytes(b"w")
-    found = sources.read(folder, wrapper_opt="O1")
-    assert found.mapped_weights == folder / "c1.wrapper_serialized_weights.bin"
-    assert found.mapped_weights not in found.shipped
+    unpacked_sources = sources.read(folder, wrapper_opt="O1")
+    assert unpacked_sources.mapped_weights == folder / "c1.wrapper_serialized_weights.bin"
+    assert unpacked_sources.mapped_weights not in unpacked_sources.shipped
 
 
 @pytest.mark.parametrize(

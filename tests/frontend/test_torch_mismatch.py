@@ -41,7 +41,7 @@ def test_a_library_that_this_torch_serves(tmp_path: Path, torch: compiler.Torch)
     torch_mismatch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_addmm_out"), torch)
 
 
-def test_functions_that_this_torch_lacks(tmp_path: Path, torch: compiler.Torch) -> None:
+def test_functions_missing_in_this_torch(tmp_path: Path, torch: compiler.Torch) -> None:
     with pytest.raises(ToolchainError) as caught:
         torch_mismatch.check(Path("c.pt2"), WRAPPER, library(tmp_path / "c.so", "cpu_of_the_future"), torch)
     assert str(caught.value) == (
@@ -53,11 +53,11 @@ def test_functions_that_this_torch_lacks(tmp_path: Path, torch: compiler.Torch) 
 
 def test_what_the_wrapper_declares_is_the_user_s(tmp_path: Path, torch: compiler.Torch) -> None:
     declared = 'extern "C" AOTITorchError aoti_torch_cpu_mine(AtenTensorHandle x);\n'
-    found = torch_mismatch.missing_functions(WRAPPER + declared, library(tmp_path / "c.so", "cpu_mine"), torch)
-    assert found == []
+    missing = torch_mismatch.missing_functions(WRAPPER + declared, library(tmp_path / "c.so", "cpu_mine"), torch)
+    assert missing == []
 
 
-def test_headers_that_this_torch_lacks(torch: compiler.Torch) -> None:
+def test_headers_missing_in_this_torch(torch: compiler.Torch) -> None:
     with pytest.raises(ToolchainError, match=r"which lacks headers that it needs: torch/csrc/of/the/future\.h"):
         torch_mismatch.check(Path("c.pt2"), "#include <torch/csrc/of/the/future.h>\n", None, torch)
 
@@ -66,20 +66,20 @@ def test_the_standard_is_that_of_the_installed_torch(tmp_path: Path, torch: comp
     (tmp_path / "_inductor").mkdir()
     (tmp_path / "_inductor" / "cpp_builder.py").write_text('def f(std_num: str = "c++20") -> list[str]:\n')
     here = replace(torch, version="9.9", directory=tmp_path)
-    assert torch_mismatch.with_standard(FLAGS, here) == (FLAGS, "")
+    assert torch_mismatch.use_installed_standard(FLAGS, here) == (FLAGS, "")
     older = replace(FLAGS, cflags=("O1", "std=c++17"))
-    flags, note = torch_mismatch.with_standard(older, here)
+    flags, note = torch_mismatch.use_installed_standard(older, here)
     assert flags == FLAGS
     assert note == "another torch than the installed 9.9 compiled it: as C++17, this one compiles C++20"
 
 
 def test_the_standard_of_the_installed_torch_is_known(torch: compiler.Torch) -> None:
-    _, note = torch_mismatch.with_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
+    _, note = torch_mismatch.use_installed_standard(replace(FLAGS, cflags=("std=c++11",)), torch)
     assert f"the installed {torch.version} compiled it: as C++11" in note
 
 
-@pytest.mark.parametrize(("theirs", "told"), [("g++", False), ("/usr/bin/clang++-17", True)])
-def test_what_may_be_why_a_wrapper_does_not_compile(torch: compiler.Torch, theirs: str, told: bool) -> None:
+@pytest.mark.parametrize(("package_compiler", "mentioned"), [("g++", False), ("/usr/bin/clang++-17", True)])
+def test_a_compile_error_is_explained(torch: compiler.Torch, package_compiler: str, mentioned: bool) -> None:
     sources = Sources(
         directory=Path(),
         stem="c.wrapper",
@@ -88,14 +88,16 @@ def test_what_may_be_why_a_wrapper_does_not_compile(torch: compiler.Torch, their
         kernels="",
         extern_nodes="",
         provenance="",
-        compile_flags=replace(FLAGS, compiler=theirs),
+        compile_flags=replace(FLAGS, compiler=package_compiler),
         link_flags=FLAGS,
         objects=(),
         mapped_weights=None,
         shipped=(),
         wrapper_opt="O1",
     )
-    found = torch_mismatch.explained(ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch)
-    assert f"another one than the installed {torch.version}" in str(found)
-    assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(found)) is told
-    assert found.hint == torch_mismatch.HINT
+    error = torch_mismatch.explain_compile_error(
+        ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch
+    )
+    assert f"another one than the installed {torch.version}" in str(error)
+    assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(error)) is mentioned
+    assert error.hint == torch_mismatch.HINT

@@ -100,7 +100,7 @@ def test_a_fresh_build_is_compared_with_a_package(
         imports=("cuda_models",),
     )
     built = builder.build_report(options)
-    compared = built.against
+    compared = built.comparison
     assert compared is not None
     # Autotuning may choose another configuration this time: what differs has to be named with its reason.
     names = {kernel.name for kernel in built.manifest.kernels}

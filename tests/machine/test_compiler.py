@@ -32,9 +32,9 @@ def script(path: Path, text: str) -> Path:
 
 def test_finds_the_compiler_that_inductor_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
-    found = compiler.find_compiler()
-    assert found.path == shutil.which("g++")
-    assert found.header_suffix == (".pch" if found.is_clang else ".gch")
+    gxx = compiler.find_compiler()
+    assert gxx.path == shutil.which("g++")
+    assert gxx.header_suffix == (".pch" if gxx.is_clang else ".gch")
 
 
 @needs_system_compiler
@@ -78,13 +78,13 @@ def test_a_broken_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text
 
 def test_a_replaced_compiler_is_checked_again(tmp_path: Path) -> None:
     path = script(tmp_path / "any-g++", f'exec {shutil.which("g++")} "$@"')
-    compiler.checked_compiler(str(path))
+    compiler.check_compiler(str(path))
     script(path, 'if [ "$1" = --version ]; then exec g++ --version; fi; exit 1')
     with pytest.raises(ToolchainError, match="cannot make a shared library"):
-        compiler.checked_compiler(str(path))
+        compiler.check_compiler(str(path))
 
 
-def find_torch_in(site: Path) -> str:
+def find_read_torch(site: Path) -> str:
     """What find_torch says in an interpreter that sees only the packages in `site`."""
     program = f"""
 import sys
@@ -122,11 +122,11 @@ def fake_torch(site: Path, version: str) -> Path:
     ],
 )
 def test_torch_is_read_without_importing_it(tmp_path: Path, version: str, said: str) -> None:
-    assert find_torch_in(fake_torch(tmp_path, version)) == said
+    assert find_read_torch(fake_torch(tmp_path, version)) == said
 
 
 def test_no_torch(tmp_path: Path) -> None:
-    assert find_torch_in(tmp_path) == (
+    assert find_read_torch(tmp_path) == (
         "torch is not installed in this Python environment | install torch 2.11 or newer"
     )
 
@@ -134,6 +134,6 @@ def test_no_torch(tmp_path: Path) -> None:
 def test_another_build_of_torch_has_another_fingerprint(tmp_path: Path) -> None:
     first = compiler.find_torch()
     assert first == compiler.find_torch()
-    other = compiler.torch_in(fake_torch(tmp_path, "2.13.0") / "torch")
+    other = compiler.read_torch(fake_torch(tmp_path, "2.13.0") / "torch")
     assert other.version == "2.13.0"
     assert other.fingerprint != first.fingerprint

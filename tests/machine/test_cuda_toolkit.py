@@ -26,11 +26,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_machine_without_a_toolkit(machine: Path) -> None:
-    assert cuda_toolkit.toolkits() == (machine / "local/cuda",)
-    assert cuda_toolkit.packages() == ()
-    assert cuda_toolkit.header_directory("cuda.h") is None
-    assert cuda_toolkit.directory("lib64") is None
-    assert cuda_toolkit.program("ptxas") is None
+    assert cuda_toolkit.toolkit_directories() == (machine / "local/cuda",)
+    assert cuda_toolkit.package_directories() == ()
+    assert cuda_toolkit.find_header_directory("cuda.h") is None
+    assert cuda_toolkit.find_directory("lib64") is None
+    assert cuda_toolkit.find_program("ptxas") is None
 
 
 def test_toolkits_in_order(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,38 +40,38 @@ def test_toolkits_in_order(machine: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (machine / "path/nvcc").symlink_to(file(machine / "of_nvcc/bin/nvcc", 0o755))
     monkeypatch.setenv("CUDA_PATH", str(machine / "path_named"))
     monkeypatch.setenv("CUDA_HOME", str(machine / "home"))
-    found = [str(path.relative_to(machine)) for path in cuda_toolkit.toolkits()]
-    assert found == ["home", "path_named", "of_nvcc", "local/cuda", "local/cuda-13.0", "local/cuda-12.8"]
+    directories = [str(path.relative_to(machine)) for path in cuda_toolkit.toolkit_directories()]
+    assert directories == ["home", "path_named", "of_nvcc", "local/cuda", "local/cuda-13.0", "local/cuda-12.8"]
 
 
 def test_a_toolkit_counts_once(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_HOME", str(machine / "local/cuda"))
-    assert cuda_toolkit.toolkits() == (machine / "local/cuda",)
+    assert cuda_toolkit.toolkit_directories() == (machine / "local/cuda",)
 
 
 def test_headers_of_a_toolkit_come_before_those_of_a_package(machine: Path) -> None:
     packaged = file(machine / "site/nvidia/cuda_runtime/include/cuda.h").parent
     file(machine / "site/nvidia/cublas/include/cublas.h")
-    assert cuda_toolkit.header_directory("cuda.h") == packaged
+    assert cuda_toolkit.find_header_directory("cuda.h") == packaged
     ours = file(machine / "local/cuda/include/cuda.h").parent
-    assert cuda_toolkit.header_directory("cuda.h") == ours
+    assert cuda_toolkit.find_header_directory("cuda.h") == ours
 
 
 def test_directories_are_those_of_toolkits_alone(machine: Path) -> None:
     file(machine / "site/nvidia/cublas/include/cublas.h")
-    assert cuda_toolkit.directory("include") is None
+    assert cuda_toolkit.find_directory("include") is None
     (machine / "local/cuda-13.0/targets/x/lib").mkdir(parents=True)
-    assert cuda_toolkit.directory("targets/x/lib") == machine / "local/cuda-13.0/targets/x/lib"
+    assert cuda_toolkit.find_directory("targets/x/lib") == machine / "local/cuda-13.0/targets/x/lib"
 
 
 def test_programs_on_path_come_first_and_must_be_executable(machine: Path) -> None:
     packaged = file(machine / "site/nvidia/cu13/bin/ptxas", 0o755)
     file(machine / "local/cuda/bin/ptxas", 0o644)
-    assert cuda_toolkit.program("ptxas") == packaged
+    assert cuda_toolkit.find_program("ptxas") == packaged
     (machine / "local/cuda/bin/ptxas").chmod(0o755)
-    assert cuda_toolkit.program("ptxas") == machine / "local/cuda/bin/ptxas"
+    assert cuda_toolkit.find_program("ptxas") == machine / "local/cuda/bin/ptxas"
     on_path = file(machine / "path/ptxas", 0o755)
-    assert cuda_toolkit.program("ptxas") == on_path
+    assert cuda_toolkit.find_program("ptxas") == on_path
 
 
 def test_what_triton_brings(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

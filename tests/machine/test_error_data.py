@@ -11,21 +11,21 @@ MISMATCH = Mismatch("x", 1, "dtype", "float32[2] on cpu", "int64[2] on cpu", "x 
 
 
 def carried(error: BaseException) -> ErrorData:
-    return json_data.parse(ErrorData, json_data.to_text(ErrorData.of(error)))
+    return json_data.parse(ErrorData, json_data.to_text(ErrorData.from_exception(error)))
 
 
 @pytest.mark.parametrize("cls", [cls for cls in errors.BY_NAME.values() if cls is not InputMismatch])
 def test_an_error_of_this_library_arrives_as_it_was(cls: type[AotiDebugError]) -> None:
-    found = carried(cls("no\nfile", hint="pass one")).error()
-    assert found is not None
-    assert (type(found), str(found), found.hint) == (cls, "no\nfile", "pass one")
+    recreated = carried(cls("no\nfile", hint="pass one")).to_error()
+    assert recreated is not None
+    assert (type(recreated), str(recreated), recreated.hint) == (cls, "no\nfile", "pass one")
 
 
 def test_inputs_that_do_not_fit_arrive_with_all_mismatches() -> None:
     sent = InputMismatch([MISMATCH, MISMATCH])
-    found = carried(sent).error()
-    assert isinstance(found, InputMismatch)
-    assert (found.mismatches, str(found), found.hint) == ((MISMATCH, MISMATCH), str(sent), "convert it")
+    recreated = carried(sent).to_error()
+    assert isinstance(recreated, InputMismatch)
+    assert (recreated.mismatches, str(recreated), recreated.hint) == ((MISMATCH, MISMATCH), str(sent), "convert it")
 
 
 def test_an_error_that_is_not_in_the_table_arrives_as_what_it_is_derived_from() -> None:
@@ -33,7 +33,7 @@ def test_an_error_that_is_not_in_the_table_arrives_as_what_it_is_derived_from() 
         pass
 
     data = carried(SpecialError("x"))
-    assert (data.type, type(data.error())) == ("SpecialError", ArtifactError)
+    assert (data.type, type(data.to_error())) == ("SpecialError", ArtifactError)
 
 
 def test_any_other_exception_is_only_told() -> None:
@@ -42,7 +42,7 @@ def test_any_other_exception_is_only_told() -> None:
 
     data = carried(UsageError("x"))
     assert data == ErrorData("UsageError", "x", code=700)
-    assert data.error() is None
+    assert data.to_error() is None
 
 
 @pytest.mark.parametrize("code", [None, "700", 7.5])

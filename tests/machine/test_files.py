@@ -48,7 +48,7 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path: Path, monk
     assert ((tmp_path / "a").read_text(), names(tmp_path)) == ("old", ["a"])
 
 
-@pytest.mark.parametrize("opened", [files.replacing, files.creating, files.temporary_beside])
+@pytest.mark.parametrize("opened", [files.replace_file, files.create_file, files.temporary_beside])
 def test_an_interruption_leaves_nothing(tmp_path: Path, opened: Any) -> None:
     def write_half() -> None:
         with opened(tmp_path / "a") as temporary:
@@ -69,7 +69,7 @@ def test_a_name_that_is_taken_by_a_directory(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_process_do_not_meet(tmp_path: Path) -> None:
-    with files.replacing(tmp_path / "a") as first, files.replacing(tmp_path / "a") as second:
+    with files.replace_file(tmp_path / "a") as first, files.replace_file(tmp_path / "a") as second:
         first.write_text("first")
         second.write_text("second")
     assert ((tmp_path / "a").read_text(), names(tmp_path)) == ("first", ["a"])
@@ -82,9 +82,9 @@ def test_creating_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     if not links:
         monkeypatch.setattr(os, "link", refused)
-    with files.creating(tmp_path / "a") as temporary:
+    with files.create_file(tmp_path / "a") as temporary:
         temporary.write_text("first")
-    with pytest.raises(FileExistsError), files.creating(tmp_path / "a") as temporary:
+    with pytest.raises(FileExistsError), files.create_file(tmp_path / "a") as temporary:
         temporary.write_text("second")
     assert ((tmp_path / "a").read_text(), names(tmp_path)) == ("first", ["a"])
 

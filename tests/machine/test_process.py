@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.machine import process
-from aoti_debug.machine.process import Child, Ended
+from aoti_debug.machine.process import Child, FinishedProcess
 
 WITH_CHILD = "sleep 600 & echo $! > {pid}; sleep 600"
 
@@ -93,9 +93,9 @@ def test_a_child_has_a_session_the_given_variables_and_descriptors_and_no_input(
 
 def test_what_a_command_wrote() -> None:
     script = shell("printf 'a\\r\\nb\\377'; echo wrong >&2; exit 4")
-    assert process.run(script, timeout=30) == Ended(4, "a\nb\ufffd", "wrong\n")
+    assert process.run(script, timeout=30) == FinishedProcess(4, "a\nb\ufffd", "wrong\n")
     merged = process.run(script, timeout=30, stderr=subprocess.STDOUT)
-    assert merged == Ended(4, "a\nb\ufffdwrong\n", "")
+    assert merged == FinishedProcess(4, "a\nb\ufffdwrong\n", "")
 
 
 def test_a_command_that_takes_too_long_is_killed_though_its_child_holds_the_pipe(tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_a_command_that_does_not_exist() -> None:
     ],
 )
 def test_how_a_process_ended(code: int, ending: str, name: str) -> None:
-    assert process.ending(code) == ending
-    assert process.killed_by(code) == name
+    assert process.describe_exit(code) == ending
+    assert process.fatal_signal(code) == name

@@ -36,7 +36,7 @@ def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pyte
     assert (report.stage, report.returncode, report.signal) == (Stage.INPUTS, 1, "")
     assert report.torch_version
     assert report.error is not None
-    error = report.error.error()
+    error = report.error.to_error()
     assert isinstance(error, ArtifactError)
     assert str(error) == f"{tmp_path / 'none.pt2'} does not exist"
     assert error.hint

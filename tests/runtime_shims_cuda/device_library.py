@@ -220,7 +220,7 @@ class DeviceLibrary:
 def cuda_include() -> Path | None:
     """The directory of a cuda.h: the toolkit's, or the one that triton brings."""
     triton = cuda_toolkit.triton_directory()
-    return cuda_toolkit.header_directory("cuda.h") or (triton / "include" if triton else None)
+    return cuda_toolkit.find_header_directory("cuda.h") or (triton / "include" if triton else None)
 
 
 def compiler() -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.builder.join_provenance import NO_LINES
+from aoti_debug.builder.join_provenance import NO_MODEL_LINES
 from aoti_debug.diagnosis.findings import FAULT
 from aoti_debug.errors import ArtifactError
 from aoti_debug.triage.options import TriageOptions
@@ -63,7 +63,7 @@ def test_launch_index_and_origin_are_the_same(models: tuple[Path, Path], tmp_pat
     assert alone.origin is not None
     assert whole.origin is not None
     assert (alone.origin.element, whole.origin.input) == (3, "index")
-    assert f"model lines: {NO_LINES}" in alone.warnings
+    assert f"model lines: {NO_MODEL_LINES}" in alone.warnings
     assert not any("model lines" in warning for warning in whole.warnings)
     assert (
         found[compiled]

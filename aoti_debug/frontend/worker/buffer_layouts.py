@@ -1,7 +1,7 @@
-"""Asks Inductor for the layouts of a program's buffers while it is lowered. Runs where that happens.
+"""Records the layouts of a program's buffers while Inductor lowers it, in the same process.
 
-Inductor calls `_post_fusion_custom_pass`, a setting, with the scheduled operations of every graph. Its log of them
-(`ir_post_fusion`) says the same, but generates every Triton kernel a second time for it.
+Inductor calls the setting `_post_fusion_custom_pass` with the scheduled operations of every graph. Its log
+`ir_post_fusion` holds the same, but costs a second code generation of every Triton kernel.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from typing import Any
 _SETTING = "_post_fusion_custom_pass"
 
 
-class Layouts:
-    """
+class BufferLayouts:
+    """A pass after fusion that records layouts.
+
     Attributes:
-        graphs: "buf3.layout = FixedLayout(…)" a line; of the program's own graph, then of its branches and loops.
-        failure: why those of a graph are missing; "" where they are not.
+        graphs: text of one graph each, a buffer a line: "buf3.layout = FixedLayout(…)"; the program's own graph first,
+            then those of its branches and loops.
+        failure: why the layouts of a graph are missing; "" if they are not.
     """
 
-    def __init__(self, before: Any) -> None:
+    def __init__(self, inner_pass: Any) -> None:
         self.graphs: list[str] = []
         self.failure = ""
-        self._before = before
+        self._inner_pass = inner_pass
 
     def __call__(self, nodes: list[Any]) -> list[Any]:
-        """The pass: it changes nothing, and does not stop the lowering."""
-        if self._before is not None:
-            nodes = self._before(nodes)
+        """Runs the pass; it changes nothing, and an error does not stop the lowering."""
+        if self._inner_pass is not None:
+            nodes = self._inner_pass(nodes)
         try:
             self.graphs.append(_describe(nodes))
         except Exception as error:  # noqa: BLE001 - Inductor's own classes change from one version to the next
@@ -37,16 +39,16 @@ class Layouts:
 
 
 @contextlib.contextmanager
-def observed() -> Iterator[Layouts]:
-    """The layouts of whatever is lowered meanwhile."""
+def record_layouts() -> Iterator[BufferLayouts]:
+    """Yields the layouts of the programs that are lowered inside the `with`."""
     import torch._inductor.config as config
 
     if not hasattr(config, _SETTING):
-        layouts = Layouts(None)
+        layouts = BufferLayouts(None)
         layouts.failure = f"it has no setting {_SETTING}"
         yield layouts
         return
-    layouts = Layouts(getattr(config, _SETTING))
+    layouts = BufferLayouts(getattr(config, _SETTING))
     with config.patch({_SETTING: layouts}):
         yield layouts
 

@@ -1,8 +1,7 @@
-"""Lowers an exported program; `python -m aoti_debug.frontend.worker.lower REQUEST.json` does it in
-a process of its own.
+"""Lowers an exported program: `python -m aoti_debug.frontend.worker.lower REQUEST.json`.
 
-Everything that the build needs from torch is found out here and left in the request's folder (see lowering.py), so that
-the parent gets by without importing torch.
+Everything that the build needs from torch is written to the request's folder (see protocol.py), so that the parent
+process does not import torch.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.buffer_layouts import Layouts, observed
-from aoti_debug.frontend.worker.main import StepError, answered, main, register, step
-from aoti_debug.frontend.worker.operators import operators, overload, stacks
+from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
+from aoti_debug.frontend.worker.main import StepError, answer_or_failure, load_operators, main, step
+from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
@@ -33,8 +32,8 @@ NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_lev
 
 
 def run(request: Request, program: Any = None) -> Answer | Failure:
-    """Lowers `program`, or the file that the request names, and leaves the results in the request's folder."""
-    return answered(lambda times: _run(request, program, times))
+    """Lowers `program`, or the file that the request names, and writes the results to the request's folder."""
+    return answer_or_failure(lambda times: _run(request, program, times))
 
 
 def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
@@ -42,53 +41,53 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     with step("torch", times):
         import torch
 
-        missing = [key for key in NEEDED if not _has_config(key)]
+        missing = [key for key in NEEDED if not _config_exists(key)]
         if missing:
             raise RuntimeError(f"torch {torch.__version__} has no setting {missing[0]}")
-    register(request, times)
+    load_operators(request, times)
     for key in request.configs:
         with step("config", times, key):
-            if not _has_config(key):
+            if not _config_exists(key):
                 raise ValueError(f"torch {torch.__version__} has no such setting")
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
             program = torch.export.load(request.program)
     with step("inputs", times, request.inputs):
-        without_inputs = _keep_inputs(program, request.inputs, folder)
+        missing_inputs_reason = _write_inputs(program, request.inputs, folder)
     if program.example_inputs is None:
-        raise StepError("load", request.program, _EXAMPLES) from ValueError("it was saved without example inputs")
+        raise StepError("load", request.program, _EXAMPLES_HINT) from ValueError("it was saved without example inputs")
     configs = dict(request.configs)
     if protocol.OPERATOR_KEYS in configs:
-        with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER):
-            configs[protocol.OPERATOR_KEYS] = _by_operator(configs[protocol.OPERATOR_KEYS])
-    found_stacks = stacks(program)
-    with step("lower", times), observed() as layouts:
+        with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER_HINT):
+            configs[protocol.OPERATOR_KEYS] = _resolve_operators(configs[protocol.OPERATOR_KEYS])
+    stacks = operator_stacks(program)
+    with step("lower", times), record_layouts() as layouts:
         wrapper_opt = _lower(program, request, configs)
-    promised, strange = promised_layouts.parse(layouts.graphs)
+    promises, unparsed_lines = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
-        own = request.configs.get(protocol.OPERATOR_KEYS, {})
+        custom_shims = request.configs.get(protocol.OPERATOR_KEYS, {})
         archive = folder / (protocol.HASHED_ARCHIVE if request.hashed_kernels else protocol.ARCHIVE)
-        shims, schemas = operators(archive, own)
+        shims, schemas = shims_and_schemas(archive, custom_shims)
     return Answer(
         torch_version=torch.__version__,
         shim_operators=shims,
         schemas=schemas,
         wrapper_opt=wrapper_opt,
-        without_inputs=without_inputs,
+        without_inputs=missing_inputs_reason,
         times=times,
         triton_configs=triton_configs(),
-        custom_shims=own,
-        operator_stacks=found_stacks,
-        promises=promised,
-        without_promises=_without_promises(layouts, strange),
+        custom_shims=custom_shims,
+        operator_stacks=stacks,
+        promises=promises,
+        without_promises=_missing_promises_reason(layouts, unparsed_lines),
     )
 
 
-_EXAMPLES = "export it again and leave the example inputs in, or pass --inputs FILE"
-_REGISTER = "pass --import MODULE or --load-library PATH"
+_EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"
+_REGISTER_HINT = "pass --import MODULE or --load-library PATH"
 
 
-def _has_config(key: str) -> bool:
+def _config_exists(key: str) -> bool:
     import torch._inductor.config as config
 
     owner: Any = config
@@ -100,7 +99,7 @@ def _has_config(key: str) -> bool:
 
 
 def _load_hint(path: str) -> str:
-    """What is likely wrong with a program that cannot be loaded: operators that nobody registered, or its version."""
+    """The likely reason why a program cannot be loaded: operators that are not registered, or another torch version."""
     import torch
 
     with zipfile.ZipFile(path) as archive:
@@ -116,7 +115,7 @@ def _load_hint(path: str) -> str:
         if not hasattr(getattr(torch.ops, namespace), name):
             missing.append(f"{namespace}::{name}")
     if missing:
-        return f"nobody has registered {', '.join(missing)}: {_REGISTER}"
+        return f"these operators are not registered: {', '.join(missing)}; {_REGISTER_HINT}"
     writers = {str(graph.get("torch_version", "")) for graph in graphs} - {"", torch.__version__}
     if writers:
         return f"torch {' and '.join(writers)} wrote it; this is torch {torch.__version__}"
@@ -124,7 +123,7 @@ def _load_hint(path: str) -> str:
 
 
 def _targets(value: Any) -> Iterator[str]:
-    """Every `torch.ops.…` that a serialized graph calls, at any depth."""
+    """Yields every `torch.ops.…` that a serialized graph calls, at any depth."""
     if isinstance(value, dict):
         target = value.get("target")
         if isinstance(target, str) and target.startswith("torch.ops.") and "higher_order" not in target:
@@ -135,12 +134,12 @@ def _targets(value: Any) -> Iterator[str]:
             yield from _targets(item)
 
 
-def _keep_inputs(program: Any, path: str, folder: Path) -> str:
-    """Writes the signature and the inputs to embed; returns why there are none, or ""."""
-    described = signature.describe(program)
-    (folder / protocol.SIGNATURE).write_text(signature.to_json(described))
+def _write_inputs(program: Any, path: str, folder: Path) -> str:
+    """Writes the signature and the inputs to embed; returns the reason if there are none, otherwise ""."""
+    model_signature = signature.describe(program)
+    (folder / protocol.SIGNATURE).write_text(signature.to_json(model_signature))
     if path:
-        inputs = read(path, described)
+        inputs = read(path, model_signature)
         if program.example_inputs is None:
             program.example_inputs = (inputs.args, dict(inputs.kwargs))
     elif program.example_inputs is None:
@@ -149,7 +148,7 @@ def _keep_inputs(program: Any, path: str, folder: Path) -> str:
         args, kwargs = program.example_inputs
         inputs = Inputs(tuple(args), kwargs)
     try:
-        check(inputs, described, path or "the program's example inputs")
+        check(inputs, model_signature, path or "the program's example inputs")
         write(inputs, folder / protocol.INPUTS)
     except AotiDebugError as error:
         if path:
@@ -158,24 +157,24 @@ def _keep_inputs(program: Any, path: str, folder: Path) -> str:
     return ""
 
 
-def _without_promises(layouts: Layouts, strange: Sequence[str]) -> str:
+def _missing_promises_reason(layouts: BufferLayouts, unparsed_lines: Sequence[str]) -> str:
     if layouts.failure or not layouts.graphs:
-        return f"this torch does not tell the layouts of buffers: {layouts.failure or 'nothing was scheduled'}"
-    if strange:
-        return f"this torch tells the layouts of buffers in another form: {strange[0]}"
+        return f"this torch does not report the layouts of buffers: {layouts.failure or 'nothing was scheduled'}"
+    if unparsed_lines:
+        return f"this torch reports the layouts of buffers in another form: {unparsed_lines[0]}"
     return ""
 
 
-def _by_operator(named: Mapping[str, Any]) -> dict[Any, Any]:
-    """A setting with operators in the place of their names.
+def _resolve_operators(named: Mapping[str, Any]) -> dict[Any, Any]:
+    """Replaces operator names, the keys of a setting, by operators.
 
     Raises:
-        LookupError: one of them is not registered.
+        LookupError: an operator is not registered.
     """
-    found = {name: overload(name) for name in named}
-    if missing := [name for name, operator in found.items() if operator is None]:
-        raise LookupError(f"nobody has registered {', '.join(missing)}")
-    return {found[name]: value for name, value in named.items()}
+    operators = {name: find_overload(name) for name in named}
+    if missing := [name for name, operator in operators.items() if operator is None]:
+        raise LookupError(f"these operators are not registered: {', '.join(missing)}")
+    return {operators[name]: value for name, value in named.items()}
 
 
 def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
@@ -184,7 +183,7 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     configs = {**settings, **FORCED}
     if request.hashed_kernels:
         name = protocol.HASHED_ARCHIVE
-        configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is thrown away
+        configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is not used
     else:
         name = protocol.ARCHIVE
         configs["aot_inductor.package_cpp_only"] = True

@@ -1,4 +1,4 @@
-"""The frame of a process that answers one request (protocol.py): its steps, and what becomes of one that fails."""
+"""The main function of a worker process, which answers one request (protocol.py) in timed steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aoti_debug.machine.error_data import ErrorData
 
 
 class StepError(Exception):
-    """Carries what a Failure says; the cause is chained."""
+    """A failed step, to be reported as a Failure; the cause is chained."""
 
     def __init__(self, step: str, subject: str, hint: str) -> None:
         super().__init__(step)
@@ -28,22 +28,26 @@ class StepError(Exception):
 
 @contextlib.contextmanager
 def step(name: str, times: dict[str, float], subject: str = "", hint: Callable[[], str] = str) -> Iterator[None]:
-    """One step, whose time is added to `times`.
+    """Runs the body as one step, whose duration is added to `times`.
+
+    Args:
+        subject: module, library or file that the step is about.
+        hint: called after a failure.
 
     Raises:
-        StepError: from whatever is raised in it.
+        StepError: the body raised an exception.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         yield
     except Exception as error:
         raise StepError(name, subject, hint()) from error
     finally:
-        times[name] = times.get(name, 0.0) + time.monotonic() - began
+        times[name] = times.get(name, 0.0) + time.monotonic() - start
 
 
-def register(request: Request, times: dict[str, float]) -> None:
-    """Imports the modules and loads the libraries that hold the model's operators."""
+def load_operators(request: Request, times: dict[str, float]) -> None:
+    """Imports the modules and loads the libraries that register the model's operators."""
     import torch
 
     for module in request.imports:
@@ -54,19 +58,19 @@ def register(request: Request, times: dict[str, float]) -> None:
             torch.ops.load_library(library)
 
 
-def answered(work: Callable[[dict[str, float]], Answer]) -> Answer | Failure:
-    """What `work` answers, given the times of its steps to fill; a step that fails is an answer, too."""
+def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Failure:
+    """Calls `work` with a dict for the times of its steps; returns its answer, or the Failure of a step."""
     try:
         return work({})
     except StepError as error:
         cause = error.__cause__ or error
         traceback.print_exception(cause)
-        told = ErrorData.of(cause)
-        return Failure(error.step, error.subject, told.type, told.message, error.hint or told.hint)
+        data = ErrorData.from_exception(cause)
+        return Failure(error.step, error.subject, data.type, data.message, error.hint or data.hint)
 
 
 def main(run: Callable[[Request], Answer | Failure]) -> None:
-    """Answers the request of the command line and ends at once: tearing torch down would only cost time."""
+    """Answers the request named on the command line and exits at once, without the slow shutdown of torch."""
     request = protocol.read_request(Path(sys.argv[1]))
     protocol.write_answer(Path(request.folder), run(request))
     sys.stdout.flush()

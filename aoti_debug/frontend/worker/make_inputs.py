@@ -1,4 +1,4 @@
-"""Makes inputs that fit a model, to be embedded: `python -m aoti_debug.frontend.worker.make_inputs REQUEST.json`."""
+"""Makes random inputs to embed in a package: `python -m aoti_debug.frontend.worker.make_inputs REQUEST.json`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answered, main, step
+from aoti_debug.frontend.worker.main import answer_or_failure, main, step
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.inputs import files, random_inputs, signature
 
 
 def run(request: Request) -> Answer | Failure:
     """Answers a request whose folder holds the signature and the manifest."""
-    return answered(lambda times: _run(request, times))
+    return answer_or_failure(lambda times: _run(request, times))
 
 
 def _run(request: Request, times: dict[str, float]) -> Answer:
@@ -21,10 +21,10 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     with step("torch", times):
         import torch
     with step("inputs", times):
-        described = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
-        package = manifest.from_json((folder / protocol.MANIFEST).read_text(encoding="utf-8"))
-        made = random_inputs.make(described, package, request.random_inputs or 0)
-        files.write(made, folder / protocol.INPUTS)
+        model_signature = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
+        package_manifest = manifest.from_json((folder / protocol.MANIFEST).read_text(encoding="utf-8"))
+        inputs = random_inputs.make(model_signature, package_manifest, request.random_inputs or 0)
+        files.write(inputs, folder / protocol.INPUTS)
     return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)
 
 

@@ -1,4 +1,4 @@
-"""What the parent asks of a lowering and what it gets back; both cross a process border as JSON."""
+"""The request to a worker process and its answer, exchanged as JSON files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ LOG = "lower.log"
 
 @dataclass(frozen=True)
 class Request:
-    """A lowering.
+    """The task of a worker process.
 
     Attributes:
-        program: the exported program's file; "" where the program is in memory.
+        program: file of the exported program or compiled package; "" for a program in memory.
         folder: an empty directory for all results.
-        configs: the user's Inductor settings, with operators by name (`name_operators`).
-        inputs: a file to embed instead of the program's example inputs; "" for those.
+        configs: Inductor settings, with operators by name (`name_operators`).
+        imports, libraries: modules and shared libraries that register operators.
+        inputs: file to embed instead of the program's example inputs; "" for those.
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
-        random_inputs: a seed: make inputs that fit.
+        random_inputs: seed of the inputs to make; None to make none.
     """
 
     program: str
@@ -47,11 +48,11 @@ class Request:
 
 @dataclass(frozen=True)
 class TritonConfig:
-    """What Inductor compiled a Triton kernel with.
+    """The configuration that Inductor compiled a Triton kernel with.
 
     Attributes:
         values: names and values as Python source: ("XBLOCK", "128"), ("num_stages", "1").
-        global_scratch, profile_scratch: bytes that a launch is given besides its arguments.
+        global_scratch, profile_scratch: bytes of scratch memory that a launch gets besides its arguments.
     """
 
     values: tuple[tuple[str, str], ...]
@@ -61,19 +62,20 @@ class TritonConfig:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a lowering found out.
+    """The result of a worker process.
 
     Attributes:
         shim_operators: names of the operators that have a C shim ("aten.addmm.default").
         schemas: schema of each of them, of custom_shims and of the operators that the proxy executor calls, by name.
-        wrapper_opt: how a default package optimizes the wrapper, "O1"; "" where nothing was lowered.
-        without_inputs: why no inputs are embedded; "" where they are.
+        wrapper_opt: optimization level of the wrapper in a default package, "O1"; "" if nothing was lowered.
+        without_inputs: why no inputs are embedded; "" if they are.
         times: seconds of each step.
         triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.
-        custom_shims: custom operators that have a C shim of their own: its declarations, by operator.
-        operator_stacks: of the custom operators that the program calls once: where, by name ("mylib::op.default").
-        promises: of the buffers.
-        without_promises: why those of some buffers are missing; "" where they are not.
+        custom_shims: declarations of the user's C shims, by custom operator.
+        operator_stacks: Python stack of each custom operator that the program calls once, by name
+            ("mylib::op.default").
+        promises: the layouts that Inductor promised for buffers.
+        without_promises: why promises of some buffers are missing; "" if they are not.
     """
 
     torch_version: str
@@ -95,10 +97,10 @@ class Failure:
 
     Attributes:
         step: a key of ERRORS.
-        subject: what it was about: a module, a library, a file.
-        error: the exception's type.
-        message: its text.
-        hint: what to do, where the child knows more than the parent.
+        subject: the module, library or file that it was about.
+        error: type of the exception.
+        message: text of the exception.
+        hint: what to do, if the worker knows better than ERRORS.
     """
 
     step: str
@@ -113,10 +115,10 @@ _OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
 
 
 def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with names in the place of operators: "mylib::op", "mylib.op.default".
+    """Replaces operators in the settings by their names: "mylib::op", "mylib.op.default".
 
     Raises:
-        UsageError: what stands there is neither an operator nor a name of one.
+        UsageError: a key is neither an operator nor the name of one.
     """
     named = dict(configs)
     if OPERATOR_KEYS in named:
@@ -125,7 +127,7 @@ def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
         wrong = [name for name in names if not _OPERATOR_NAME.fullmatch(name)]
         if wrong or not isinstance(shims, Mapping):
             raise UsageError(
-                f"--inductor-config {OPERATOR_KEYS}: {(wrong or names)[0]} is no operator",
+                f"--inductor-config {OPERATOR_KEYS}: {(wrong or names)[0]} is not an operator",
                 hint='{"mylib::op": ["AOTITorchError aoti_torch_cpu_op(AtenTensorHandle x, AtenTensorHandle* ret0)"]}',
             )
         named[OPERATOR_KEYS] = dict(zip(names, (list(declared) for declared in shims.values()), strict=True))
@@ -133,14 +135,17 @@ def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_request(request: Request) -> Path:
+    """Writes the request to its folder; returns the file."""
     path = Path(request.folder) / REQUEST
     path.write_text(json_data.to_text(request, indent=None))
     return path
 
 
 def read_request(path: Path) -> Request:
-    """Raises:
-    ToolchainError: it is damaged.
+    """Reads a request.
+
+    Raises:
+        ToolchainError: the file is damaged.
     """
     try:
         return json_data.parse(Request, path.read_bytes())
@@ -149,15 +154,15 @@ def read_request(path: Path) -> Request:
 
 
 def write_answer(folder: Path, answer: Answer | Failure) -> None:
-    """Writes the answer under its final name only when it is whole."""
+    """Writes the answer atomically."""
     files.write(folder / ANSWER, json_data.to_text(answer, indent=None))
 
 
 def read_answer(folder: Path) -> Answer | Failure | None:
-    """The answer; None where the process ended without one.
+    """Reads the answer; None if the process ended without one.
 
     Raises:
-        ToolchainError: it is damaged.
+        ToolchainError: the file is damaged.
     """
     path = folder / ANSWER
     if not path.exists():
@@ -174,12 +179,12 @@ def _damaged(path: Path, error: json_data.DamagedJsonError) -> ToolchainError:
 
 
 @dataclass(frozen=True)
-class _Meaning:
-    """What the failure of a step is to the user.
+class _StepError:
+    """The error that a failed step is reported as.
 
     Attributes:
-        text: formatted with the fields of the Failure.
-        log_lines: how many lines of the log follow; 0 for its path only, None for nothing.
+        text: message, formatted with the fields of the Failure.
+        log_lines: number of lines of the log to show; 0 for its path only, None for no log.
     """
 
     error: type[AotiDebugError]
@@ -191,39 +196,39 @@ class _Meaning:
 _OTHER_TORCH = "install torch 2.11 or newer"
 LOG_LINES = 20
 ERRORS = {
-    "torch": _Meaning(ToolchainError, "this torch cannot lower models: {error}: {message}", _OTHER_TORCH, LOG_LINES),
-    "import": _Meaning(
+    "torch": _StepError(ToolchainError, "this torch cannot lower models: {error}: {message}", _OTHER_TORCH, LOG_LINES),
+    "import": _StepError(
         UsageError, "--import {subject} fails: {error}: {message}", "name a module that python finds from here"
     ),
-    "library": _Meaning(
+    "library": _StepError(
         UsageError, "--load-library {subject} fails: {message}", "name a library of operators that torch can load"
     ),
-    "config": _Meaning(UsageError, "--inductor-config {subject}: {message}", "see torch/_inductor/config.py"),
-    "load": _Meaning(
+    "config": _StepError(UsageError, "--inductor-config {subject}: {message}", "see torch/_inductor/config.py"),
+    "load": _StepError(
         ArtifactError,
         "the exported program cannot be loaded: {error}: {message}",
         "load it with the torch that wrote it, and --import or --load-library its custom operators",
         0,
     ),
-    "inputs": _Meaning(ArtifactError, "{message}", ""),
-    "lower": _Meaning(
+    "inputs": _StepError(ArtifactError, "{message}", ""),
+    "lower": _StepError(
         ToolchainError,
         "Inductor cannot lower the model: {error}: {message}",
         "see whether torch._inductor.aoti_compile_and_package alone fails as well",
         LOG_LINES,
     ),
-    "operators": _Meaning(
+    "operators": _StepError(
         ToolchainError, "the operators of this torch cannot be listed: {error}: {message}", _OTHER_TORCH, LOG_LINES
     ),
 }
 
 
 def error_of(failure: Failure, log: Callable[[int], str]) -> AotiDebugError:
-    """The error to raise for a failure.
+    """The exception to raise for a failure.
 
     Args:
-        log: keeps the log and tells its path and so many of its last lines; called where they help.
+        log: keeps the log; returns text with its path and the given number of last lines.
     """
-    meaning = ERRORS[failure.step]
-    shown = "" if meaning.log_lines is None else log(meaning.log_lines)
-    return meaning.error(meaning.text.format(**asdict(failure)) + shown, hint=failure.hint or meaning.hint)
+    step_error = ERRORS[failure.step]
+    log_text = "" if step_error.log_lines is None else log(step_error.log_lines)
+    return step_error.error(step_error.text.format(**asdict(failure)) + log_text, hint=failure.hint or step_error.hint)

@@ -1,13 +1,15 @@
-"""Finds out what torch knows of the operators of a compiled package, and checks inputs that are to be embedded:
-`python -m aoti_debug.frontend.worker.query_operators REQUEST.json`."""
+"""Asks torch about a compiled package's operators: `python -m aoti_debug.frontend.worker.query_operators REQUEST.json`.
+
+Also checks the inputs to embed.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answered, main, register, step
-from aoti_debug.frontend.worker.operators import operators
+from aoti_debug.frontend.worker.main import answer_or_failure, load_operators, main, step
+from aoti_debug.frontend.worker.operators import shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.files import read, write
@@ -18,20 +20,20 @@ WITHOUT_PROMISES = "a compiled package does not say how its buffers were meant t
 
 def run(request: Request) -> Answer | Failure:
     """Answers a request whose program is a compiled package."""
-    return answered(lambda times: _run(request, times))
+    return answer_or_failure(lambda times: _run(request, times))
 
 
 def _run(request: Request, times: dict[str, float]) -> Answer:
     folder = Path(request.folder)
     with step("torch", times):
         import torch
-    register(request, times)
+    load_operators(request, times)
     if request.inputs:
         with step("inputs", times, request.inputs):
-            described = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
-            write(read(request.inputs, described), folder / protocol.INPUTS)
+            model_signature = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
+            write(read(request.inputs, model_signature), folder / protocol.INPUTS)
     with step("operators", times):
-        shims, schemas = operators(Path(request.program), ())
+        shims, schemas = shims_and_schemas(Path(request.program), ())
     return Answer(
         torch_version=torch.__version__,
         shim_operators=shims,

@@ -1,4 +1,4 @@
-"""What Inductor compiled its Triton kernels with. Runs where a model was lowered: it reads Inductor's own record."""
+"""Reads Inductor's record of Triton kernel configurations, in the process that lowered the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aoti_debug.frontend.worker.protocol import TritonConfig
 
 
 def triton_configs() -> dict[str, TritonConfig]:
-    """Kernel name -> configuration, of every Triton kernel that this process has compiled for a GPU package."""
+    """Kernel name -> configuration, of every Triton kernel that this process compiled for a GPU package."""
     from torch._inductor.codecache import CudaKernelParamCache
 
     return {str(name): _config(params) for name, params in CudaKernelParamCache.cache.items()}

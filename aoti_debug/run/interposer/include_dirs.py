@@ -20,7 +20,7 @@ def include_dirs(device: str, torch: Torch) -> tuple[str, ...]:
 
 
 def _cuda() -> Path:
-    folder = cuda_toolkit.header_directory("cuda.h")
+    folder = cuda_toolkit.find_header_directory("cuda.h")
     if folder is None:
         raise ToolchainError("there is no cuda.h", hint="install the CUDA toolkit, or set CUDA_HOME to where it is")
     return folder

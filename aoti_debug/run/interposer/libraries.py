@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aoti_debug.builder import runtime
-from aoti_debug.builder.runtime import RUNTIME
-from aoti_debug.builder.toolchain import STACK, Toolchain, link_words, run
+from aoti_debug.builder.runtime_objects import RUNTIME, compile_runtime, compile_site_tables
+from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, link_words, run
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 
@@ -28,7 +27,7 @@ def libraries(
     Raises:
         ToolchainError: something did not compile or link.
     """
-    objects_of_runtime = runtime.objects(toolchain, device, flags)
+    objects_of_runtime = compile_runtime(toolchain, device, flags)
     own = sorted(SOURCES.glob("*"))
     texts = [path.read_text() for path in (*own, RUNTIME / "aoti_debug.h")]
     recorder_words = [*map(str, objects_of_runtime), "-fopenmp", *link_words(flags)]
@@ -42,13 +41,19 @@ def libraries(
         for name, text in generated.items():
             (folder / name).write_text(text)
             if name == "sites.cpp":
-                objects[name] = runtime.compile_tables(toolchain, folder, text, manifest_json)
+                objects[name] = compile_site_tables(toolchain, folder, text, manifest_json)
         for path in (*(folder / name for name in generated if name not in objects), *own):
             if path.suffix == ".cpp":
                 words = [*FLAGS, f"-I{RUNTIME}"]
                 objects[path.name] = toolchain.compile(path, folder / f"{path.stem}.o", words)
         for library, (names, others) in parts_of.items():
-            command = [toolchain.compiler.path, "-shared", *(str(objects[name]) for name in names), *others, STACK]
+            command = [
+                toolchain.compiler.path,
+                "-shared",
+                *(str(objects[name]) for name in names),
+                *others,
+                NO_EXEC_STACK,
+            ]
             run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
 
     folder = cache.entry(

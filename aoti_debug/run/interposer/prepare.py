@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import __version__, manifest, wrapper
-from aoti_debug.builder.tables import sites_cpp
+from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import torch_mismatch

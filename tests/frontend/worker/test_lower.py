@@ -43,7 +43,7 @@ def test_operators_are_named(operator: Any, name: str) -> None:
 
 @pytest.mark.parametrize(("value", "shown"), [({"op": []}, "op"), ({7: []}, "7"), ("mylib::op", "mylib::op")])
 def test_what_is_no_operator_is_refused(value: object, shown: str) -> None:
-    with pytest.raises(UsageError, match=f"{OPERATOR_KEYS}: {shown} is no operator") as caught:
+    with pytest.raises(UsageError, match=f"{OPERATOR_KEYS}: {shown} is not an operator") as caught:
         name_operators({OPERATOR_KEYS: value})
     assert caught.value.hint.startswith('{"mylib::op": [')
 

@@ -13,7 +13,7 @@ import factories
 import pytest
 
 from aoti_debug import manifest
-from aoti_debug.builder.tables import sites_cpp
+from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import find_compiler, find_torch

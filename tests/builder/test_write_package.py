@@ -7,10 +7,10 @@ import archives
 import pytest
 from unpacked_archive import KERNELS, WRAPPER, unpacked
 
-from aoti_debug.builder import package
+from aoti_debug.builder import write_package
 from aoti_debug.errors import UsageError
 from aoti_debug.frontend import sources
-from aoti_debug.frontend.lowered import EmbeddedInputs, Lowered
+from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel
 from aoti_debug.frontend.worker.protocol import Answer
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
@@ -21,11 +21,11 @@ LIBRARY = b"\x7fELF" + bytes(range(256)) * 5000  # more than one block of the co
 
 
 @pytest.fixture
-def lowered(tmp_path: Path) -> Lowered:
+def lowered(tmp_path: Path) -> LoweredModel:
     members = {f"{archives.MODEL}c1.wrapper.cpp": b"", "data/weights/w0": b"weights", **archives.FRAME}
     (tmp_path / "in.pt").write_bytes(b"inputs")
     (tmp_path / "signature.json").write_bytes(b"signature")
-    return Lowered(
+    return LoweredModel(
         sources=sources.read(unpacked(tmp_path / "sources", WRAPPER + KERNELS), wrapper_opt="O1"),
         archive=pt2_archive.inspect(archives.write(tmp_path / "lowered.pt2", members, root="lowered")),
         inputs=EmbeddedInputs(tmp_path / "in.pt", ""),
@@ -67,40 +67,42 @@ def content(path: Path) -> dict[str, bytes]:
         return {info.filename: archive.read(info) for info in archive.infolist()}
 
 
-def test_an_instrumented_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+def test_an_instrumented_package(tmp_path: Path, lowered: LoweredModel, library: Path) -> None:
     output = tmp_path / "out" / "m.pt2"
     output.parent.mkdir()
-    package.write_instrumented(output, lowered, library, '{"format": 1}', lowered.inputs.file)
+    write_package.write_instrumented(output, lowered, library, '{"format": 1}', lowered.inputs.file)
     assert content(output) == PLAIN | OURS
     assert list(output.parent.iterdir()) == [output]
     assert pt2_archive.inspect(output).kind is ArtifactKind.INSTRUMENTED
 
 
-def test_a_package_without_inputs(tmp_path: Path, lowered: Lowered, library: Path) -> None:
-    package.write_instrumented(tmp_path / "m.pt2", lowered, library, '{"format": 1}', None)
+def test_a_package_without_inputs(tmp_path: Path, lowered: LoweredModel, library: Path) -> None:
+    write_package.write_instrumented(tmp_path / "m.pt2", lowered, library, '{"format": 1}', None)
     assert (PLAIN | OURS).keys() - content(tmp_path / "m.pt2").keys() == {"package/aoti_debug_inputs.pt"}
 
 
-def test_equal_packages_are_equal_files(tmp_path: Path, lowered: Lowered, library: Path) -> None:
-    package.write_instrumented(tmp_path / "a.pt2", lowered, library, "{}", lowered.inputs.file)
-    package.write_instrumented(tmp_path / "b.pt2", lowered, library, "{}", lowered.inputs.file)
+def test_equal_packages_are_equal_files(tmp_path: Path, lowered: LoweredModel, library: Path) -> None:
+    write_package.write_instrumented(tmp_path / "a.pt2", lowered, library, "{}", lowered.inputs.file)
+    write_package.write_instrumented(tmp_path / "b.pt2", lowered, library, "{}", lowered.inputs.file)
     assert (tmp_path / "a.pt2").read_bytes() == (tmp_path / "b.pt2").read_bytes()
 
 
-def test_the_plain_twin_has_nothing_of_ours(tmp_path: Path, lowered: Lowered, library: Path) -> None:
-    package.write_plain(tmp_path / "m.pt2", lowered, library)
+def test_the_uninstrumented_package_has_no_members_of_this_tool(
+    tmp_path: Path, lowered: LoweredModel, library: Path
+) -> None:
+    write_package.write_plain(tmp_path / "m.pt2", lowered, library)
     assert content(tmp_path / "m.pt2") == PLAIN
     assert pt2_archive.inspect(tmp_path / "m.pt2").kind is ArtifactKind.PACKAGE
 
 
-def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: Lowered, library: Path) -> None:
+def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: LoweredModel, library: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     output = folder / "m.pt2"
     output.write_bytes(b"old")
     lowered.signature_file.unlink()
     with pytest.raises(UsageError, match="cannot be written: No such file"):
-        package.write_instrumented(output, lowered, library, "{}", lowered.inputs.file)
+        write_package.write_instrumented(output, lowered, library, "{}", lowered.inputs.file)
     assert list(folder.iterdir()) == [output]
     assert output.read_bytes() == b"old"
 
@@ -114,14 +116,14 @@ def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: Lowered,
         ("folder.pt2", "{folder}/folder.pt2 is a directory"),
     ],
 )
-def test_what_cannot_be_written_is_found_early(tmp_path: Path, name: str, message: str) -> None:
+def test_an_unwritable_output_is_found_early(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.pt2").mkdir()
     with pytest.raises(UsageError) as caught:
-        package.check_writable(tmp_path / name)
+        write_package.check_writable(tmp_path / name)
     assert str(caught.value) == message.format(folder=tmp_path)
 
 
 def test_checking_leaves_nothing_behind(tmp_path: Path) -> None:
-    package.check_writable(tmp_path / "m.pt2")
+    write_package.check_writable(tmp_path / "m.pt2")
     assert list(tmp_path.iterdir()) == []

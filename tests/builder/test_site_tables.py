@@ -7,7 +7,7 @@ import pytest
 from factories import arg, make_manifest, site
 from paths import ROOT
 
-from aoti_debug.builder.tables import MANIFEST_PATH_MACRO, c_literal, sites_cpp
+from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO, c_literal, sites_cpp
 from aoti_debug.machine.compiler import find_compiler
 from aoti_debug.manifest import CType, Form, Kernel, KernelParam, Kind, to_json
 

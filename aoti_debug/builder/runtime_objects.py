@@ -1,11 +1,11 @@
-"""What of the runtime goes into a library: its objects, kept between builds, and the tables of the launch sites."""
+"""Compiles the objects of the runtime, which are cached, and the tables of the launch sites."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from aoti_debug.builder.tables import MANIFEST_PATH_MACRO
+from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
@@ -24,14 +24,14 @@ FLAGS = (
 )
 SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
 TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
-WEIGHTS = "USE_MMAP_"  # definitions that say where the weights are: nothing to the runtime
+WEIGHTS_MACROS = "USE_MMAP_"  # prefix of the macros that say where the weights are; irrelevant to the runtime
 
 
-def objects(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
-    """The objects of the runtime, compiled unless the cache has them.
+def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
+    """Compiles the runtime for a device, unless the cache has it, and returns its objects.
 
     Raises:
-        ToolchainError: they do not compile, or there are none for the device.
+        ToolchainError: it does not compile, or does not support the device.
     """
     if device not in DEVICES:
         raise ToolchainError(f"models for {device} cannot be instrumented", hint="export for cpu or cuda")
@@ -42,12 +42,12 @@ def objects(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
         *[f"-{flag}" for flag in flags.cflags if flag.startswith(("march=", "mcpu="))],
         *flags.passthrough,
-        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(WEIGHTS)],
+        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(WEIGHTS_MACROS)],
         f"-I{RUNTIME}",
         *[f"-I{path}" for path in flags.include_dirs],
     ]
-    contents = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
-    texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in contents]
+    sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
+    texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
     name = toolchain.key(*words, *texts)
 
     def fill(directory: Path) -> None:
@@ -58,8 +58,11 @@ def objects(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
     return [directory / f"{path.stem}.o" for path in files]
 
 
-def compile_tables(toolchain: Toolchain, folder: Path, text: str, manifest_json: str) -> Path:
-    """Compiles the text of sites.cpp, with the manifest embedded, in a folder; returns the object.
+def compile_site_tables(toolchain: Toolchain, folder: Path, text: str, manifest_json: str) -> Path:
+    """Compiles the text of sites.cpp with the manifest embedded; returns the object.
+
+    Args:
+        folder: where the sources and the object are written.
 
     Raises:
         ToolchainError: it does not compile.

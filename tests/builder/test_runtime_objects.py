@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from factories import make_manifest
 
-from aoti_debug.builder import runtime
-from aoti_debug.builder.tables import sites_cpp
+from aoti_debug.builder import runtime_objects
+from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
@@ -24,14 +24,14 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
 
 def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain) -> None:
     with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
-        runtime.objects(tools, "mps", FLAGS)
+        runtime_objects.compile_runtime(tools, "mps", FLAGS)
 
 
 def test_every_device_has_a_file() -> None:
-    assert all((runtime.RUNTIME / path).is_file() for path in runtime.DEVICES.values())
+    assert all((runtime_objects.RUNTIME / path).is_file() for path in runtime_objects.DEVICES.values())
 
 
 def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
     described = make_manifest()
-    compiled = runtime.compile_tables(tools, tmp_path, sites_cpp(described), to_json(described))
+    compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), to_json(described))
     assert to_json(described).encode() in compiled.read_bytes()

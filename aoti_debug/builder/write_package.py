@@ -1,4 +1,4 @@
-"""Writes a package: what was lowered, with the sources replaced by the library that was built from them."""
+"""Writes a package: the lowered model with its sources replaced by the compiled library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.frontend.lowered import Lowered
+from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import files
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
@@ -21,11 +21,13 @@ ROOT = "package"
 DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
 
 
-def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_json: str, inputs: Path | None) -> None:
-    """Writes the instrumented package; it appears under its name only when it is whole.
+def write_instrumented(
+    output: Path, lowered: LoweredModel, library: Path, manifest_json: str, inputs: Path | None
+) -> None:
+    """Writes the instrumented package; it appears under its name only when it is complete.
 
     Args:
-        inputs: the file of inputs to embed; None for none.
+        inputs: a file of inputs to embed; None for none.
 
     Raises:
         UsageError: the file cannot be written.
@@ -39,8 +41,8 @@ def write_instrumented(output: Path, lowered: Lowered, library: Path, manifest_j
     _write(output, lowered, library, extra)
 
 
-def write_plain(output: Path, lowered: Lowered, library: Path) -> None:
-    """Writes the plain twin's package: what torch itself would have written.
+def write_plain(output: Path, lowered: LoweredModel, library: Path) -> None:
+    """Writes the uninstrumented package, as torch itself would have written it.
 
     Raises:
         UsageError: the file cannot be written.
@@ -49,7 +51,7 @@ def write_plain(output: Path, lowered: Lowered, library: Path) -> None:
 
 
 def check_writable(output: Path) -> None:
-    """Finds out before the work begins whether the package can be written.
+    """Checks, before a build, that the package can be written.
 
     Raises:
         UsageError: its directory does not exist, cannot be written to, or the name is a directory.
@@ -58,11 +60,11 @@ def check_writable(output: Path) -> None:
         raise UsageError(f"{output} has to end in .pt2: torch loads packages by that ending")
     if output.is_dir():
         raise UsageError(f"{output} is a directory", hint="name the package's file with -o")
-    with _writing(output):
+    with _temporary_package(output):
         pass
 
 
-def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
+def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
     folder = f"{archive.AOTINDUCTOR}{lowered.model}/"
     members: list[tuple[str, Path | bytes]] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
@@ -71,24 +73,27 @@ def _write(output: Path, lowered: Lowered, library: Path, extra: list[tuple[str,
         (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
         *extra,
     ]
-    given = lowered.archive
-    with _writing(output) as part:
+    original = lowered.archive
+    with _temporary_package(output) as temporary:
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as package, zipfile.ZipFile(given.path) as source:
+            with (
+                zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as package,
+                zipfile.ZipFile(original.path) as source,
+            ):
                 for name, content in members:
                     _add(package, f"{ROOT}/{name}", content)
                 for info in source.infolist():
-                    name = info.filename.removeprefix(f"{given.root}/")
+                    name = info.filename.removeprefix(f"{original.root}/")
                     if not name.startswith(folder):
                         with source.open(info) as data:
                             _copy(package, f"{ROOT}/{name}", data, info.file_size)
         except DAMAGED as error:
-            raise ArtifactError(f"{given.path} is damaged: {error}", hint="copy or compile it again") from error
+            raise ArtifactError(f"{original.path} is damaged: {error}", hint="copy or compile it again") from error
         except OSError as error:
             raise UsageError(
                 f"{output} cannot be written: {error.strerror}", hint="name another file with -o"
             ) from error
-        part.replace(output)
+        temporary.replace(output)
 
 
 def _add(package: zipfile.ZipFile, name: str, content: Path | bytes) -> None:
@@ -108,7 +113,7 @@ def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> No
 
 
 @contextlib.contextmanager
-def _writing(output: Path) -> Iterator[Path]:
+def _temporary_package(output: Path) -> Iterator[Path]:
     """An empty temporary file beside `output`, deleted at the end if it was not renamed.
 
     Raises:
@@ -116,10 +121,10 @@ def _writing(output: Path) -> Iterator[Path]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            part = stack.enter_context(files.temporary_beside(output))
+            temporary = stack.enter_context(files.temporary_beside(output))
         except OSError as error:
             raise UsageError(
                 f"{output.parent} cannot be written to: {error.strerror}",
                 hint="name a file in another directory with -o",
             ) from error
-        yield part
+        yield temporary

@@ -13,23 +13,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.builder import runtime
-from aoti_debug.builder.runtime import RUNTIME
-from aoti_debug.builder.toolchain import STACK, Toolchain, compile_words, link_words, run
+from aoti_debug.builder import runtime_objects
+from aoti_debug.builder.runtime_objects import RUNTIME
+from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words, run
 from aoti_debug.frontend.sources import Flags, Sources, has_code
 from aoti_debug.machine import cache
 
-COLD_APART = "freorder-blocks-and-partition"  # what a level does lies apart from the code that runs at level 0
+SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0
 LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
 INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
 EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 
 
-class Compilation:
-    """The objects of one library while they are being compiled.
+class LibraryCompilation:
+    """The compilation of one library from several objects, in parallel.
 
-    Compilation of each starts as soon as it is added; `link` waits for all of them. A context manager: leaving it early
-    drops what has not started.
+    Each object starts to compile as soon as it is added; `link` waits for all of them. A context manager: leaving it
+    early cancels what has not started.
     """
 
     def __init__(self, toolchain: Toolchain, sources: Sources, work: Path) -> None:
@@ -39,34 +39,34 @@ class Compilation:
         self._pool = ThreadPoolExecutor(toolchain.jobs)
         self._objects: list[Future[Sequence[Path]]] = []
 
-    def __enter__(self) -> Compilation:
+    def __enter__(self) -> LibraryCompilation:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def add_kernels(self) -> None:
-        """The generated CPU kernels, if there are any and they are not compiled already."""
+        """Adds the generated CPU kernels, if there are any and they are not compiled already."""
         flags = self._sources.compile_flags
         if self._sources.original is None and has_code(self._sources.kernels):
             self._add(_compile_generated, self._sources.kernels, "kernel", flags)
 
     def add_wrapper(self, text: str) -> None:
-        """The wrapper: as it was generated, or instrumented."""
+        """Adds the wrapper, original or instrumented."""
         flags = _optimize(self._sources.compile_flags, self._sources.wrapper_opt)
-        flags = replace(flags, cflags=(*flags.cflags, COLD_APART))
+        flags = replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
         self._add(_compile_generated, text, "wrapper", flags)
 
     def add_tables(self, text: str, manifest_json: str) -> None:
-        """The generated site tables, with the manifest embedded."""
+        """Adds the generated site tables, with the manifest embedded."""
         self._add(_compile_tables, text, manifest_json)
 
     def add_runtime(self) -> None:
-        """The runtime for the model's device."""
+        """Adds the runtime for the model's device."""
         self._add(_runtime_objects)
 
     def wait(self) -> None:
-        """Waits until everything is compiled. Raises ToolchainError as `link`."""
+        """Waits until everything is compiled. Raises ToolchainError like `link`."""
         for future in self._objects:
             future.result()
 
@@ -79,9 +79,10 @@ class Compilation:
         objects = [path for future in self._objects for path in future.result()]
         flags = self._sources.link_flags
         inputs = [str(path) for path in (*objects, *self._sources.objects)]
-        adopted = _adopt(self._sources.original, self._work) if self._sources.original is not None else []
-        command = [self._toolchain.compiler.path, *inputs, *compile_words(flags), STACK, "-o", str(library)]
-        run([*command, *adopted, *link_flags(self._sources)], f"{library.name} cannot be linked")
+        original = self._sources.original
+        original_words = [] if original is None else _link_original(original, self._work)
+        command = [self._toolchain.compiler.path, *inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
+        run([*command, *original_words, *link_flags(self._sources)], f"{library.name} cannot be linked")
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)
 
@@ -89,11 +90,11 @@ class Compilation:
         self._objects.append(self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments))
 
 
-def _adopt(original: Path, work: Path) -> list[str]:
-    """Linker words that take what is not defined here, kernels and weights, from a compiled library.
+def _link_original(original: Path, work: Path) -> list[str]:
+    """Linker options that resolve kernels and weights, which are not defined here, from the original library.
 
-    Both libraries define the same classes and templates. What this one does not export, the other one cannot get hold
-    of: each keeps to its own.
+    Both libraries define the same classes and templates. The version script and -Bsymbolic hide those of the new one
+    from the original, so that each library uses its own.
     """
     exports = work / "exports.map"
     exports.write_text(EXPORTS)
@@ -106,13 +107,13 @@ def _adopt(original: Path, work: Path) -> list[str]:
     ]
 
 
-def link_plain(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
-    """Builds the plain twin: the library as torch would build it from the same sources.
+def build_plain_library(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
+    """Builds the uninstrumented library: as torch would build it from the same sources.
 
     Raises:
         ToolchainError: something did not compile or link.
     """
-    with Compilation(toolchain, sources, work) as compilation:
+    with LibraryCompilation(toolchain, sources, work) as compilation:
         compilation.add_kernels()
         compilation.add_wrapper(sources.wrapper)
         compilation.link(library)
@@ -141,15 +142,15 @@ def _compile_generated(
 
 
 def _compile_tables(toolchain: Toolchain, _: Sources, work: Path, text: str, manifest_json: str) -> list[Path]:
-    return [runtime.compile_tables(toolchain, work, text, manifest_json)]
+    return [runtime_objects.compile_site_tables(toolchain, work, text, manifest_json)]
 
 
 def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Path]:
-    return runtime.objects(toolchain, sources.device, sources.compile_flags)
+    return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
 
 
 def _precompiled_header(toolchain: Toolchain, text: str, words: list[str]) -> Path | None:
-    """A header that precompiles the includes that `text` begins with; None where it begins with none."""
+    """A precompiled header of the includes that `text` begins with; None if there are none."""
     leading = LEADING_INCLUDES.match(text)
     includes = INCLUDE.findall(leading.group()) if leading else []
     if not includes:
@@ -167,12 +168,12 @@ def _precompiled_header(toolchain: Toolchain, text: str, words: list[str]) -> Pa
 
 
 def _optimize(flags: Flags, level: str) -> Flags:
-    """The flags with -O3 replaced by `level`; what a debug build asked for stays."""
+    """The flags with -O3 replaced by `level`; any other optimization level stays."""
     return replace(flags, cflags=tuple(level if flag == "O3" else flag for flag in flags.cflags))
 
 
 def _append_weights(library: Path, weights: Path) -> None:
-    """Puts weights behind the library, page aligned, where a model that maps its weights looks for them."""
+    """Appends weights to the library, page aligned, where a model that maps its weights expects them."""
     page = max(16384, mmap.PAGESIZE)
     with library.open("ab") as out, weights.open("rb") as data:
         out.write(b" " * (page - out.tell() % page))

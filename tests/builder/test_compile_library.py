@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder import compilation
-from aoti_debug.builder.compilation import Compilation
+from aoti_debug.builder import compile_library
+from aoti_debug.builder.compile_library import LibraryCompilation
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources
@@ -85,19 +85,19 @@ def call(library: Path) -> int:
     return int(function())
 
 
-def test_links_the_plain_twin(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
+def test_links_the_uninstrumented_library(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
     work, library = tmp_path / "work", tmp_path / "m.so"
-    compilation.link_plain(tools, sources, work, library)
+    compile_library.build_plain_library(tools, sources, work, library)
     assert call(library) == 2057
     headers = sorted((own_cache / "headers").glob(f"*/leading.h{tools.compiler.header_suffix}"))
     assert len(headers) == 2
     before = [path.stat().st_mtime_ns for path in headers]
-    compilation.link_plain(tools, sources, work, library)
+    compile_library.build_plain_library(tools, sources, work, library)
     assert [path.stat().st_mtime_ns for path in headers] == before
 
 
 def test_wrapper_and_kernels_have_flags_of_their_own(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
-    with Compilation(tools, replace(sources, wrapper_opt="O0"), tmp_path / "work") as objects:
+    with LibraryCompilation(tools, replace(sources, wrapper_opt="O0"), tmp_path / "work") as objects:
         objects.add_kernels()
         objects.add_wrapper(WRAPPER)
         objects.link(tmp_path / "m.so")
@@ -105,7 +105,7 @@ def test_wrapper_and_kernels_have_flags_of_their_own(tools: Toolchain, sources: 
 
 
 def test_command_lines_are_inductors(sources: Sources) -> None:
-    assert compilation.kernel_flags(sources) == (
+    assert compile_library.kernel_flags(sources) == (
         "-DA_VALUE=50",
         "-DWITH_BLANK",
         "-O3",
@@ -113,7 +113,7 @@ def test_command_lines_are_inductors(sources: Sources) -> None:
         "-std=c++17",
         "-fno-strict-aliasing",
     )
-    assert compilation.link_flags(sources) == ("-lm", "-L/usr/lib")
+    assert compile_library.link_flags(sources) == ("-lm", "-L/usr/lib")
 
 
 def stack_flags(library: Path) -> int:
@@ -130,7 +130,9 @@ def test_weights_do_not_make_the_stack_executable(tools: Toolchain, sources: Sou
     assembly.write_text(".section .data\n.globl weights\nweights: .byte 7\n")  # no .note.GNU-stack, as Inductor's
     subprocess.run([tools.compiler.path, "-c", str(assembly), "-o", str(weights)], check=True)
     strict = replace(sources.link_flags, ldflags=("Wl,--fatal-warnings",))
-    compilation.link_plain(tools, replace(sources, objects=(weights,), link_flags=strict), tmp_path / "work", library)
+    compile_library.build_plain_library(
+        tools, replace(sources, objects=(weights,), link_flags=strict), tmp_path / "work", library
+    )
     assert stack_flags(library) == 6
     assert call(library) == 2057
 
@@ -141,7 +143,7 @@ def test_weights_that_are_mapped_follow_the_library_page_aligned(
     weights = tmp_path / "weights.bin"
     weights.write_bytes(b"weights" * 1000)
     library = tmp_path / "m.so"
-    compilation.link_plain(tools, replace(sources, mapped_weights=weights), tmp_path / "work", library)
+    compile_library.build_plain_library(tools, replace(sources, mapped_weights=weights), tmp_path / "work", library)
     data = library.read_bytes()
     assert data.endswith(weights.read_bytes())
     assert (len(data) - weights.stat().st_size) % max(16384, mmap.PAGESIZE) == 0
@@ -150,7 +152,7 @@ def test_weights_that_are_mapped_follow_the_library_page_aligned(
 
 def test_a_wrapper_that_does_not_compile(tools: Toolchain, sources: Sources, tmp_path: Path, own_cache: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        compilation.link_plain(
+        compile_library.build_plain_library(
             tools, replace(sources, wrapper="int x = nothing;\n"), tmp_path / "work", tmp_path / "m.so"
         )
     lines = str(caught.value).splitlines()
@@ -167,4 +169,4 @@ def test_a_wrapper_that_does_not_compile(tools: Toolchain, sources: Sources, tmp
 def test_a_library_that_cannot_be_linked(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
     broken = replace(sources, link_flags=replace(sources.link_flags, libraries=("no_such_library",)))
     with pytest.raises(ToolchainError, match=r"m\.so cannot be linked"):
-        compilation.link_plain(tools, broken, tmp_path / "work", tmp_path / "m.so")
+        compile_library.build_plain_library(tools, broken, tmp_path / "work", tmp_path / "m.so")

@@ -13,7 +13,7 @@ from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
-from aoti_debug.triage.kernel_source.lines import of_access, of_index
+from aoti_debug.triage.kernel_source.lines import access_line, index_line
 from aoti_debug.triage.memory.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 
@@ -26,7 +26,7 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
         seen: what the repro's trials saw, the most trustworthy first.
     """
     access = _most_telling(seen)
-    line = of_access(launch)
+    line = access_line(launch)
     told: tuple[str, ...] = ()
     victim = replace(finding.where or place_of(launch), frame=line)
     if access is not None:
@@ -36,7 +36,7 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
     finding = replace(finding, where=victim)
     index = _index_of(run, launch, access)
     if index is None:
-        made = of_index(launch, line)
+        made = index_line(launch, line)
         return replace(
             finding,
             evidence=(
@@ -48,12 +48,12 @@ def explain(finding: Finding, run: RunDir, launch: Launch, seen: Iterable[Eviden
         )
     if _is_made_here(index, access):
         held = f"the kernel makes the index of {index.argument.name}[{coordinates(index)}], which is {index.value}"
-        origin = replace(place_of(launch, index.argument.name, index.element), frame=of_index(launch, line))
+        origin = replace(place_of(launch, index.argument.name, index.element), frame=index_line(launch, line))
         return replace(finding, evidence=(*told, held, *finding.evidence), origin=origin)
     walk = walk_back(run, Dataflow(run), index)
     origin = walk.origin
     if origin.launch and origin.launch != launch.id:
-        origin = replace(origin, frame=of_index(run.launch(origin.launch), line))
+        origin = replace(origin, frame=index_line(run.launch(origin.launch), line))
     return replace(
         finding,
         evidence=(*told, *walk.evidence, *finding.evidence),

@@ -8,7 +8,7 @@ from aoti_debug.triage.kernel_source import slices
 
 
 def of(kernel: Kernel, *pointers: str) -> dict[str, tuple[set[str], set[int]]]:
-    found = slices.of_kernel(kernel, frozenset(pointers))
+    found = slices.kernel_slices(kernel, frozenset(pointers))
     return {name: (set(made.sources), set(made.infinities)) for name, made in found.items()}
 
 

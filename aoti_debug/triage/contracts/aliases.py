@@ -93,7 +93,7 @@ def _shared(launch: Launch) -> Iterator[tuple[Argument, Argument]]:
 
 
 def _written(launch: Launch, spans: tuple[ByteRange, ...], *names: str) -> Argument | None:
-    """The argument through which a launch writes to all the spans; with `names`, only those arguments and their views."""
+    """The argument by which a launch writes to all the spans; with `names`, one of those or a view of one."""
     for argument in launch.args:
         span = span_of(argument)
         is_named = not names or argument.name in names or argument.spec.base in names

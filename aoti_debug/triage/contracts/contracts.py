@@ -138,7 +138,7 @@ class _ContractCheck:
         if problem:
             call.broken.add(tensor.storage_ptr)
             if not is_consequence and self._is_first_report(launch.site.function, argument.name):
-                yield self._blame.reader_finding(launch, argument, f"was given {argument.name}: {problem}")
+                yield self._blame.reader_finding(launch, argument, f"was passed {argument.name}: {problem}")
         elif promise is not None:
             call.broken.discard(tensor.storage_ptr)  # the memory belongs to another tensor now
 

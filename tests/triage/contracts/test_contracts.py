@@ -174,8 +174,8 @@ def test_a_tensor_computed_from_a_broken_one_is_no_cause(tmp_path: Path) -> None
     journal.launch_begin(1, 1, broken, Absent.UNDEFINED)
     journal.launch_end(1, {1: tensor(4, 8, dtype="bfloat16", data_ptr=0x4000)})
     journal.launch(2, 2, broken)
-    found = contracts.check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
-    assert [finding.where.launch for finding in found if finding.where] == ["0.0"]
+    findings = contracts.check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in findings if finding.where] == ["0.0"]
 
 
 def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Pat
     journal.launch(1, 1, good)
     journal.launch_begin(2, 2, good, Absent.UNDEFINED)
     journal.launch_end(2, {1: tensor(2, 8, data_ptr=0x5000)})
-    found = contracts.check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
-    assert [finding.where.launch for finding in found if finding.where] == ["0.0", "0.2"]
+    findings = contracts.check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in findings if finding.where] == ["0.0", "0.2"]
 
 
 def test_an_input_that_is_not_as_exported(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_view_whose_elements_lie_outside(tmp_path: Path, view: object, problem
     journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000))
     journal.launch(1, 1, view, BUF2)  # type: ignore[arg-type]
     (finding,) = contracts.check(run_of(tmp_path, described(make, read), journal))
-    assert finding.what == f"cpp_fused_add_0 was given buf1_view: {problem}"
+    assert finding.what == f"cpp_fused_add_0 was passed buf1_view: {problem}"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.argument) == ("0.1", "buf1_view")
     if "to byte" in problem:
@@ -314,8 +314,8 @@ def test_arguments_that_a_kernel_was_compiled_for(tmp_path: Path) -> None:
         ({"n": 30}, "was compiled for xnumel divisible by 16, but it is 30", "n"),
         ({"m": 2}, "was compiled for ynumel = 1, but it is 2", "m"),
         ({"n": 1 << 32, "passed": 0}, "takes xnumel as int32_t: 4294967296 becomes 0", "n"),
-        ({"device": "cpu"}, "was given x: float32[32] on cpu, but the kernel runs on cuda:0", "x"),
-        ({"device": "cuda:1"}, "was given x: float32[32] on cuda:1, but the kernel runs on cuda:0", "x"),
+        ({"device": "cpu"}, "was passed x: float32[32] on cpu, but the kernel runs on cuda:0", "x"),
+        ({"device": "cuda:1"}, "was passed x: float32[32] on cuda:1, but the kernel runs on cuda:0", "x"),
     ],
 )
 def test_arguments_that_a_kernel_was_not_compiled_for(
@@ -337,9 +337,11 @@ def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: 
         journal = JournalWriter()
         given, out = (tensor(32, device=f"cuda:{i}", data_ptr=0x1000 * (i + 1)) for i in (index, 1))
         journal.launch(0, 0, given, out, Number(32, CType.I64), Number(1, CType.I64))
-        found = contracts.check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
+        findings = contracts.check(
+            run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal)
+        )
         expected = [] if index else ["x is float32[32] on cuda:0 where float32[32] on cuda:1 was promised"]
-        assert [finding.what for finding in found] == expected
+        assert [finding.what for finding in findings] == expected
 
 
 @pytest.mark.parametrize("name", ["mixed", "reductions", "two_specialisations"])

@@ -1,6 +1,6 @@
-"""Memory that two tensors share although the graph was promised that each has its own.
+"""Checks for aliases that the graph does not know of: tensors that share memory although each was promised its own.
 
-Harmless as long as nobody writes to it: only shared memory that a later launch changes is a finding.
+Shared memory is harmless as long as it is only read: it is a finding only if a launch writes to it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ _ATEN = "aten."
 
 
 def check(run: RunDir) -> tuple[Finding, ...]:
-    """Inputs that overlap, and results of custom operators that are views of their arguments, where a launch writes to
-    them."""
+    """Findings of overlapping inputs and of custom operators that return views, if a launch writes to the memory."""
     by_call: dict[tuple[object, int], list[Launch]] = {}
     for launch in run.launches:
         by_call.setdefault((launch.key.kind, launch.key.call), []).append(launch)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for launches in by_call.values():
-        found += [*_inputs(run, launches), *_results(launches)]
-    return tuple({finding.what: finding for finding in found}.values())
+        findings += [*_shared_inputs(run, launches), *_view_results(launches)]
+    return tuple({finding.what: finding for finding in findings}.values())
 
 
-def _inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
-    known = set(run.manifest.inputs)
-    inputs = {a.name: (a, s) for x in launches for a in x.args if a.name in known and (s := span_of(a)) is not None}
-    for (one, first), (other, second) in combinations(inputs.values(), 2):
+def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
+    names = set(run.manifest.inputs)
+    inputs = {a.name: (a, s) for x in launches for a in x.args if a.name in names and (s := span_of(a)) is not None}
+    for (first_input, first), (second_input, second) in combinations(inputs.values(), 2):
         if not first.overlaps(second):
             continue
-        names = tuple(outside_name(run.manifest, argument) for argument in (one, other))
+        shared = tuple(outside_name(run.manifest, argument) for argument in (first_input, second_input))
         for launch in launches:
             changed = _written(launch, (first, second))
             if changed is None:
@@ -46,20 +45,20 @@ def _inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
             name = outside_name(run.manifest, changed)
             yield Finding(
                 CONTRACT,
-                f"the inputs {names[0]} and {names[1]} share memory, and the model writes to it",
-                where=Place(input=name if name in names else names[0], argument=changed.name),
+                f"the inputs {shared[0]} and {shared[1]} share memory, and the model writes to it",
+                where=Place(input=name if name in shared else shared[0], argument=changed.name),
                 evidence=(
                     f"launch {launch.id} {launch.kernel} writes to {changed.name}; the model was compiled for inputs "
-                    "with memory of their own",
-                    f"{names[0]} lies at {first.begin:#x} to {first.end:#x}, {names[1]} at {second.begin:#x} to "
+                    "that do not share memory",
+                    f"{shared[0]} lies at {first.begin:#x} to {first.end:#x}, {shared[1]} at {second.begin:#x} to "
                     f"{second.end:#x}",
                 ),
-                next=(f"pass a copy: {names[0]}.clone()",),
+                next=(f"pass a copy: {shared[0]}.clone()",),
             )
             break
 
 
-def _results(launches: list[Launch]) -> Iterator[Finding]:
+def _view_results(launches: list[Launch]) -> Iterator[Finding]:
     for position, launch in enumerate(launches):
         if launch.site.kind not in _OPERATORS or launch.site.op.startswith(_ATEN) or "(a" in launch.site.schema:
             continue
@@ -71,7 +70,7 @@ def _results(launches: list[Launch]) -> Iterator[Finding]:
                 continue
             yield Finding(
                 CONTRACT,
-                f"{launch.kernel} returned a view of its argument {argument.name}, and not a tensor of its own",
+                f"{launch.kernel} returned a view of its argument {argument.name}, not a new tensor",
                 where=place_of(launch, result.name),
                 evidence=(
                     f"launch {writer.id} {writer.kernel} writes to the memory that {result.name} and {argument.name} "
@@ -82,23 +81,23 @@ def _results(launches: list[Launch]) -> Iterator[Finding]:
 
 
 def _shared(launch: Launch) -> Iterator[tuple[Argument, Argument]]:
-    """Tensors that a launch made, each with the argument whose memory it has."""
-    given = {a.name: a for a in launch.args if isinstance(a.before, Tensor)}
+    """New tensors of a launch, each with an argument whose memory it shares."""
+    arguments = {a.name: a for a in launch.args if isinstance(a.before, Tensor)}
     for result in launch.args:
         span = span_of(result)
         if isinstance(result.before, Tensor) or span is None:
             continue
-        for argument in given.values():
-            other = span_of(argument)
-            if other is not None and span.overlaps(other):
+        for argument in arguments.values():
+            argument_span = span_of(argument)
+            if argument_span is not None and span.overlaps(argument_span):
                 yield result, argument
 
 
 def _written(launch: Launch, spans: tuple[ByteRange, ...], *names: str) -> Argument | None:
-    """What a launch writes of some memory; with `names`, as one of them or a view of one."""
+    """The argument by which a launch writes to all the spans; with `names`, one of those or a view of one."""
     for argument in launch.args:
         span = span_of(argument)
-        known = not names or argument.name in names or argument.spec.base in names
-        if argument.written and span is not None and known and all(span.overlaps(other) for other in spans):
+        is_named = not names or argument.name in names or argument.spec.base in names
+        if argument.written and span is not None and is_named and all(span.overlaps(other) for other in spans):
             return argument
     return None

@@ -1,4 +1,4 @@
-"""Says who broke a contract, and what that means to those who rely on it."""
+"""Builds the findings of broken contracts: the launch to blame, and the consequences for its readers."""
 
 from __future__ import annotations
 
@@ -11,71 +11,76 @@ from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
 
-_FORETOLD = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})  # operators whose fake kernel is the user's
+_HAS_FAKE_KERNEL = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})  # operators whose fake kernel is the user's
 _MOST_READERS = 3
 
 
 class Blame:
+    """Builds findings from the dataflow of a run."""
+
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
 
-    def maker(self, launch: Launch, argument: Argument, tensor: Tensor, promised: Promised) -> Finding:
-        """A tensor that is not as promised: the launch that made it is to blame.
+    def producer_finding(self, launch: Launch, argument: Argument, tensor: Tensor, promised: Promised) -> Finding:
+        """The finding of a tensor that is not as promised: the launch that produced it is to blame.
 
         Args:
             launch: the first one that has the tensor, as `argument`.
         """
         promise, real = layouts.contrast(promised, tensor.layout)
         input_ = outside_name(self._flow.run.manifest, argument)
-        maker, made = (launch, argument) if input_ else self._made(launch, argument)
+        producer, result = (launch, argument) if input_ else self._producer(launch, argument)
         if input_:
             where = Place(input=input_, argument=argument.name)
             what = f"{input_} is {real} where {promise} was promised"
         else:
-            where = place_of(maker, made.name)
-            what = f"{maker.kernel} {'returned' if maker.site.op else 'left'} {real} where {promise} was promised"
+            where = place_of(producer, result.name)
+            what = (
+                f"{producer.kernel} {'returned' if producer.site.op else 'wrote'} {real} where {promise} was promised"
+            )
         evidence = [
             f"{argument.name} was promised as {promised.full}",
             f"in launch {launch.id} it is {layouts.full(tensor.layout)}",
         ]
-        if maker.site.kind in _FORETOLD and not input_:
-            evidence.append(f"{maker.site.op}: its real kernel does not return what its fake kernel foretold")
-        reading = [(launch, argument)] if input_ or maker is not launch else []
-        reading += [(r, a) for r, a in self._flow.readers(maker, made) if r is not launch]
-        evidence += [reader_effects.consequence(reader, a, promised, tensor) for reader, a in reading[:_MOST_READERS]]
+        if producer.site.kind in _HAS_FAKE_KERNEL and not input_:
+            evidence.append(f"{producer.site.op}: its real kernel does not return what its fake kernel describes")
+        readers = [(launch, argument)] if input_ or producer is not launch else []
+        readers += [(r, a) for r, a in self._flow.readers(producer, result) if r is not launch]
+        evidence += [reader_effects.consequence(reader, a, promised, tensor) for reader, a in readers[:_MOST_READERS]]
         if self._flow.is_output(argument):
-            evidence.append("it leaves the model as an output")
+            evidence.append("it is an output of the model")
         return Finding(CONTRACT, what, where=where, evidence=tuple(dict.fromkeys(evidence)))
 
-    def reader(self, launch: Launch, argument: Argument | None, clause: str, evidence: str = "") -> Finding:
-        """Something that a launch cannot use as it was given it. A custom operator that made it is to blame.
+    def reader_finding(self, launch: Launch, argument: Argument | None, clause: str, evidence: str = "") -> Finding:
+        """The finding of a launch that cannot use what it was passed. A custom operator that produced it is to blame.
 
         Args:
-            argument: None where it is none in particular.
-            clause: what is wrong, behind the kernel's name.
+            argument: the argument at fault; None if it is no single one.
+            clause: the problem, as the predicate of the kernel: "was compiled for …".
+            evidence: a further sentence, or "".
         """
-        told = [evidence] if evidence else []
+        sentences = [evidence] if evidence else []
         origin = None
         where = place_of(launch, argument.name if argument is not None else "")
         if argument is not None and isinstance(argument.before, Tensor):
             writer = self._flow.writer(launch, argument)
             if writer.launch is not None and writer.argument is not None:
                 origin = place_of(writer.launch, writer.argument.name)
-                told.append(f"launch {writer.launch.id} {writer.launch.kernel} wrote it")
-                where = origin if writer.launch.site.kind in _FORETOLD else where
+                sentences.append(f"launch {writer.launch.id} {writer.launch.kernel} wrote it")
+                where = origin if writer.launch.site.kind in _HAS_FAKE_KERNEL else where
             elif writer.input:
                 origin = Place(input=writer.input)
-                told.append(f"it is {writer.input}, which came into the model from outside")
+                sentences.append(f"it is {writer.input}, an input or weight of the model")
         return Finding(
             CONTRACT,
             f"{launch.kernel} {clause}",
             where=where,
-            evidence=tuple(told),
+            evidence=tuple(sentences),
             origin=origin,
         )
 
-    def _made(self, launch: Launch, argument: Argument) -> tuple[Launch, Argument]:
-        """The launch that made a tensor: this one, or the one that wrote it before."""
+    def _producer(self, launch: Launch, argument: Argument) -> tuple[Launch, Argument]:
+        """The launch that produced a tensor, and its argument: this launch, or the one that wrote it before."""
         if not argument.written:
             writer = self._flow.writer(launch, argument)
             if writer.launch is not None and writer.argument is not None:

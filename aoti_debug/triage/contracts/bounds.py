@@ -1,4 +1,4 @@
-"""Whether a tensor's elements are where a launch will look for them: inside their storage, on its device."""
+"""Checks that a tensor's elements lie inside their storage, and on the device of the launch that uses it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DEVICE_KERNELS = frozenset({Kind.TRITON, Kind.CUTLASS})
 
 
 def problem(launch: Launch, argument: Argument, tensor: Tensor, device: str) -> str:
-    """What is wrong with where an argument's elements lie: "float32[4] …"; "" where nothing is.
+    """The problem of an argument with its memory: "float32[4] without memory: …"; "" if there is none.
 
     Args:
-        device: the model's ("cuda:0"), without an index where it is not known ("cuda").
+        device: the model's device: "cuda:0", or "cuda" if the index is unknown.
     """
     layout = tensor.layout
     if layout.numel == 0:
@@ -29,32 +29,33 @@ def _outside_of_storage(tensor: Tensor) -> str:
     if layout.item_bytes == 0:
         return ""
     if layout.storage_offset < 0:
-        return f"{describe(layout)} from element {layout.storage_offset} on: before its storage begins"
+        return f"{describe(layout)} at element {layout.storage_offset} of its storage: before its beginning"
     offset = layout.storage_offset * layout.item_bytes
     end = offset + tensor.layout.extent_bytes
     if end <= layout.storage_bytes:
         return ""
-    there = f"a storage of {layout.storage_bytes} bytes"
-    return f"{describe(layout)} from byte {offset} on, which ends at byte {end} of {there}"
+    return f"{describe(layout)} from byte {offset} to byte {end} of a storage of {layout.storage_bytes} bytes"
 
 
 def _on_another_device(launch: Launch, argument: Argument, layout: Layout, device: str) -> str:
-    """Kernels read addresses; operators see to devices themselves."""
+    """The problem of an address on another device; operators check their devices themselves."""
     if launch.site.kind is Kind.CPP:
-        wrong = layout.device != "cpu"
+        differs = layout.device != "cpu"
         device = "cpu"
     else:
-        wrong = launch.site.kind in _DEVICE_KERNELS and not (
+        differs = launch.site.kind in _DEVICE_KERNELS and not (
             layout.device == device or (":" not in device and layout.device.startswith(device))
         )
-    if not wrong or not _is_address(launch, argument):
+    if not differs or not _is_address(launch, argument):
         return ""
-    return f"{describe(layout)} on {layout.device}, and the kernel runs on {device}"
+    return f"{describe(layout)} on {layout.device}, but the kernel runs on {device}"
 
 
 def _is_address(launch: Launch, argument: Argument) -> bool:
-    """Whether the kernel gets the tensor's address: of a CPU tensor with one element the generated code may read the
-    number and pass that."""
+    """True if the kernel gets the tensor's address.
+
+    Of a CPU tensor with one element the generated code may read the number and pass that instead.
+    """
     kinds = {value.name: value.value.type for grid in launch.grids for value in grid.arguments}
     if argument.spec.param in kinds:
         return kinds[argument.spec.param] is CType.ADDRESS

@@ -1,6 +1,6 @@
-"""Contract checks: is every tensor of a run what the graph promised, and where its readers look for it?
+"""Contract checks: every tensor of a run against what the graph promised and what its readers expect.
 
-Needs only the journal, so that a run at any level from 1 on will do.
+They need only the journal, so any run at level 1 or above will do.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ from aoti_debug.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 
 
 def check(flow: Dataflow) -> tuple[Finding, ...]:
-    """Every broken contract of a run, one finding a cause, the first broken first; shared memory last."""
-    return (*_Check(flow).findings(), *aliases.check(flow.run)) if flow.run.launches else ()
+    """The broken contracts of a run, one finding for each cause, in order; shared memory last."""
+    return (*_ContractCheck(flow).findings(), *aliases.check(flow.run)) if flow.run.launches else ()
 
 
 def input_finding(error: InputMismatch) -> Finding:
-    """Inputs that the model was not exported for, as a finding."""
+    """The finding of inputs that the model was not exported for."""
     first = error.mismatches[0]
     return Finding(
         CONTRACT,
         first.sentence,
         where=Place(input=first.name),
-        evidence=tuple(found.sentence for found in error.mismatches[1:]),
-        next=tuple(dict.fromkeys(found.advice for found in error.mismatches)),
+        evidence=tuple(mismatch.sentence for mismatch in error.mismatches[1:]),
+        next=tuple(dict.fromkeys(mismatch.advice for mismatch in error.mismatches)),
     )
 
 
 def zero_sized(launch: Launch) -> tuple[Argument, ...]:
-    """The tensors without elements among a launch's arguments: nothing wrong in themselves."""
+    """The tensors without elements among a launch's arguments (which are no error in themselves)."""
     tensors = ((argument, argument.tensor) for argument in launch.args)
     return tuple(argument for argument, tensor in tensors if tensor is not None and tensor.layout.numel == 0)
 
 
 @dataclass
 class _Call:
-    """What is known of one call of the model.
+    """The state of the checks in one call of the model.
 
     Attributes:
-        scopes: of the branches and loops, by name and iteration: what only the run tells may differ in each.
-        broken: the storages of tensors that broke their promise, by address. What is wrong with whatever was made of
-            them is no cause.
+        symbols: the sizes of symbols, bound so far.
+        scopes: the symbols of branches and loops, by name and iteration: unbacked sizes may differ in each.
+        broken: the storages of tensors that broke their promise, by address. Problems of tensors computed from them
+            are consequences, and not reported.
     """
 
     symbols: Symbols = field(default_factory=Symbols)
@@ -62,11 +63,12 @@ class _Call:
     broken: set[int] = field(default_factory=set)
 
     def scope(self, launch: Launch) -> Symbols:
+        """The symbols that hold for a launch."""
         key = (launch.site.subgraph, launch.loops)
         return self.scopes.setdefault(key, Symbols(self.symbols)) if any(key) else self.symbols
 
 
-class _Check:
+class _ContractCheck:
     def __init__(self, flow: Dataflow) -> None:
         run = flow.run
         self._run = run
@@ -77,13 +79,13 @@ class _Check:
         self._fixed: dict[tuple[str, str], Promised] = {}  # promises without symbols
         self._inputs = frozenset(run.manifest.inputs)
         self._calls: dict[tuple[CallKind, int], _Call] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def findings(self) -> Iterator[Finding]:
         for launch in self._run.launches:
-            self._learn_from_inputs(launch)
+            self._bind_input_sizes(launch)
         for launch in self._run.launches:
-            yield from self._launch(launch)
+            yield from self._check_launch(launch)
 
     def _call(self, launch: Launch) -> _Call:
         return self._calls.setdefault((launch.key.kind, launch.key.call), _Call())
@@ -91,75 +93,76 @@ class _Check:
     def _promise(self, launch: Launch, argument: Argument) -> Promise | None:
         return self._promises.get((launch.site.function, argument.name))
 
-    def _learn_from_inputs(self, launch: Launch) -> None:
-        """The sizes of symbols: what came in decides before anything that was made of it."""
+    def _bind_input_sizes(self, launch: Launch) -> None:
+        """Binds symbols to the sizes of inputs, which have priority over sizes of other tensors."""
         for argument in launch.args:
             if argument.name in self._inputs and isinstance(argument.before, Tensor):
                 _bind(self._call(launch).symbols, self._promise(launch, argument), argument.before)
 
-    def _launch(self, launch: Launch) -> Iterator[Finding]:
+    def _check_launch(self, launch: Launch) -> Iterator[Finding]:
         call = self._call(launch)
         symbols = call.scope(launch)
         for argument in launch.args:
             value = argument.before
             if isinstance(value, Number) and isinstance(value.value, int) and is_size(argument.spec.text):
                 symbols.bind(argument.spec.text, value.value)
-        given = {argument.before.storage_ptr for argument in launch.args if isinstance(argument.before, Tensor)}
-        follows = bool(given & call.broken)
-        found: list[Finding] = []
+        read_storages = {argument.before.storage_ptr for argument in launch.args if isinstance(argument.before, Tensor)}
+        reads_broken = bool(read_storages & call.broken)
+        findings: list[Finding] = []
         for argument in {argument.name: argument for argument in launch.args}.values():
             tensor = argument.tensor
             if tensor is not None and tensor.layout.kind == "strided":
-                found += self._tensor(launch, argument, tensor, symbols, call, follows)
-        if not found and not follows:
-            found += self._specialised(launch)
-        yield from found
+                findings += self._check_tensor(launch, argument, tensor, symbols, call, reads_broken)
+        if not findings and not reads_broken:
+            findings += self._check_specialisations(launch)
+        yield from findings
 
-    def _tensor(
-        self, launch: Launch, argument: Argument, tensor: Tensor, symbols: Symbols, call: _Call, follows: bool
+    def _check_tensor(
+        self, launch: Launch, argument: Argument, tensor: Tensor, symbols: Symbols, call: _Call, reads_broken: bool
     ) -> Iterator[Finding]:
-        """
+        """The findings of one argument: its promise, then the place of its elements.
+
         Args:
-            follows: the launch was given a tensor that broke its promise; what it makes of it is no cause.
+            reads_broken: the launch reads a tensor that broke its promise; what it computes from it is a consequence.
         """
-        made = not isinstance(argument.before, Tensor)
-        consequence = follows if made else tensor.storage_ptr in call.broken
+        is_new = not isinstance(argument.before, Tensor)
+        is_consequence = reads_broken if is_new else tensor.storage_ptr in call.broken
         promise = self._promise(launch, argument)
         if promise is not None:
             _bind(symbols, promise, tensor)
-            promised = self._settled(promise, symbols)
+            promised = self._resolve(promise, symbols)
             if layouts.differs(promised, tensor.layout):
                 call.broken.add(tensor.storage_ptr)
-                if not consequence and self._first(launch.site.function, argument.name):
-                    yield self._blame.maker(launch, argument, tensor, promised)
+                if not is_consequence and self._is_first_report(launch.site.function, argument.name):
+                    yield self._blame.producer_finding(launch, argument, tensor, promised)
                 return
         problem = bounds.problem(launch, argument, tensor, self._devices.model)
         if problem:
             call.broken.add(tensor.storage_ptr)
-            if not consequence and self._first(launch.site.function, argument.name):
-                yield self._blame.reader(launch, argument, f"was given {argument.name}: {problem}")
+            if not is_consequence and self._is_first_report(launch.site.function, argument.name):
+                yield self._blame.reader_finding(launch, argument, f"was passed {argument.name}: {problem}")
         elif promise is not None:
             call.broken.discard(tensor.storage_ptr)  # the memory belongs to another tensor now
 
-    def _settled(self, promise: Promise, symbols: Symbols) -> Promised:
+    def _resolve(self, promise: Promise, symbols: Symbols) -> Promised:
         key = (promise.function, promise.name)
-        known = self._fixed.get(key)
-        if known is None:
-            known = layouts.settle(promise, symbols, self._devices.real(promise.device))
+        promised = self._fixed.get(key)
+        if promised is None:
+            promised = layouts.resolve(promise, symbols, self._devices.real(promise.device))
             if all(size.isdigit() for size in (*promise.sizes, *promise.strides)):
-                self._fixed[key] = known
-        return known
+                self._fixed[key] = promised
+        return promised
 
-    def _specialised(self, launch: Launch) -> Iterator[Finding]:
-        for broken in self._specialisations.broken(launch):
-            if self._first(launch.site.kernel, broken.parameter):
-                yield self._blame.reader(launch, launch.argument(broken.argument), broken.what, broken.evidence)
+    def _check_specialisations(self, launch: Launch) -> Iterator[Finding]:
+        for broken in self._specialisations.broken_assumptions(launch):
+            if self._is_first_report(launch.site.kernel, broken.parameter):
+                yield self._blame.reader_finding(launch, launch.argument(broken.argument), broken.what, broken.evidence)
 
-    def _first(self, owner: str, name: str) -> bool:
-        """Whether nothing was said of it yet."""
-        told = (owner, name) in self._told
-        self._told.add((owner, name))
-        return not told
+    def _is_first_report(self, owner: str, name: str) -> bool:
+        """True if nothing was reported for the name yet; from now on it counts as reported."""
+        reported = (owner, name) in self._reported
+        self._reported.add((owner, name))
+        return not reported
 
 
 def _bind(symbols: Symbols, promise: Promise | None, tensor: Tensor) -> None:
@@ -169,7 +172,7 @@ def _bind(symbols: Symbols, promise: Promise | None, tensor: Tensor) -> None:
 
 
 def _promises(manifest: Manifest) -> Iterator[Promise]:
-    """Those of weights, which the generated code names, and of everything else."""
+    """The promises of weights, made from the generated code's constants, and those of the manifest."""
     for constant in manifest.constants:
         shape, strides = tuple(map(str, constant.shape)), tuple(map(str, constant.strides))
         for function in (MODEL, FOLDING):

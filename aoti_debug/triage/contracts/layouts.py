@@ -1,4 +1,4 @@
-"""A tensor against what the graph promised of it."""
+"""Compares a tensor's layout with the layout that the graph promised."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aoti_debug.wrapper.promised_layouts import UNKNOWN
 
 @dataclass(frozen=True)
 class Promised:
-    """A promise with the sizes that its symbols have in one call; None for what is not known.
+    """A promise with the sizes that its symbols have in one call; None for unknown sizes and strides.
 
     Attributes:
-        device: "cpu", "cuda:0", "cuda" for any of them, "" for any device.
+        device: "cpu", "cuda:0", "cuda" for any CUDA device, "" for any device.
     """
 
     device: str
@@ -35,10 +35,11 @@ class Promised:
         return f"{self}, strides [{_numbers(self.strides)}]" + (f", on {self.device}" if self.device else "")
 
 
-def settle(promise: Promise, symbols: Symbols, device: str) -> Promised:
-    """
+def resolve(promise: Promise, symbols: Symbols, device: str) -> Promised:
+    """The promise with its symbols replaced by their sizes.
+
     Args:
-        device: where the promised tensor has to be in this run.
+        device: the device on which the tensor has to be in this run.
     """
     return Promised(
         device,
@@ -49,27 +50,29 @@ def settle(promise: Promise, symbols: Symbols, device: str) -> Promised:
 
 
 def differs(promised: Promised, real: Layout) -> bool:
+    """True if the dtype, device, sizes or strides differ from the promise."""
     return (
         promised.dtype != real.dtype
-        or _elsewhere(promised, real)
+        or _other_device(promised, real)
         or other_sizes(promised, real)
         or _other_strides(promised, real)
     )
 
 
 def contrast(promised: Promised, real: Layout) -> tuple[str, str]:
-    """Both in words: strides and devices where they differ."""
-    left, right = str(promised), describe(real)
+    """(promised, real) as texts that include strides and devices only if they differ."""
+    promised_text, real_text = str(promised), describe(real)
     if _other_strides(promised, real):
-        left += f" with strides [{_numbers(promised.strides)}]"
-        right += f" with strides [{_numbers(real.strides)}]"
-    if _elsewhere(promised, real):
-        left += f" on {promised.device}"
-        right += f" on {real.device}"
-    return left, right
+        promised_text += f" with strides [{_numbers(promised.strides)}]"
+        real_text += f" with strides [{_numbers(real.strides)}]"
+    if _other_device(promised, real):
+        promised_text += f" on {promised.device}"
+        real_text += f" on {real.device}"
+    return promised_text, real_text
 
 
 def other_sizes(promised: Promised, real: Layout) -> bool:
+    """True if the number of dimensions or a known size differs from the promise."""
     if len(promised.sizes) != len(real.shape):
         return True
     return any(a is not None and a != b for a, b in zip(promised.sizes, real.shape, strict=True))
@@ -87,7 +90,7 @@ def full(layout: Layout) -> str:
 
 
 def _other_strides(promised: Promised, real: Layout) -> bool:
-    """Of dimensions with more than one element; not where the sizes differ already."""
+    """True if a stride differs in a dimension with more than one element; False if the sizes differ already."""
     if real.numel == 0 or other_sizes(promised, real) or len(promised.strides) != len(real.strides):
         return False
     return any(
@@ -96,11 +99,11 @@ def _other_strides(promised: Promised, real: Layout) -> bool:
     )
 
 
-def _elsewhere(promised: Promised, real: Layout) -> bool:
+def _other_device(promised: Promised, real: Layout) -> bool:
     if not promised.device:
         return False
-    found = real.device if ":" in promised.device else real.device.partition(":")[0]
-    return found != promised.device
+    device = real.device if ":" in promised.device else real.device.partition(":")[0]
+    return device != promised.device
 
 
 def _numbers(numbers: Sequence[int | None]) -> str:
@@ -108,10 +111,10 @@ def _numbers(numbers: Sequence[int | None]) -> str:
 
 
 class Devices:
-    """On which devices a run has to have its tensors: a package that was compiled for cuda:0 may run on cuda:1.
+    """Maps promised devices to those of a run: a package that was compiled for cuda:0 may run on cuda:1.
 
     Attributes:
-        model: "cpu", "cuda:0"; "cuda" where no launch told the index.
+        model: the model's device: "cpu", "cuda:0"; "cuda" if no launch shows the index.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -126,20 +129,20 @@ class Devices:
 
 
 def _model_device(run: RunDir) -> str:
-    """Of the buffers that launches write: most of them are the model's own."""
+    """The device of most buffers that launches write; most of them are the model's own."""
     kind = run.manifest.device
     if kind == "cpu":
         return kind
-    found = _most_common(
+    device = _most_common(
         argument.tensor.layout.device
         for launch in run.launches
         for argument in launch.args
         if argument.tensor is not None and argument.written and argument.name not in run.manifest.inputs
     )
-    return found or kind
+    return device or kind
 
 
 def _most_common(devices: Iterable[str]) -> str:
-    """Of those that are not the CPU; "" without any."""
+    """The most common device other than the CPU; "" if there is none."""
     counts = Counter(device for device in devices if device.partition(":")[0] not in ("", "cpu"))
     return max(counts, key=lambda device: counts[device], default="")

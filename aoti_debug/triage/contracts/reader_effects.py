@@ -1,4 +1,4 @@
-"""What it means to a launch that it reads a tensor which is not as promised."""
+"""Describes the consequence for a launch that reads a tensor which is not as promised."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ _COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:
-    """One sentence.
+    """The consequence in one sentence.
 
     Args:
-        argument: what the reader was passed: the tensor, or a view of it.
-        promised: what the reader was generated for.
-        tensor: what there is.
+        argument: the reader's argument: the tensor, or a view of it.
+        promised: the layout that the reader was generated for.
+        tensor: the tensor in this run.
     """
     subject = f"launch {reader.id} {reader.kernel}"
     if reader.site.kind not in _COMPILED_FOR_LAYOUTS:
         return f"{subject} reads it next"
     layout = tensor.layout
-    does = "reads and writes" if argument.written else "reads"
-    wanted, item = dtypes.item_bytes(promised.dtype), layout.item_bytes
-    if wanted and item and wanted != item:
-        return f"{subject} {does} {wanted} bytes an element from a tensor of {item}{_past_the_end(promised, tensor)}"
+    verb = "reads and writes" if argument.written else "reads"
+    expected, item = dtypes.item_bytes(promised.dtype), layout.item_bytes
+    if expected and item and expected != item:
+        return (
+            f"{subject} {verb} {expected} bytes per element of a tensor with {item} bytes per element"
+            f"{_past_the_end(promised, tensor)}"
+        )
     if promised.dtype != layout.dtype:
-        return f"{subject} {does} its bits as {promised.dtype}"
+        return f"{subject} {verb} its bytes as {promised.dtype}"
     if other_sizes(promised, layout):
-        return f"{subject} goes over {promised}{_past_the_end(promised, tensor)}"
+        return f"{subject} accesses it as {promised}{_past_the_end(promised, tensor)}"
     if promised.device != layout.device:
-        return f"{subject} takes its address for one of {promised.device}"
-    return f"{subject} takes its elements in another order: with the strides that were promised"
+        return f"{subject} uses its address as one of {promised.device}"
+    return f"{subject} {verb} its elements in the wrong order, with the promised strides"
 
 
 def _past_the_end(promised: Promised, tensor: Tensor) -> str:
-    """ ", 64 bytes past the end of its memory"; "" where it stays inside or where that is not known."""
+    """ ", 64 bytes past the end of its memory"; "" if it stays inside or if that is unknown."""
     item = dtypes.item_bytes(promised.dtype)
     sizes = [size for size in promised.sizes if size is not None]
     strides = [stride for stride in promised.strides if stride is not None]
     if not item or len(sizes) != len(promised.sizes) or len(strides) != len(sizes):
         return ""
     extent = reach(sizes, strides) * item
-    there = tensor.layout.storage_bytes - tensor.layout.storage_offset * tensor.layout.item_bytes
-    return f", up to {extent - there} bytes past the end of its memory" if extent > there else ""
+    available = tensor.layout.storage_bytes - tensor.layout.storage_offset * tensor.layout.item_bytes
+    return f", up to {extent - available} bytes past the end of its memory" if extent > available else ""

@@ -1,4 +1,4 @@
-"""What Triton kernels were compiled for against what they were given: divisible addresses and numbers, constants."""
+"""Checks the arguments of Triton kernels against what they were compiled for: divisibility and constants."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _INTEGERS = frozenset({CType.I8, CType.I16, CType.I32, CType.I64, CType.U8, CTyp
 
 
 @dataclass(frozen=True)
-class Broken:
-    """
+class BrokenAssumption:
+    """An assumption of a compiled kernel that a launch breaks.
+
     Attributes:
-        parameter: the kernel's.
-        argument: as the launch names it.
-        what: a clause behind the kernel's name: "was compiled for …".
-        evidence: what that leads to.
+        parameter: the kernel's parameter.
+        argument: the launch's argument.
+        what: the problem, as the predicate of the kernel: "was compiled for …".
+        evidence: the consequence.
     """
 
     parameter: str
@@ -33,22 +34,23 @@ class Broken:
 
 
 class Specialisations:
-    """The kernels of a package, each read once."""
+    """The specialisations of a package's Triton kernels, each read once."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._kernels: Mapping[str, Kernel] = {k.name: k for k in manifest.kernels if k.language == "triton"}
         self._read: dict[str, Specialisation | None] = {}
 
-    def broken(self, launch: Launch) -> Iterator[Broken]:
+    def broken_assumptions(self, launch: Launch) -> Iterator[BrokenAssumption]:
+        """The assumptions of its kernels that a launch breaks."""
         for grid in launch.grids:
-            found = self._of(grid.kernel)
-            if found is not None:
-                yield from _indivisible(launch, grid, found)
-                yield from _other_constants(launch, found)
-            yield from _narrowed(launch, grid)
+            compiled = self._specialisation(grid.kernel)
+            if compiled is not None:
+                yield from _indivisible_values(launch, grid, compiled)
+                yield from _other_constants(launch, compiled)
+            yield from _truncated_numbers(launch, grid)
 
-    def _of(self, name: str) -> Specialisation | None:
-        """None where the kernel's source does not say it."""
+    def _specialisation(self, name: str) -> Specialisation | None:
+        """The specialisation of a kernel; None if its source does not contain it."""
         if name not in self._read:
             kernel = self._kernels.get(name)
             try:
@@ -58,54 +60,58 @@ class Specialisations:
         return self._read[name]
 
 
-def _indivisible(launch: Launch, grid: Grid, compiled: Specialisation) -> Iterator[Broken]:
-    for parameter, given in _by_parameter(grid, compiled).items():
-        value = given.value.value
+def _indivisible_values(launch: Launch, grid: Grid, compiled: Specialisation) -> Iterator[BrokenAssumption]:
+    for parameter, argument in _by_parameter(grid, compiled).items():
+        value = argument.value.value
         if parameter not in compiled.divisible or not isinstance(value, int) or value % DIVISOR == 0:
             continue
-        name = _argument(launch, parameter)
+        name = _argument_name(launch, parameter)
         if compiled.signature[parameter].startswith("*"):
-            what = f"was compiled for multiples of {DIVISOR} as the address {parameter}: {name} is at 0x{value:x}"
-            yield Broken(parameter, name, what, "it may load and store several elements at once: a misaligned address")
+            what = f"was compiled for an address {parameter} divisible by {DIVISOR}, but {name} is at 0x{value:x}"
+            yield BrokenAssumption(
+                parameter, name, what, "its vectorized loads and stores may fail with a misaligned address"
+            )
         else:
-            what = f"was compiled for multiples of {DIVISOR} as {parameter}: it is {value}"
-            yield Broken(parameter, name, what, "it may leave out the check of the last elements")
+            what = f"was compiled for {parameter} divisible by {DIVISOR}, but it is {value}"
+            yield BrokenAssumption(parameter, name, what, "it may omit the bounds check of the last elements")
 
 
-def _other_constants(launch: Launch, compiled: Specialisation) -> Iterator[Broken]:
-    """A number that is compiled in reaches the launch nevertheless, and the kernel ignores it."""
+def _other_constants(launch: Launch, compiled: Specialisation) -> Iterator[BrokenAssumption]:
+    """Numbers that differ from a constant compiled into the kernel, which ignores what it is passed."""
     for argument in launch.args:
         constant = _literal(compiled.constants.get(argument.spec.param, ""))
         if constant is None or not isinstance(argument.before, Number) or argument.before.value == constant:
             continue
-        what = f"was compiled for {argument.spec.param} = {constant}: it is {argument.before.value}"
-        yield Broken(argument.spec.param, argument.name, what, f"it computes as if it were {constant}")
+        what = f"was compiled for {argument.spec.param} = {constant}, but it is {argument.before.value}"
+        yield BrokenAssumption(argument.spec.param, argument.name, what, f"it computes as if it were {constant}")
 
 
-def _narrowed(launch: Launch, grid: Grid) -> Iterator[Broken]:
-    """A number that does not fit the kernel's parameter."""
+def _truncated_numbers(launch: Launch, grid: Grid) -> Iterator[BrokenAssumption]:
+    """Numbers that do not fit the type of the kernel's parameter."""
     passed = {value.name: value for value in grid.arguments if value.value.type in _INTEGERS}
     for argument in launch.args:
-        given = argument.before
-        got = passed.get(argument.spec.param)
+        number = argument.before
+        received = passed.get(argument.spec.param)
         if (
-            got is None
-            or not isinstance(given, Number)
-            or given.type not in _INTEGERS
-            or got.value.value == given.value
+            received is None
+            or not isinstance(number, Number)
+            or number.type not in _INTEGERS
+            or received.value.value == number.value
         ):
             continue
-        what = f"takes {argument.spec.param} as {got.ctype}: {given.value} becomes {got.value.value}"
-        yield Broken(argument.spec.param, argument.name, what, "the number does not fit the kernel's parameter")
+        what = f"takes {argument.spec.param} as {received.ctype}: {number.value} becomes {received.value.value}"
+        yield BrokenAssumption(
+            argument.spec.param, argument.name, what, "the number does not fit the kernel's parameter"
+        )
 
 
 def _by_parameter(grid: Grid, compiled: Specialisation) -> dict[str, GridArgument]:
-    """What the device was given for each parameter of the source, in the order of its signature."""
+    """The value that the device got for each parameter of the source, in the order of its signature."""
     passed = [name for name, kind in compiled.signature.items() if kind != "constexpr"]
     return dict(zip(passed, grid.arguments, strict=False))  # scratch memory follows
 
 
-def _argument(launch: Launch, parameter: str) -> str:
+def _argument_name(launch: Launch, parameter: str) -> str:
     return next((a.name for a in launch.args if a.spec.param == parameter), parameter)
 
 

@@ -1,7 +1,7 @@
-"""Computes a generated kernel's statements again on a few elements, and keeps every operation with its operands.
+"""Evaluates a generated kernel's statements on a few elements, and records every operation with its operands.
 
-Values are float64 tensors, rounded after each operation to what the kernel computes in. What is not understood is
-unknown, and so is all that is made of it.
+Values are float64 tensors, rounded after each operation to the kernel's compute dtype. A value whose expression is not
+understood is unknown, and so is everything computed from it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Operation:
-    """
+    """One evaluated operation.
+
     Attributes:
         name: "div", "sum", "to float16".
-        operands: 0-d, or 1-d with one entry an element of the row.
-        exact: the result before it was rounded to the dtype.
+        operands: 0-d, or 1-d with one entry for each element of the row.
+        exact: the result before it was rounded.
+        result: the rounded result.
+        dtype: the dtype that it was rounded to.
     """
 
     statement: Statement
@@ -33,16 +36,17 @@ class Operation:
     operands: tuple[Tensor, ...]
     exact: Tensor
     result: Tensor
-    dtype: str  # that the result was rounded to
+    dtype: str
 
     @property
     def reduces(self) -> bool:
+        """True if it reduces a row to one value."""
         return self.name in REDUCTIONS and self.operands[0].dim() == 1
 
 
-E4M3_LIMIT = 464.0  # what is larger rounds to more than 448, the largest
+E4M3_LIMIT = 464.0  # larger values round to more than 448, the largest
 REDUCTIONS = frozenset({"sum", "prod", "max", "min"})
-_DTYPES = {  # by what kernels call them
+_DTYPES = {  # by their names in kernels
     spelled.replace("::", "__"): dtype.name
     for dtype in dtypes.DTYPES
     if dtype.kernel_names
@@ -63,7 +67,7 @@ _SAME_NAMES = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "sigmoid", "erf", "lgamma", "relu"),
     *("floor", "ceil", "trunc", "isnan", "isinf", "maximum", "minimum"),
 )
-_NAMES = {  # what kernels call it -> what torch calls it
+_NAMES = {  # name in kernels -> name in torch
     **{name: name for name in _SAME_NAMES},
     "fabs": "abs",
     "sqrt_rn": "sqrt",
@@ -74,25 +78,26 @@ _NAMES = {  # what kernels call it -> what torch calls it
     "max_propagate_nan": "maximum",
     "min_propagate_nan": "minimum",
 }
-_FOLDS = {"sum": "sum", "max2": "max", "min2": "min", "prod": "prod"}
-_KEEPS = frozenset({"broadcast_to", "same", "reshape", "trans", "view", "expand_dims"})
-_PLAIN = frozenset({"maximum", "minimum", "isnan", "isinf", "abs", "neg"})  # make nothing that is not finite
+_REDUCTION_NAMES = {"sum": "sum", "max2": "max", "min2": "min", "prod": "prod"}
+_IDENTITIES = frozenset({"broadcast_to", "same", "reshape", "trans", "view", "expand_dims"})
+_EXACT = frozenset({"maximum", "minimum", "isnan", "isinf", "abs", "neg"})  # never produce a non-finite value
 
 
 class _UnknownError(Exception):
-    """A value that the kernel's text does not tell."""
+    """A value that the kernel's text does not determine."""
 
 
-_NOT_UNDERSTOOD = (_UnknownError, RuntimeError, TypeError, IndexError)  # or operands that do not fit each other
+_NOT_UNDERSTOOD = (_UnknownError, RuntimeError, TypeError, IndexError)  # or the operands' shapes do not match
 
 
-class Arithmetic:
-    """
+class KernelEvaluator:
+    """Evaluates statements, and keeps the variables, the memory and the recorded operations.
+
     Args:
-        memory: what the pointers' memory holds, as far as it matters: 0-d or 1-d float64, or bool.
-        stored: the dtype that each pointer's memory has: "float16".
-        numbers: what the other parameters are.
-        dtype: what the kernel computes in: "float32", "float64".
+        memory: the elements in question of each pointer's memory: 0-d or 1-d float64, or bool.
+        stored: the dtype of each pointer's memory: "float16".
+        numbers: the values of the other parameters.
+        dtype: the kernel's compute dtype: "float32", "float64".
     """
 
     def __init__(
@@ -107,17 +112,18 @@ class Arithmetic:
         self._statement: Statement | None = None
 
     def run(self, statements: Sequence[Statement]) -> None:
+        """Evaluates the statements in order, without those of vector tails."""
         for statement in statements:
             if not statement.tail:
-                self._take(statement)
+                self._execute(statement)
 
-    def _take(self, statement: Statement) -> None:
+    def _execute(self, statement: Statement) -> None:
         self._statement = statement
         if statement.store:
             self._store(statement)
             return
         if len(statement.targets) != 1:
-            self._several(statement)
+            self._unpack(statement)
             return
         (target,) = statement.targets
         pointer = self._pointer(statement.names)
@@ -125,7 +131,9 @@ class Arithmetic:
             self._aliases[target] = pointer
             return
         try:
-            value = self._accumulated(target, statement) if target.startswith("tmp_acc") else self._of(statement.value)
+            value = (
+                self._accumulate(target, statement) if target.startswith("tmp_acc") else self._evaluate(statement.value)
+            )
         except _NOT_UNDERSTOOD:
             value = None
         self._variables[target] = value
@@ -133,7 +141,7 @@ class Arithmetic:
     def _store(self, statement: Statement) -> None:
         owner = self._pointer(statement.targets) or statement.targets[0]
         try:
-            self.memory[owner] = self._fit(owner, self._of(statement.value))
+            self.memory[owner] = self._round_for_store(owner, self._evaluate(statement.value))
         except _NOT_UNDERSTOOD:
             self.memory[owner] = None
 
@@ -142,17 +150,17 @@ class Arithmetic:
         owners = (self._aliases.get(name, name) for name in sorted(names))
         return next((owner for owner in owners if owner in self._stored), "")
 
-    def _several(self, statement: Statement) -> None:
-        """`a, b = f(c)`: known for the pair that a softmax is computed from."""
+    def _unpack(self, statement: Statement) -> None:
+        """Evaluates `a, b = f(c)`; only the (maximum, sum) pairs of an online softmax are understood."""
         try:
-            values = self._pair(ast.parse(statement.value, mode="eval").body) if statement.value else None
+            values = self._softmax_pair(ast.parse(statement.value, mode="eval").body) if statement.value else None
         except _NOT_UNDERSTOOD:
             values = None
         for i, target in enumerate(statement.targets):
             self._variables[target] = values[i] if values is not None and i < len(values) else None
 
-    def _pair(self, node: ast.expr) -> tuple[Tensor, Tensor] | None:
-        """Maximum and sum of exponentials, as Inductor's helpers combine them."""
+    def _softmax_pair(self, node: ast.expr) -> tuple[Tensor, Tensor] | None:
+        """(maximum, sum of exponentials) as Inductor's helpers compute them; None for other calls."""
         if not isinstance(node, ast.Call):
             return None
         name = ast.unparse(node.func).rpartition(".")[2]
@@ -163,37 +171,37 @@ class Arithmetic:
             import torch
 
             rows = self._value(node.args[0])
-            largest = self._fold("max", rows)
+            largest = self._reduce("max", rows)
             delta = torch.where(torch.isinf(largest) & (largest < 0), torch.zeros_like(rows), rows - largest)
             return largest, self._round(torch.exp(delta).sum())
         return None
 
-    def _accumulated(self, target: str, statement: Statement) -> Tensor:
-        """`tmp_acc0 = tmp_acc0 + x`: over the whole row."""
+    def _accumulate(self, target: str, statement: Statement) -> Tensor:
+        """Evaluates `tmp_acc0 = tmp_acc0 + x` over the whole row."""
         node = ast.parse(statement.value, mode="eval").body if statement.value else None
         match node:
             case ast.BinOp(left=ast.Name(id=name), op=ast.Add() | ast.Mult() as op, right=right) if name == target:
-                return self._onto(target, "sum" if isinstance(op, ast.Add) else "prod", self._value(right))
+                return self._reduce_into(target, "sum" if isinstance(op, ast.Add) else "prod", self._value(right))
             case ast.Call(func=ast.Name(id=called), args=[ast.Name(id=name), right]) if name == target:
                 kind = {"maximum": "max", "minimum": "min"}.get(_NAMES.get(called, ""))
                 if kind is not None:
-                    return self._onto(target, kind, self._value(right))
-        return self._of(statement.value)
+                    return self._reduce_into(target, kind, self._value(right))
+        return self._evaluate(statement.value)
 
-    def _onto(self, target: str, kind: str, values: Tensor) -> Tensor:
-        begun = self._variables.get(target)
-        if begun is None:
+    def _reduce_into(self, target: str, kind: str, values: Tensor) -> Tensor:
+        initial = self._variables.get(target)
+        if initial is None:
             raise _UnknownError
-        folded = self._fold(kind, values)
-        joined = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}[kind]
-        return self._round(_torch(joined)(begun, folded))
+        reduced = self._reduce(kind, values)
+        combine = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}[kind]
+        return self._round(_torch_function(combine)(initial, reduced))
 
-    def _fold(self, kind: str, values: Tensor) -> Tensor:
+    def _reduce(self, kind: str, values: Tensor) -> Tensor:
         if values.dim() == 0:
             return values
-        return self._keep(kind, (values,), _torch({"max": "amax", "min": "amin"}.get(kind, kind))(values))
+        return self._record(kind, (values,), _torch_function({"max": "amax", "min": "amin"}.get(kind, kind))(values))
 
-    def _of(self, text: str) -> Tensor:
+    def _evaluate(self, text: str) -> Tensor:
         if not text:
             raise _UnknownError
         return self._value(ast.parse(text, mode="eval").body)
@@ -211,14 +219,14 @@ class Arithmetic:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 return self._apply(_BINARY[type(op)], self._value(left), self._value(right))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _LOGICAL:
-                return self._both(_LOGICAL[type(op)], left, right)
+                return self._logical(_LOGICAL[type(op)], left, right)
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                result: Tensor = _torch(_COMPARE[type(op)])(self._value(left), self._value(right))
+                result: Tensor = _torch_function(_COMPARE[type(op)])(self._value(left), self._value(right))
                 return result
             case ast.Subscript(value=value):
                 return self._value(value)
             case ast.Call():
-                return self._called(node)
+                return self._call(node)
         raise _UnknownError
 
     def _named(self, name: str) -> Tensor:
@@ -231,16 +239,16 @@ class Arithmetic:
             raise _UnknownError
         return value
 
-    def _both(self, name: str, left: ast.expr, right: ast.expr) -> Tensor:
-        result: Tensor = _torch(name)(self._value(left), self._value(right))
+    def _logical(self, name: str, left: ast.expr, right: ast.expr) -> Tensor:
+        result: Tensor = _torch_function(name)(self._value(left), self._value(right))
         return result
 
-    def _called(self, node: ast.Call) -> Tensor:
-        of_value = isinstance(node.func, ast.Attribute) and not (
+    def _call(self, node: ast.Call) -> Tensor:
+        is_method = isinstance(node.func, ast.Attribute) and not (
             isinstance(node.func.value, ast.Name) and node.func.value.id not in self._variables
         )
         name = ast.unparse(node.func).rpartition(".")[2]
-        args = [node.func.value, *node.args] if of_value and isinstance(node.func, ast.Attribute) else list(node.args)
+        args = [node.func.value, *node.args] if is_method and isinstance(node.func, ast.Attribute) else list(node.args)
         if name == "load":
             return self._load(node)
         if name == "float" and isinstance(node.args[0], ast.Constant):
@@ -249,22 +257,25 @@ class Arithmetic:
             return self._value(node.args[1])
         if name == "zeros":
             return _number(0.0)
-        if name in _KEEPS:
+        if name in _IDENTITIES:
             return self._value(args[0])
         if name == "to" or name.startswith("to_"):
             kind = ast.unparse(args[1]).rpartition(".")[2] if name == "to" else name.removeprefix("to_")
             return self._convert(self._value(args[0]), kind)
         if name in ("where", "blendv"):
             condition, chosen, other = args if name == "where" else (args[2], args[1], args[0])
-            return self._chosen(self._value(condition), chosen, other)
-        if name in _FOLDS and (name != "sum" or len(args) > 1):
-            return self._fold(_FOLDS[name], self._value(args[0]))
+            return self._select(self._value(condition), chosen, other)
+        if name in _REDUCTION_NAMES and (name != "sum" or len(args) > 1):
+            return self._reduce(_REDUCTION_NAMES[name], self._value(args[0]))
         if name in _NAMES:
             return self._apply(_NAMES[name], *(self._value(arg) for arg in args[:2]))
         raise _UnknownError
 
     def _load(self, node: ast.Call) -> Tensor:
-        """Elements that a mask of the model hides (a padding) are not where the shapes say: they are not known."""
+        """Reads the pointer's elements.
+
+        A load under a mask of the model (a padding) is unknown: its elements do not lie where the shapes say.
+        """
         if len(node.args) > 1 and "tmp" in ast.unparse(node.args[1]):
             raise _UnknownError
         for name in (n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)):
@@ -275,15 +286,15 @@ class Arithmetic:
                     return value
         raise _UnknownError
 
-    def _chosen(self, condition: Tensor, chosen: ast.expr, other: ast.expr) -> Tensor:
+    def _select(self, condition: Tensor, chosen: ast.expr, other: ast.expr) -> Tensor:
         if condition.dim() == 0:
             return self._value(chosen if bool(condition) else other)
-        result: Tensor = _torch("where")(condition.bool(), self._value(chosen), self._value(other))
+        result: Tensor = _torch_function("where")(condition.bool(), self._value(chosen), self._value(other))
         return result
 
     def _convert(self, value: Tensor, kind: str) -> Tensor:
         if kind in _DTYPES:
-            return self._fitted(value, _DTYPES[kind])
+            return self._round_to(value, _DTYPES[kind])
         if "int" in kind:
             return value.trunc() if bool(value.isfinite().all()) else self._unknown()
         if kind in ("bool", "int1"):
@@ -293,36 +304,36 @@ class Arithmetic:
     def _unknown(self) -> Tensor:
         raise _UnknownError
 
-    def _fit(self, pointer: str, value: Tensor) -> Tensor:
+    def _round_for_store(self, pointer: str, value: Tensor) -> Tensor:
         dtype = self._stored.get(pointer, "")
-        return self._fitted(value, dtype) if dtype in _DTYPES.values() else value
+        return self._round_to(value, dtype) if dtype in _DTYPES.values() else value
 
-    def _fitted(self, value: Tensor, dtype: str) -> Tensor:
-        result = rounded(value, dtype)
+    def _round_to(self, value: Tensor, dtype: str) -> Tensor:
+        result = round_to_dtype(value, dtype)
         assert self._statement is not None
         self.operations.append(Operation(self._statement, f"to {dtype}", (value,), value, result, dtype))
         return result
 
     def _apply(self, name: str, *operands: Tensor) -> Tensor:
-        function = _torch(name)
+        function = _torch_function(name)
         numbers = [operand.double() for operand in operands]
         exact = function(*numbers)
-        return exact if name in _PLAIN else self._keep(name, tuple(numbers), exact)
+        return exact if name in _EXACT else self._record(name, tuple(numbers), exact)
 
-    def _keep(self, name: str, operands: tuple[Tensor, ...], exact: Tensor) -> Tensor:
+    def _record(self, name: str, operands: tuple[Tensor, ...], exact: Tensor) -> Tensor:
         result = self._round(exact)
         assert self._statement is not None
         self.operations.append(Operation(self._statement, name, operands, exact, result, self._dtype))
         return result
 
     def _round(self, value: Tensor) -> Tensor:
-        return rounded(value, self._dtype)
+        return round_to_dtype(value, self._dtype)
 
 
-def rounded(value: Tensor, dtype: str) -> Tensor:
-    """The value as a dtype holds it, in float64.
+def round_to_dtype(value: Tensor, dtype: str) -> Tensor:
+    """The value rounded to a dtype, in float64.
 
-    What is too large for float8_e4m3fn, which has no infinity, is NaN here; some conversions take its largest value.
+    A value too large for float8_e4m3fn, which has no infinity, becomes NaN; some conversions saturate instead.
     """
     import torch
 
@@ -338,7 +349,7 @@ def _number(value: bool | float) -> Tensor:
     return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)
 
 
-def _torch(name: str) -> Callable[..., Any]:
+def _torch_function(name: str) -> Callable[..., Any]:
     import torch
 
     function: Callable[..., Any] = getattr(torch, name)

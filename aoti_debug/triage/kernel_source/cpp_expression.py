@@ -1,4 +1,4 @@
-"""Expressions of Inductor's C++ kernels in Python's syntax, so that one evaluator serves both languages."""
+"""Translates expressions of Inductor's C++ kernels to Python's syntax, so that one evaluator serves both languages."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _REWRITES = (
 
 
 def to_python(text: str) -> str:
-    """ "load(in_ptr0)", "to_float(x)", "where(condition, a, b)"; "" where the expression has no such form.
+    """Translates a C++ expression: "load(in_ptr0)", "to_float(x)", "where(condition, a, b)"; "" if it has no such form.
 
-    What a load reads is given by its pointer only.
+    A load keeps its pointer only, not the index.
     """
     text = _REDUCED.sub(r"\1", " ".join(text.split()))
     if "[&]" in text or "[](" in text:
         return ""
     for load in _LOADS:
-        if found := load.match(text):
-            return f"load({found.group(1)})"
+        if match := load.match(text):
+            return f"load({match.group(1)})"
     condition, question, rest = text.partition(" ? ")
     if question:
         chosen, _, other = rest.partition(" : ")

@@ -19,26 +19,28 @@ _ATOMIC = re.compile(r"atomic_add\w*(?:<[^()]*>)?\(&?(\w+)\b(.*)\Z", re.DOTALL)
 _CALL = re.compile(r"[\w:]+(?:<.*?>)?\((.*)\)\Z", re.DOTALL)
 _WORD = re.compile(r"(?<![\w.:])[A-Za-z_]\w*(?!\w*::)")
 _LAMBDA = re.compile(r"\[[&=]?\]\s*(?:\([^()]*\)\s*)?\Z")
-_HEAD = re.compile(r"(?:\)|\belse|\A)\s*\Z")  # before the brace of a block; `for (…)`, `if (…)`
+_BLOCK_HEAD = re.compile(r"(?:\)|\belse|\A)\s*\Z")  # before the brace of a block; `for (…)`, `if (…)`
 _NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 
 def statements(source: str, name: str) -> Iterator[Statement]:
-    """Those of the function `name`; none where it is not there."""
+    """The statements of the function `name`; none if the source has no such function."""
     source = without_comments(source)
     head = re.search(rf"\b{re.escape(name)}\s*\([^()]*\)\s*\{{", source)
     if head is None:
         return
     tokens = tokenize(source, head.end() - 1)
     for text, at, tail in _block(source, tokens, 0, tail=False):
-        found = _statement(text, source.count("\n", 0, at) + 1)
-        if found is not None:
-            yield replace(found, tail=tail)
+        statement = _statement(text, source.count("\n", 0, at) + 1)
+        if statement is not None:
+            yield replace(statement, tail=tail)
 
 
 def _block(source: str, tokens: Sequence[Token], opening: int, *, tail: bool) -> Iterator[tuple[str, int, bool]]:
-    """(statement, offset, tail) of the block that the token at index `opening` begins: those of inner blocks and
-    lambdas where they stand; a lambda's text is part of its statement, too."""
+    """(statement, offset, tail) of the block that the token at index `opening` begins.
+
+    Statements of inner blocks and lambdas come in source order; a lambda's text is also part of its statement.
+    """
     start = tokens[opening].end
     end = closing(tokens, opening)
     at = opening + 1
@@ -46,17 +48,17 @@ def _block(source: str, tokens: Sequence[Token], opening: int, *, tail: bool) ->
         token = tokens[at]
         match token.text:
             case "(":
-                behind = closing(tokens, at)
-                yield from _lambdas(source, tokens, at + 1, behind, start, tail=tail)
-                at = behind
+                after = closing(tokens, at)
+                yield from _lambdas(source, tokens, at + 1, after, start, tail=tail)
+                at = after
             case "{":
-                before, behind = source[start : token.start], closing(tokens, at)
+                before, after = source[start : token.start], closing(tokens, at)
                 if _LAMBDA.search(before):
                     yield from _block(source, tokens, at, tail=tail)
-                elif _HEAD.search(before):
+                elif _BLOCK_HEAD.search(before):
                     yield from _block(source, tokens, at, tail=tail or "C10_UNLIKELY(" in before)
-                    start = tokens[behind].end if behind < end else len(source)
-                at = behind
+                    start = tokens[after].end if after < end else len(source)
+                at = after
             case ";":
                 text = source[start : token.start]
                 yield text.strip(), start + len(text) - len(text.lstrip()), tail
@@ -67,10 +69,10 @@ def _block(source: str, tokens: Sequence[Token], opening: int, *, tail: bool) ->
 def _lambdas(
     source: str, tokens: Sequence[Token], begin: int, end: int, start: int, *, tail: bool
 ) -> Iterator[tuple[str, int, bool]]:
-    """As `_block`, of the lambdas among the arguments of a call: tokens [begin, end).
+    """(statement, offset, tail) of the lambdas among the arguments of a call: tokens [begin, end).
 
     Args:
-        start: offset of the statement that they are in.
+        start: the offset of the statement that contains them.
     """
     at = begin
     while at < end:
@@ -85,34 +87,34 @@ def _statement(text: str, line: int) -> Statement | None:
     text = re.sub(r"#pragma[^\n]*\n", "", text).strip()
     if text.startswith(("return ", "inductor_cpu_integer_div", "inductor_cpu_throw")):
         return None
-    if found := _STORE.search(text):
-        return _made((found.group(2),), found.group(1), text, line, store=True)
-    if found := _ATOMIC.match(text):
-        return _made((found.group(1),), found.group(2), text, line, store=True)
-    if found := _ELEMENT.match(text):
-        return _made((found.group(1),), found.group(2), text, line, store=True)
-    if found := _ASSIGNS.match(text):
-        return _made((found.group(1),), found.group(2), text, line, store=False)
-    if found := _CALL.match(text):
-        words = tuple(dict.fromkeys(_WORD.findall(found.group(1))))
-        return _made(words, found.group(1), text, line, store=True) if words else None
+    if match := _STORE.search(text):
+        return _build((match.group(2),), match.group(1), text, line, store=True)
+    if match := _ATOMIC.match(text):
+        return _build((match.group(1),), match.group(2), text, line, store=True)
+    if match := _ELEMENT.match(text):
+        return _build((match.group(1),), match.group(2), text, line, store=True)
+    if match := _ASSIGNS.match(text):
+        return _build((match.group(1),), match.group(2), text, line, store=False)
+    if match := _CALL.match(text):
+        words = tuple(dict.fromkeys(_WORD.findall(match.group(1))))
+        return _build(words, match.group(1), text, line, store=True) if words else None
     return None
 
 
-def _made(targets: tuple[str, ...], value: str, text: str, line: int, *, store: bool) -> Statement:
+def _build(targets: tuple[str, ...], value: str, text: str, line: int, *, store: bool) -> Statement:
     compares = "[&]" not in value and " ? " not in value and _COMPARES.search(value) is not None
-    whole = value
+    expression = value
     if " ? " in value and "[&]" not in value:
         value = value.partition(" ? ")[2]
-    begins = all(target.startswith("tmp_acc") for target in targets)
+    initialises = all(target.startswith("tmp_acc") for target in targets)
     signs = {-1 if (m.group(1) or m.group(2)) else 1 for m in _INFINITY.finditer(value)}
     return Statement(
         targets=targets,
         store=store,
         names=frozenset() if compares else frozenset(_WORD.findall(value)),
-        infinities=frozenset() if begins or compares else frozenset(signs),
-        flips=_NEGATES.search(f"= {value}") is not None,
-        value=cpp_expression.to_python(whole),
+        infinities=frozenset() if initialises or compares else frozenset(signs),
+        negates=_NEGATES.search(f"= {value}") is not None,
+        value=cpp_expression.to_python(expression),
         text=" ".join(text.split()),
         line=line,
     )

@@ -1,4 +1,4 @@
-"""Which of the model's lines that were fused into one kernel does something: an operation, an access, an index."""
+"""Finds the model line, among those fused into one kernel, of an operation, an access or an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.timeline import Launch
 
 _SUBSCRIPT = re.compile(r"[\w)\]]\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
-_READS = re.compile(
+_INDEXED_CALLS = re.compile(
     r"\b(?:gather|embedding\w*|emb|index_\w+|take\w*|scatter\w*|masked_scatter\w*|lookup)\(((?:[^()]|\([^()]*\))*)"
 )
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
@@ -25,7 +25,7 @@ _OPERATORS: dict[str, tuple[type[ast.operator], ...]] = {
     "pow": (ast.Pow,),
 }
 _LIKELY = ("softmax", "std", "var", "log", "rsqrt", "sqrt", "acos", "asin", "atanh", "reciprocal", "div", "pow", "exp")
-_CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then what is made of it
+_CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then those that contain it
     "add": ("add",),
     "sub": ("sub", "softmax"),
     "mul": ("mul", "square", "pow", "norm"),
@@ -37,36 +37,36 @@ _CALLS: dict[str, tuple[str, ...]] = {  # the operation itself, then what is mad
 }
 
 
-def of_access(launch: Launch) -> ModelLine | None:
-    """The line that reads or writes by an index; the first line where none says so, None where none is known."""
+def access_line(launch: Launch) -> ModelLine | None:
+    """The line that reads or writes by an index; the first line if none does so visibly, None if no line is known."""
     frames = launch.site.provenance.source
     return next((frame for frame in frames if indices(frame.text)), frames[0] if frames else None)
 
 
-def of_index(launch: Launch, access: ModelLine | None) -> ModelLine | None:
-    """The line of a launch that makes the index of an access.
+def index_line(launch: Launch, access: ModelLine | None) -> ModelLine | None:
+    """The line of a launch that computes the index of an access.
 
     Args:
-        access: the line that has the access, of this launch or a later one.
+        access: the line with the access, of this launch or a later one.
     """
     frames = launch.site.provenance.source
-    wanted = indices(access.text) if access is not None else ()
-    for name in wanted:
-        makes = re.compile(rf"\s*{re.escape(name)}\s*(?::[^=]*)?=[^=]")
-        if (found := next((frame for frame in frames if makes.match(frame.text)), None)) is not None:
-            return found
+    names = indices(access.text) if access is not None else ()
+    for name in names:
+        assignment = re.compile(rf"\s*{re.escape(name)}\s*(?::[^=]*)?=[^=]")
+        if (line := next((frame for frame in frames if assignment.match(frame.text)), None)) is not None:
+            return line
     return access if access in frames else (frames[0] if frames else None)
 
 
 def indices(text: str) -> Sequence[str]:
-    """Names of what a line of Python uses as indices, in order."""
-    inside = [m.group(1) for m in _SUBSCRIPT.finditer(text)] + [m.group(1) for m in _READS.finditer(text)]
+    """The names that a line of Python uses as indices, in order."""
+    inside = [m.group(1) for m in _SUBSCRIPT.finditer(text)] + [m.group(1) for m in _INDEXED_CALLS.finditer(text)]
     names = (name for part in inside for name in _NAME.findall(part))
     return tuple(dict.fromkeys(name for name in names if name not in _NO_TENSORS))
 
 
-def of_operation(launch: Launch, operation: str) -> ModelLine | None:
-    """The line that the operation is written in; None where no line, or more than one as well, is.
+def operation_line(launch: Launch, operation: str) -> ModelLine | None:
+    """The line that contains an operation; None if no line or several lines do.
 
     Args:
         operation: "div", "softmax".
@@ -79,15 +79,17 @@ def of_operation(launch: Launch, operation: str) -> ModelLine | None:
     return frames[scores.index(best)]
 
 
-def of_name(launch: Launch) -> ModelLine | None:
-    """The line of the operation in a kernel's name that is the likeliest to make what is not finite; None where no
-    single line has it."""
+def kernel_name_line(launch: Launch) -> ModelLine | None:
+    """The line of the operation in a kernel's name that most likely produces non-finite values.
+
+    None if the name has no such operation, or no single line contains it.
+    """
     likely = (operation for operation in _LIKELY if operation in launch.kernel)
-    return next((frame for operation in likely if (frame := of_operation(launch, operation)) is not None), None)
+    return next((frame for operation in likely if (frame := operation_line(launch, operation)) is not None), None)
 
 
 def _score(text: str, operation: str) -> int:
-    """How surely a line does an operation: it names it, or something that is made of it."""
+    """The certainty (0 to 3) that a line contains an operation: named itself, or as part of a larger one."""
     operators, called = _words(text)
     if operators & set(_OPERATORS.get(operation, ())):
         return 3

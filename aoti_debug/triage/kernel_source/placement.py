@@ -1,7 +1,7 @@
-"""Which elements of a kernel's arguments belong to one element of its result, guessed from their shapes.
+"""Guesses, from shapes, the elements of a kernel's arguments that one element of its result is computed from.
 
-The shapes do not say what a kernel indexes, so a placement is a proposal: whoever uses it computes the result from it
-and compares that with what the launch left.
+Shapes do not tell how a kernel indexes, so a placement is a guess: the caller computes the result from it and compares
+that with what the launch wrote.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from aoti_debug.values import unravel
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_ELEMENTS = 64  # beside the one in question, for comparison
+MOST_ELEMENTS = 64  # compared besides the one in question
 MOST_IN_ROW = 1 << 22
 
 
 @dataclass(frozen=True)
 class Placement:
-    """
+    """Elements of the arguments that belong together.
+
     Attributes:
-        before, after: of each argument that fits: 0-d, or 1-d with one entry a lane.
-        lane: the element in question; None where the result has one element for the row.
+        before: the values before the launch by parameter, where the shape fits: 0-d, or 1-d with one entry per lane.
+        after: the values after it, likewise.
+        lane: the lane of the element in question; None if the result has one element for the row.
     """
 
     before: Mapping[str, Tensor]
@@ -35,18 +37,19 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class ArgumentLayouts:
-    """The tensors of a launch by parameter: what they held before it, and what it left."""
+class LaunchTensors:
+    """The tensors of a launch by parameter: before it, and after it those that it wrote."""
 
     before: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes by parameter."""
         return {name: tuple(t.shape) for name, t in {**self.before, **self.after}.items()}
 
 
-def element_by_element(arguments: ArgumentLayouts, result: str, element: int) -> Placement:
-    """For a kernel that reduces nothing: the element, and others for comparison."""
+def element_by_element(arguments: LaunchTensors, result: str, element: int) -> Placement:
+    """The placement for a kernel without a reduction: the element, and others for comparison."""
     import torch
 
     shape = tuple(arguments.after[result].shape)
@@ -58,33 +61,33 @@ def element_by_element(arguments: ArgumentLayouts, result: str, element: int) ->
         whole = _as_shape(tensor, shape)
         return None if whole is None else _pick(whole, flat, shape)
 
-    return Placement(_all(arguments.before, take), _all(arguments.after, take), 0)
+    return Placement(_apply(arguments.before, take), _apply(arguments.after, take), 0)
 
 
-def rows(arguments: ArgumentLayouts, result: str, element: int) -> Iterator[Placement]:
-    """For a kernel that reduces: all that lies on the reduced dimensions, for every choice of those."""
+def rows(arguments: LaunchTensors, result: str, element: int) -> Iterator[Placement]:
+    """Placements for a kernel with a reduction: the row along the reduced dimensions, for every choice of those."""
     shapes = arguments.shapes()
     whole = max(shapes.values(), key=math.prod)
-    for axes in _choices(len(whole)):
-        place = _locate(shapes[result], whole, axes, element)
-        if place is None or math.prod(whole[axis] for axis in axes) > MOST_IN_ROW:
+    for axes in _reduced_axes(len(whole)):
+        location = _locate(shapes[result], whole, axes, element)
+        if location is None or math.prod(whole[axis] for axis in axes) > MOST_IN_ROW:
             continue
-        fixed, lane = place
+        fixed, lane = location
 
         def take(tensor: Tensor, fixed: Mapping[int, int] = fixed, axes: tuple[int, ...] = axes) -> Tensor | None:
             return _row(tensor, whole, axes, fixed)
 
-        yield Placement(_all(arguments.before, take), _all(arguments.after, take), lane)
+        yield Placement(_apply(arguments.before, take), _apply(arguments.after, take), lane)
 
 
-def _all(tensors: Mapping[str, Tensor], take: object) -> dict[str, Tensor]:
+def _apply(tensors: Mapping[str, Tensor], take: object) -> dict[str, Tensor]:
     assert callable(take)
-    found = {name: take(tensor) for name, tensor in tensors.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: take(tensor) for name, tensor in tensors.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _choices(dimensions: int) -> list[tuple[int, ...]]:
-    """Sets of reduced dimensions: the last, the last two, …, then any other."""
+def _reduced_axes(dimensions: int) -> list[tuple[int, ...]]:
+    """Candidates for the reduced dimensions: the last, the last two, …, then any other."""
     suffixes = [tuple(range(start, dimensions)) for start in reversed(range(dimensions))]
     every = range(1, dimensions + 1)
     others = [axes for size in every for axes in itertools.combinations(range(dimensions), size)]
@@ -92,7 +95,7 @@ def _choices(dimensions: int) -> list[tuple[int, ...]]:
 
 
 def _as_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor | None:
-    """The tensor broadcast to a shape, or seen as it where it has as many elements."""
+    """The tensor broadcast to a shape, or reshaped if it has as many elements; None if neither is possible."""
     try:
         return tensor.broadcast_to(shape)
     except RuntimeError:
@@ -110,26 +113,26 @@ def _pick(tensor: Tensor, flat: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _locate(
     shape: tuple[int, ...], whole: tuple[int, ...], axes: tuple[int, ...], element: int
 ) -> tuple[dict[int, int], int | None] | None:
-    """The coordinates of an element of `shape` in the dimensions that stay, and its lane on those that are reduced."""
-    stay = [d for d in range(len(whole)) if d not in axes]
+    """The coordinates of an element of `shape` in the kept dimensions, and its lane along the reduced ones."""
+    kept = [d for d in range(len(whole)) if d not in axes]
     if math.prod(shape) == math.prod(whole):
         at = unravel(element, whole)
         lane = 0
         for axis in axes:
             lane = lane * whole[axis] + at[axis]
-        return {d: at[d] for d in stay}, lane
-    if math.prod(shape) == math.prod(whole[d] for d in stay):
-        at = unravel(element, tuple(whole[d] for d in stay))
-        return dict(zip(stay, at, strict=True)), None
+        return {d: at[d] for d in kept}, lane
+    if math.prod(shape) == math.prod(whole[d] for d in kept):
+        at = unravel(element, tuple(whole[d] for d in kept))
+        return dict(zip(kept, at, strict=True)), None
     return None
 
 
 def _row(tensor: Tensor, whole: tuple[int, ...], axes: tuple[int, ...], fixed: Mapping[int, int]) -> Tensor | None:
-    left = tuple(size for d, size in enumerate(whole) if d not in axes)
+    remaining = tuple(size for d, size in enumerate(whole) if d not in axes)
     if tensor.numel() == 1:
         return tensor.reshape(())
-    if tensor.numel() == math.prod(left) and tensor.numel() != math.prod(whole) and left:
-        return tensor.reshape(left)[tuple(fixed[d] for d in sorted(fixed))].reshape(())
+    if tensor.numel() == math.prod(remaining) and tensor.numel() != math.prod(whole) and remaining:
+        return tensor.reshape(remaining)[tuple(fixed[d] for d in sorted(fixed))].reshape(())
     full = _as_shape(tensor, whole)
     if full is None:
         return None

@@ -1,4 +1,4 @@
-"""What each result of a generated kernel is made of: which arguments its values come from, which infinite constants."""
+"""Slices a generated kernel by its results: the arguments and infinite constants that each is computed from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from aoti_debug.triage.kernel_source.statements import Statement
 
 @dataclass(frozen=True)
 class Slice:
-    """
+    """The part of a kernel that computes one result.
+
     Attributes:
-        sources: parameters of the kernel whose content at its beginning goes into the values.
-        infinities: signs of the infinite constants that do.
-        operations: the statements that lead there, in order.
+        sources: the parameters whose content before the kernel goes into the result.
+        infinities: the signs (1, -1) of the infinite constants that go into it.
+        operations: the statements that compute it, in order.
     """
 
     sources: frozenset[str] = frozenset()
@@ -32,33 +33,34 @@ def kernel_of(launch: Launch, manifest: Manifest) -> Kernel | None:
     return next((kernel for name in names if (kernel := manifest.kernel(name)) is not None), None)
 
 
-def of_launch(launch: Launch, manifest: Manifest) -> Mapping[str, Slice]:
-    """Slices by the parameter that is written; empty where the kernel's source is not there or not understood."""
+def launch_slices(launch: Launch, manifest: Manifest) -> Mapping[str, Slice]:
+    """The slices of a launch by the parameter that is written; empty if the source is missing or not understood."""
     kernel = kernel_of(launch, manifest)
     if kernel is None:
         return {}
-    return of_kernel(kernel, frozenset(spec.param for spec in launch.site.args if _is_pointer(spec)))
+    return kernel_slices(kernel, frozenset(spec.param for spec in launch.site.args if _is_pointer(spec)))
 
 
 @functools.lru_cache(maxsize=1024)
-def of_kernel(kernel: Kernel, pointers: frozenset[str]) -> Mapping[str, Slice]:
-    """
+def kernel_slices(kernel: Kernel, pointers: frozenset[str]) -> Mapping[str, Slice]:
+    """The slices of a kernel by the parameter that is written.
+
     Args:
         pointers: the names of the parameters that are tensors.
     """
     if not pointers:
         return {}
-    found = statements(kernel, pointers)
-    fold = _Fold(pointers)
-    for _ in range(2):  # what one turn of a loop leaves for the next one
-        fold.begin()
-        for statement in found:
-            fold.take(statement)
-    return {name: _slice(value, found) for name, value in fold.stored.items() if name in pointers}
+    kernel_statements = statements(kernel, pointers)
+    dataflow = _KernelDataflow(pointers)
+    for _ in range(2):  # twice: one iteration of a loop may use variables of the one before
+        dataflow.reset_memory()
+        for statement in kernel_statements:
+            dataflow.add(statement)
+    return {name: _slice(value, kernel_statements) for name, value in dataflow.stored.items() if name in pointers}
 
 
 def statements(kernel: Kernel, pointers: frozenset[str]) -> tuple[Statement, ...]:
-    """Those of a kernel; none where its source is not there or not understood."""
+    """The statements of a kernel; none if its source is missing or not understood."""
     if kernel.language == "triton":
         return tuple(triton_text.statements(kernel.source, pointers))
     return tuple(cpp_text.statements(kernel.source, kernel.name)) if kernel.language == "cpp" else ()
@@ -69,42 +71,43 @@ def _is_pointer(spec: Arg) -> bool:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _ValueOrigin:
     sources: frozenset[str] = frozenset()
     infinities: frozenset[int] = frozenset()
     lines: frozenset[int] = frozenset()
 
-    def __or__(self, other: _Made) -> _Made:
-        return _Made(self.sources | other.sources, self.infinities | other.infinities, self.lines | other.lines)
+    def __or__(self, other: _ValueOrigin) -> _ValueOrigin:
+        return _ValueOrigin(self.sources | other.sources, self.infinities | other.infinities, self.lines | other.lines)
 
 
-class _Fold:
-    """Goes through the statements of a kernel in order."""
+class _KernelDataflow:
+    """Follows values through the statements of a kernel, taken in order."""
 
     def __init__(self, pointers: frozenset[str]) -> None:
         self._pointers = pointers
-        self._variables: dict[str, _Made] = {}
+        self._variables: dict[str, _ValueOrigin] = {}
         self._aliases: dict[str, str] = {}
-        self._memory: dict[str, _Made] = {}
-        self.stored: dict[str, _Made] = {}
+        self._memory: dict[str, _ValueOrigin] = {}
+        self.stored: dict[str, _ValueOrigin] = {}
 
-    def begin(self) -> None:
-        """What is in memory at the kernel's beginning."""
-        self._memory = {name: _Made(frozenset({name})) for name in self._pointers}
-        self._fresh = set(self._pointers)
+    def reset_memory(self) -> None:
+        """Sets the memory to its state before the kernel."""
+        self._memory = {name: _ValueOrigin(frozenset({name})) for name in self._pointers}
+        self._unwritten = set(self._pointers)
 
-    def take(self, statement: Statement) -> None:
+    def add(self, statement: Statement) -> None:
+        """Applies a statement."""
         if not statement.store and len(statement.targets) == 1 and self._is_alias(statement):
             return
-        made = self._made(statement)
+        value = self._value(statement)
         if not statement.store:
-            self._variables |= dict.fromkeys(statement.targets, made)
+            self._variables |= dict.fromkeys(statement.targets, value)
             return
-        for name in self._stored_to(statement.targets):
-            self._store(name, made)
+        for name in self._stored_pointers(statement.targets):
+            self._store(name, value)
 
     def _is_alias(self, statement: Statement) -> bool:
-        """`auto out_ptr3 = in_out_ptr0`."""
+        """True for `auto out_ptr3 = in_out_ptr0`, which is noted."""
         if len(statement.names) != 1 or not statement.text.endswith(f"= {next(iter(statement.names))}"):
             return False
         (name,) = statement.names
@@ -114,29 +117,30 @@ class _Fold:
         self._aliases[statement.targets[0]] = owner
         return True
 
-    def _made(self, statement: Statement) -> _Made:
-        made = _Made(infinities=statement.infinities, lines=frozenset({statement.line}))
+    def _value(self, statement: Statement) -> _ValueOrigin:
+        value = _ValueOrigin(infinities=statement.infinities, lines=frozenset({statement.line}))
         for name in statement.names:
             owner = self._aliases.get(name, name)
-            made |= self._memory.get(owner) or self._variables.get(owner) or _Made()
-        if statement.flips:
-            made = _Made(made.sources, made.infinities | {-sign for sign in made.infinities}, made.lines)
-        return made
+            value |= self._memory.get(owner) or self._variables.get(owner) or _ValueOrigin()
+        if statement.negates:
+            value = _ValueOrigin(value.sources, value.infinities | {-sign for sign in value.infinities}, value.lines)
+        return value
 
-    def _stored_to(self, targets: tuple[str, ...]) -> frozenset[str]:
-        """The pointers that an address is made of: named in it, or behind its variables."""
+    def _stored_pointers(self, targets: tuple[str, ...]) -> frozenset[str]:
+        """The pointers that an address is computed from: named in it, or the sources of its variables."""
         owners = {self._aliases.get(target, target) for target in targets}
         if named := owners & self._pointers:
             return frozenset(named)
-        behind = [made.sources for owner in owners if (made := self._variables.get(owner)) is not None]
-        return frozenset().union(*behind) if behind else frozenset(owners)
+        sources = [value.sources for owner in owners if (value := self._variables.get(owner)) is not None]
+        return frozenset().union(*sources) if sources else frozenset(owners)
 
-    def _store(self, name: str, made: _Made) -> None:
-        before = self._memory.get(name, _Made())
-        self._memory[name] = made if name in self._fresh else before | made
-        self._fresh.discard(name)
-        self.stored[name] = self.stored.get(name, _Made()) | made
+    def _store(self, name: str, value: _ValueOrigin) -> None:
+        before = self._memory.get(name, _ValueOrigin())
+        self._memory[name] = value if name in self._unwritten else before | value
+        self._unwritten.discard(name)
+        self.stored[name] = self.stored.get(name, _ValueOrigin()) | value
 
 
-def _slice(made: _Made, found: tuple[Statement, ...]) -> Slice:
-    return Slice(made.sources, made.infinities, tuple(s for s in found if s.line in made.lines))
+def _slice(value: _ValueOrigin, kernel_statements: tuple[Statement, ...]) -> Slice:
+    operations = tuple(s for s in kernel_statements if s.line in value.lines)
+    return Slice(value.sources, value.infinities, operations)

@@ -1,7 +1,7 @@
-"""The statements of a generated kernel, Triton or C++, as far as values flow through them.
+"""The statements of a generated kernel, Triton or C++, reduced to the flow of values.
 
-Both languages come out alike: a statement gives one or more variables a value made of other names, or stores a value
-to memory. Index arithmetic, masks and comparisons carry no value: what they yield can be neither NaN nor infinite.
+Both languages have the same form: a statement assigns a value computed from other names to one or more variables, or
+stores a value to memory. Index arithmetic, masks and comparisons are left out: their results are never NaN or infinite.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Statement:
-    """
+    """An assignment or a store.
+
     Attributes:
         targets: the variables that get a value, or the pointer that is stored to.
-        store: whether it writes to memory.
-        names: what the value is made of: variables, and pointers that are read.
-        infinities: signs of the infinite constants in it (1, -1), other than those that a reduction begins with.
-        flips: it may turn the sign of a value.
-        value: the stored or assigned expression, in Python's syntax; "" where it is none.
-        text: as the source has it, in one line.
-        line: in the kernel's source, from 1.
-        tail: it repeats another statement for the elements that fill no vector.
+        store: true if it writes to memory.
+        names: the variables, and the pointers read, that the value is computed from.
+        infinities: the signs (1, -1) of its infinite constants, without the initial values of reductions.
+        negates: true if it may change the sign of a value.
+        value: the stored or assigned expression in Python's syntax; "" if it has no such form.
+        text: the source text, in one line.
+        line: the line in the kernel's source, from 1.
+        tail: true if it repeats another statement for the remaining elements that fill no vector.
     """
 
     targets: tuple[str, ...]
     store: bool
     names: frozenset[str]
     infinities: frozenset[int]
-    flips: bool
+    negates: bool
     value: str
     text: str
     line: int

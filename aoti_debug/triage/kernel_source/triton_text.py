@@ -14,7 +14,7 @@ _MASK_NAME = re.compile(r"(?:[xyzr]\w*)?mask\d*\Z")
 
 
 def statements(source: str, parameters: frozenset[str]) -> Iterator[Statement]:
-    """Those of the last function that has `parameters`; none where the source is not understood."""
+    """The statements of the last function with all of `parameters`; none if the source is not understood."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -52,15 +52,15 @@ def _target_names(targets: list[ast.expr]) -> tuple[str, ...]:
 def _statement(
     node: ast.stmt, targets: tuple[str, ...], value: ast.expr, more: frozenset[str] = frozenset(), store: bool = False
 ) -> Statement:
-    found = _Value()
-    found.visit(value)
-    begins = all(target.startswith("_") for target in targets)
+    parts = _Value()
+    parts.visit(value)
+    initialises = all(target.startswith("_") for target in targets)
     return Statement(
         targets=targets,
         store=store,
-        names=frozenset(found.names) | more,
-        infinities=frozenset() if begins else frozenset(found.infinities),
-        flips=found.flips,
+        names=frozenset(parts.names) | more,
+        infinities=frozenset() if initialises else frozenset(parts.infinities),
+        negates=parts.negates,
         value=ast.unparse(value),
         text=ast.unparse(node),
         line=node.lineno,
@@ -68,12 +68,12 @@ def _statement(
 
 
 class _Value(ast.NodeVisitor):
-    """Names and infinite constants that the value of an expression may come from."""
+    """Collects the names and infinite constants that the value of an expression may come from."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.infinities: set[int] = set()
-        self.flips = False
+        self.negates = False
 
     def visit_Name(self, node: ast.Name) -> None:
         self.names.add(node.id)
@@ -99,16 +99,16 @@ class _Value(ast.NodeVisitor):
             self.visit(node.right)
 
     def _negated(self, node: ast.expr) -> None:
-        """A variable may be a constant that another statement makes."""
+        """Visits a negated operand; a variable may hold a constant of another statement."""
         self._subtracted(node)
-        self.flips |= not isinstance(node, ast.Constant | ast.Call)
+        self.negates |= not isinstance(node, ast.Constant | ast.Call)
 
     def _subtracted(self, node: ast.expr) -> None:
-        found = _Value()
-        found.visit(node)
-        self.names |= found.names
-        self.infinities |= {-sign for sign in found.infinities}
-        self.flips |= found.flips
+        parts = _Value()
+        parts.visit(node)
+        self.names |= parts.names
+        self.infinities |= {-sign for sign in parts.infinities}
+        self.negates |= parts.negates
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.visit(node.value)
@@ -124,7 +124,7 @@ class _Value(ast.NodeVisitor):
         elif called == "tl.where" and len(node.args) == 3:
             self._where(node)
         else:
-            self.flips |= called.endswith(("abs", "fabs"))
+            self.negates |= called.endswith(("abs", "fabs"))
             self.visit(node.func)
             for value in (*node.args, *(k.value for k in node.keywords)):
                 self.visit(value)
@@ -136,7 +136,7 @@ class _Value(ast.NodeVisitor):
                 self.visit(keyword.value)
 
     def _where(self, node: ast.Call) -> None:
-        """What fills the rest of a block beyond the tensor's end is no value of the model."""
+        """Visits both branches, but not an infinity that only pads a block beyond the tensor's end."""
         condition, *values = node.args
         masks = [n.id for n in ast.walk(condition) if isinstance(n, ast.Name)]
         padding = bool(masks) and all(_MASK_NAME.match(name) for name in masks)

@@ -1,4 +1,4 @@
-"""Why a launch went out of bounds, and where the index came from."""
+"""Explains an out-of-bounds access: the argument, the element, and the origin of the index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
-from aoti_debug.triage.kernel_source.lines import of_access, of_index
+from aoti_debug.triage.kernel_source.lines import access_line, index_line
 from aoti_debug.triage.memory.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 
@@ -25,38 +25,40 @@ def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evi
         launch: the guilty launch of that run.
         seen: what the repro's trials saw, the most trustworthy first.
     """
-    access = _most_telling(seen)
-    line = of_access(launch)
-    told: tuple[str, ...] = ()
+    access = _best_access(seen)
+    line = access_line(launch)
+    sentences: tuple[str, ...] = ()
     victim = replace(finding.where or place_of(launch), frame=line)
     if access is not None:
-        told = tuple(_sentences(access))
+        sentences = tuple(_sentences(access))
         if access.argument:
             victim = replace(victim, argument=access.argument, element=_element(launch, access))
     finding = replace(finding, where=victim)
-    index = _index_of(flow.run, launch, access)
+    index = _faulty_index(flow.run, launch, access)
     if index is None:
-        made = of_index(launch, line)
+        computing_line = index_line(launch, line)
         return replace(
             finding,
             evidence=(
-                *told,
+                *sentences,
                 *(f"{argument.name} has no elements" for argument in zero_sized(launch)),
                 *finding.evidence,
             ),
-            origin=replace(place_of(launch), frame=made) if made != line else None,
+            origin=replace(place_of(launch), frame=computing_line) if computing_line != line else None,
         )
-    if _is_made_here(index, access):
-        held = f"the kernel makes the index of {index.argument.name}[{coordinates(index)}], which is {index.value}"
-        origin = replace(place_of(launch, index.argument.name, index.element), frame=of_index(launch, line))
-        return replace(finding, evidence=(*told, held, *finding.evidence), origin=origin)
+    if _is_computed_here(index, access):
+        computed = (
+            f"the kernel computes the index from {index.argument.name}[{coordinates(index)}], which is {index.value}"
+        )
+        origin = replace(place_of(launch, index.argument.name, index.element), frame=index_line(launch, line))
+        return replace(finding, evidence=(*sentences, computed, *finding.evidence), origin=origin)
     walk = walk_back(flow, index)
     origin = walk.origin
     if origin.launch and origin.launch != launch.id:
-        origin = replace(origin, frame=of_index(flow.run.launch(origin.launch), line))
+        origin = replace(origin, frame=index_line(flow.run.launch(origin.launch), line))
     return replace(
         finding,
-        evidence=(*told, *walk.evidence, *finding.evidence),
+        evidence=(*sentences, *walk.evidence, *finding.evidence),
         origin=origin,
         chain=(origin, *walk.chain[1:-1], victim) if len(walk.chain) > 1 else (),
     )
@@ -68,24 +70,24 @@ def explain_overrun(finding: Finding, flow: Dataflow, launch: Launch, seen: Iter
     Args:
         flow, launch, seen: as for `explain`.
     """
-    telling = [evidence for evidence in seen if any(access.index for access in evidence.accesses)]
-    if not telling:
+    with_index = [evidence for evidence in seen if any(access.index for access in evidence.accesses)]
+    if not with_index:
         return finding
-    told = explain(finding, flow, launch, telling)
-    if told.origin is None or finding.where is None or told.where is None:
+    explained = explain(finding, flow, launch, with_index)
+    if explained.origin is None or finding.where is None or explained.where is None:
         return finding
-    return replace(told, where=replace(finding.where, frame=told.where.frame))
+    return replace(explained, where=replace(finding.where, frame=explained.where.frame))
 
 
-def _is_made_here(index: IndexValue, access: SeenAccess | None) -> bool:
-    """Whether the launch computes the position out of a value that is no bad index itself."""
+def _is_computed_here(index: IndexValue, access: SeenAccess | None) -> bool:
+    """True if the launch computes the index from a value that is no bad index itself."""
     if not index.is_bad:
         return True
-    return not (index.is_absurd or access is None or access.kind == "index" or _is_used_as_it_is(index, access))
+    return not (index.is_absurd or access is None or access.kind == "index" or _is_used_unchanged(index, access))
 
 
-def _is_used_as_it_is(index: IndexValue, access: SeenAccess) -> bool:
-    """Whether the accessed element lies where the value itself leads, along some dimension."""
+def _is_used_unchanged(index: IndexValue, access: SeenAccess) -> bool:
+    """True if the value itself, as an index along some dimension, leads to the accessed element."""
     accessed = index.launch.argument(access.argument)
     if access.element is None or accessed is None or accessed.tensor is None:
         return True
@@ -97,14 +99,14 @@ def _is_used_as_it_is(index: IndexValue, access: SeenAccess) -> bool:
 
 
 def _element(launch: Launch, access: SeenAccess) -> int | None:
-    """The accessed element; row-major where it is one of the argument's own, else as it lies in memory."""
+    """The accessed element: row-major if it lies inside the argument, else counted in memory order."""
     argument = launch.argument(access.argument)
     if access.element is None or argument is None or argument.tensor is None or access.beyond:
         return access.element
     return argument.tensor.layout.row_major(access.element)
 
 
-def _most_telling(seen: Iterable[Evidence]) -> SeenAccess | None:
+def _best_access(seen: Iterable[Evidence]) -> SeenAccess | None:
     """The access with an index, or else the first one."""
     accesses = [access for evidence in seen for access in evidence.accesses]
     return next((a for a in accesses if a.index is not None), accesses[0] if accesses else None)
@@ -126,9 +128,12 @@ def _sentences(access: SeenAccess) -> Iterable[str]:
         yield f"in the kernel's line: {access.source.text.strip()}"
 
 
-def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> IndexValue | None:
-    """The element of an integer argument that led outside: as a trial saw it, or else the one that is out of range."""
-    limit = _limit(launch, access.argument if access is not None else "")
+def _faulty_index(run: RunDir, launch: Launch, access: SeenAccess | None) -> IndexValue | None:
+    """The element of an integer argument that led out of bounds.
+
+    It is the one that a trial reports, or else the element that is furthest out of range.
+    """
+    limit = _index_limit(launch, access.argument if access is not None else "")
     if access is not None and access.index is not None:
         argument = launch.argument(access.index.argument)
         if argument is not None and argument.tensor is not None:
@@ -142,17 +147,17 @@ def _index_of(run: RunDir, launch: Launch, access: SeenAccess | None) -> IndexVa
             continue
         flat = values.reshape(-1)
         for position in {int(flat.argmax()), int(flat.argmin())}:
-            found = IndexValue(launch, argument, position, int(flat[position]), limit)
-            if found.is_bad and (worst is None or abs(found.value) > abs(worst.value)):
-                worst = found
+            index = IndexValue(launch, argument, position, int(flat[position]), limit)
+            if index.is_bad and (worst is None or abs(index.value) > abs(worst.value)):
+                worst = index
     return worst
 
 
-def _limit(launch: Launch, accessed: str) -> int:
-    """The largest index that can be right: the longest dimension of the accessed tensor, or of any that is no index."""
-    named = launch.argument(accessed) if accessed else None
-    if named is not None and named.tensor is not None and named.tensor.layout.numel == 0:
+def _index_limit(launch: Launch, accessed: str) -> int:
+    """The longest dimension of the accessed tensor, or of any tensor that is no index: valid indices are below it."""
+    target = launch.argument(accessed) if accessed else None
+    if target is not None and target.tensor is not None and target.tensor.layout.numel == 0:
         return 0
     others = [a for a in launch.args if a not in integer_inputs(launch)]
-    shapes = [a.tensor.layout.shape for a in ([named] if named else others) if a.tensor is not None]
+    shapes = [a.tensor.layout.shape for a in ([target] if target else others) if a.tensor is not None]
     return max((size for shape in shapes for size in shape), default=0)

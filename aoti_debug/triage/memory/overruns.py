@@ -1,4 +1,4 @@
-"""The launch that wrote outside of a buffer, by the damage that it did to the zones around it (a run with guards)."""
+"""Finds the launch that wrote outside of a buffer, by the damage to the guard zones around it."""
 
 from __future__ import annotations
 
@@ -23,59 +23,62 @@ _SHOWN = 4  # of a list
 
 @dataclass(frozen=True)
 class _Hit:
-    """A damage, and the argument of its launch that lies in the damaged buffer, if there is one."""
+    """Damage to a guard zone, and the argument of its launch that lies in the buffer, if there is one."""
 
     damage: GuardDamage
     argument: Argument | None
 
     @property
-    def in_front(self) -> bool:
+    def is_before(self) -> bool:
         return self.damage.first < 0
 
     @property
     def nearest(self) -> int:
-        """Offset of the damaged byte that is nearest to the buffer."""
-        return self.damage.last if self.in_front else self.damage.first
+        """The offset of the damaged byte that is nearest to the buffer."""
+        return self.damage.last if self.is_before else self.damage.first
 
     @property
     def distance(self) -> int:
-        """Bytes between the buffer and the nearest damaged byte."""
-        return -self.nearest - 1 if self.in_front else self.nearest - self.damage.size
+        """The number of bytes between the buffer and the nearest damaged byte."""
+        return -self.nearest - 1 if self.is_before else self.nearest - self.damage.size
 
 
 def find(run: RunDir) -> Finding | None:
     """The first launch that wrote outside of a guarded buffer; None where none did, or the run had no guards."""
     launches = {launch.key: launch for launch in run.launches}
     order = {key: index for index, key in enumerate(launches)}
-    known = [damage for damage in run.timeline.damages if damage.key in launches]
-    if not known:
+    damages = [damage for damage in run.timeline.damages if damage.key in launches]
+    if not damages:
         return None
-    first = min(known, key=lambda damage: order[damage.key]).key
+    first = min(damages, key=lambda damage: order[damage.key]).key
     launch = launches[first]
-    hits = sorted((_hit(launch, d) for d in known if d.key == first), key=lambda h: (h.argument is None, h.distance))
+    hits = sorted((_hit(launch, d) for d in damages if d.key == first), key=lambda h: (h.argument is None, h.distance))
     main = hits[0]
     return Finding(
         kind=OVERRUN,
         what=_what(run.manifest, launch, main),
         where=place_of(launch, _name(run.manifest, main), _element(main)),
-        evidence=(*_evidence(run.manifest, launch, main), *(_also(run.manifest, hit) for hit in hits[1:_SHOWN])),
-        warnings=(*_others([launches[key] for key in _later(known, first, order)]), *without_guards(run)),
+        evidence=(
+            *_evidence(run.manifest, launch, main),
+            *(_further_damage(run.manifest, hit) for hit in hits[1:_SHOWN]),
+        ),
+        warnings=(*_others([launches[key] for key in _later(damages, first, order)]), *without_guards(run)),
     )
 
 
 def without_guards(run: RunDir) -> tuple[str, ...]:
-    """One line on what a run with guards cannot watch; empty where it had none."""
+    """Lines on the writes that guards cannot detect; empty for a run without guards."""
     if not run.info.guards:
         return ()
     names = [f"{a.name} ({a.reason})" for a in run.manifest.allocations if not a.guarded]
     shown = names[:_SHOWN] + ([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])
-    also = f", and buffers without guards: {', '.join(shown)}" if shown else ""
-    said = tuple(note.text for note in run.timeline.notes if note.code is NoteCode.GUARDS)
-    return (f"writes around model inputs and weights are not watched{also}", *said)
+    unguarded = f", nor around buffers without guards: {', '.join(shown)}" if shown else ""
+    notes = tuple(note.text for note in run.timeline.notes if note.code is NoteCode.GUARDS)
+    return (f"writes around model inputs and weights are not checked{unguarded}", *notes)
 
 
 def _hit(launch: Launch, damage: GuardDamage) -> _Hit:
-    """The argument is the one that ends (or begins) nearest to the damage; one that is written goes first."""
+    """The damage with the argument that ends (or begins) nearest to it; written arguments are preferred."""
     inside = [
         argument
         for argument in launch.args
@@ -93,9 +96,11 @@ def _edges(span: ByteRange | None) -> tuple[int, ...]:
 
 
 def _buffer(manifest: Manifest, damage: GuardDamage) -> str:
-    """The variable that the buffer was allocated for; its memory may have passed on to others since."""
-    known = manifest.allocations
-    return known[damage.allocation].name if damage.allocation < len(known) else f"buffer {damage.allocation}"
+    """The variable that the buffer was allocated for; other variables may have reused its memory since."""
+    allocations = manifest.allocations
+    return (
+        allocations[damage.allocation].name if damage.allocation < len(allocations) else f"buffer {damage.allocation}"
+    )
 
 
 def _name(manifest: Manifest, hit: _Hit) -> str:
@@ -103,7 +108,7 @@ def _name(manifest: Manifest, hit: _Hit) -> str:
 
 
 def _element(hit: _Hit) -> int | None:
-    """Where the damage begins, counted in elements from the argument's first; below 0 in front of it."""
+    """The offset of the damage in elements from the argument's first; negative before it."""
     tensor = hit.argument.tensor if hit.argument else None
     if tensor is None or tensor.layout.item_bytes == 0:
         return None
@@ -111,7 +116,7 @@ def _element(hit: _Hit) -> int | None:
 
 
 def _what(manifest: Manifest, launch: Launch, hit: _Hit) -> str:
-    side = "in front of" if hit.in_front else "past the end of"
+    side = "before the start of" if hit.is_before else "past the end of"
     return f"{launch.kernel} writes {_length(hit)} {side} {_name(manifest, hit)}"
 
 
@@ -124,48 +129,50 @@ def _length(hit: _Hit) -> str:
 def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
     buffer, damage = _buffer(manifest, hit.damage), hit.damage
     element, argument = _element(hit), hit.argument
-    away = wording.count(hit.distance, "byte")
-    side = "in front of the begin" if hit.in_front else "past the end"
-    whole = "the guard zones around it were whole before the launch"
+    distance = wording.count(hit.distance, "byte")
+    side = "before the start" if hit.is_before else "past the end"
+    intact = "the guard zones around it were intact before the launch"
     if argument is None or argument.tensor is None or element is None:
         written = wording.listed([a.name for a in launch.args if a.written])
         return (
-            f"writes {_length(hit)}, {away} {side} of {buffer}; {whole}",
-            f"{buffer} is none of its arguments: the address lies far outside of what it writes ({written})",
+            f"writes {_length(hit)}, {distance} {side} of {buffer}; {intact}",
+            f"{buffer} is not one of its arguments: the address is far from everything that it writes ({written})",
         )
     layout = argument.tensor.layout
     return (
-        f"writes {_length(hit)} at element {element} of {layout.numel} of {argument.name}, {away} {side} of its buffer",
-        f"{argument.name}, {text.shape(layout)}, lies in {_memory(buffer, damage, argument)}; {whole}",
-        *_found(hit, layout.dtype, layout.item_bytes),
-        f"without guards it hits whatever lies {'in front of' if hit.in_front else 'behind'} {buffer}",
+        f"writes {_length(hit)} at element {element} of {layout.numel} of {argument.name}, "
+        f"{distance} {side} of its buffer",
+        f"{argument.name}, {text.shape(layout)}, lies in {_memory(buffer, damage, argument)}; {intact}",
+        *_written_values(hit, layout.dtype, layout.item_bytes),
+        f"without guards it overwrites the memory {'before' if hit.is_before else 'after'} {buffer}",
     )
 
 
 def _memory(buffer: str, damage: GuardDamage, argument: Argument) -> str:
     size = wording.count(damage.size, "byte")
-    return f"{size} of its own" if argument.name == buffer else f"{size} that were allocated for {buffer}"
+    owner = "it" if argument.name == buffer else buffer
+    return f"a buffer of {size} that was allocated for {owner}"
 
 
-def _found(hit: _Hit, dtype: str, item: int) -> tuple[str, ...]:
-    """What was written, where whole elements are there."""
+def _written_values(hit: _Hit, dtype: str, item: int) -> tuple[str, ...]:
+    """The damage as values if it holds whole elements, else as bytes."""
     damage = hit.damage
-    start = -(damage.first - damage.size) % item if not hit.in_front else -damage.first % item
+    start = -(damage.first - damage.size) % item if not hit.is_before else -damage.first % item
     data = damage.found[start:]
-    whole = data[: len(data) // item * item][: _SHOWN * item]
-    if not whole or start:
-        return (f"found there: {damage.found.hex(' ')}",)
-    values = ", ".join(spell(value, dtype) for value in decode(whole, dtype))
-    return (f"found there: {values}",)
+    elements = data[: len(data) // item * item][: _SHOWN * item]
+    if not elements or start:
+        return (f"bytes in the guard zone: {damage.found.hex(' ')}",)
+    values = ", ".join(spell(value, dtype) for value in decode(elements, dtype))
+    return (f"values in the guard zone: {values}",)
 
 
-def _also(manifest: Manifest, hit: _Hit) -> str:
-    side = "in front of" if hit.in_front else "past the end of"
+def _further_damage(manifest: Manifest, hit: _Hit) -> str:
+    side = "before the start of" if hit.is_before else "past the end of"
     return f"the same launch writes {_length(hit)} {side} {_name(manifest, hit)}, {hit.distance} bytes away from it"
 
 
 def _later(damages: Iterable[GuardDamage], first: LaunchKey, order: Mapping[LaunchKey, int]) -> list[LaunchKey]:
-    """The other launches that did damage, in order."""
+    """The other launches that damaged guard zones, in order."""
     return sorted({damage.key for damage in damages if damage.key != first}, key=order.__getitem__)
 
 

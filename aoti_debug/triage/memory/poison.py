@@ -1,4 +1,4 @@
-"""Whether a tensor differs between two runs only in elements that nobody wrote: those still hold each run's poison."""
+"""Compares a tensor in two runs with different poison: unwritten elements still hold the poison of their run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from aoti_debug.rundir.timeline import RecordedStats
 from aoti_debug.show.elements import decode
 from aoti_debug.values import Layout
 
-_SLACK = 1e-11  # of the sum of magnitudes: what rounding may do to a mean
+_SLACK = 1e-11  # of the sum of magnitudes: the rounding error of a mean
 
 
 class PoisonDifference(str, Enum):
+    """The kind of difference between the two runs."""
+
     NONE = "none"
     UNWRITTEN = "unwritten"  # every element that differs holds the poison of its run
     WRITTEN = "written"  # other elements differ too
@@ -23,9 +25,10 @@ class PoisonDifference(str, Enum):
 
 @dataclass(frozen=True)
 class PoisonComparison:
-    """
+    """The result of a comparison.
+
     Attributes:
-        unwritten: how many elements hold poison; 0 where that is not known.
+        unwritten: the number of elements that hold poison; 0 if it is unknown.
     """
 
     difference: PoisonDifference
@@ -42,11 +45,11 @@ def compare(
 ) -> PoisonComparison:
     """Compares what two runs recorded of one tensor.
 
-    Where the elements were not recorded, floats can be told from what was computed of them only if one of the poisons
-    is no ordinary number: ff is NaN in every float format. A number that is 0 in one run may have been computed.
+    Without recorded elements, poison can be told from computed floats only if one of the poisons is no ordinary number:
+    ff is NaN in every float format. A number that is 0 in one run may have been computed.
 
     Args:
-        poisons: the bytes that fresh buffers were filled with in the first and the second run.
+        poisons: the bytes that new buffers were filled with in the first and the second run.
     """
     if first is None or second is None or first.statistics is None or second.statistics is None:
         return _UNKNOWN
@@ -62,9 +65,9 @@ def compare(
 
 
 def _value(poison: int, item: int, dtype: str) -> int | float:
-    """What an element of poison counts as: a complex one by its magnitude."""
-    found = decode(bytes([poison]) * item, dtype)[0]
-    return abs(found) if isinstance(found, complex) else found
+    """The value of an element of poison; the magnitude of a complex one."""
+    value = decode(bytes([poison]) * item, dtype)[0]
+    return abs(value) if isinstance(value, complex) else value
 
 
 def _by_elements(first: bytes, second: bytes, item: int, poisons: tuple[int, int]) -> PoisonComparison:
@@ -94,30 +97,30 @@ class _Measured:
 
     @property
     def kind(self) -> tuple[int, int, int, int]:
-        """What one element of poison adds to `counts`."""
+        """The amounts that one element of poison adds to `counts`."""
         v = self.poison
         return int(math.isnan(v)), int(v == math.inf), int(v == -math.inf), int(v == 0)
 
     @property
     def total(self) -> float:
-        """Of the finite elements."""
+        """The sum of the finite elements."""
         return self.statistics.mean * self.statistics.n_finite if self.statistics.n_finite else 0.0
 
     @property
     def magnitude(self) -> float:
-        """What the magnitudes of the finite elements add up to at most."""
+        """An upper bound of the sum of the finite elements' magnitudes."""
         if self.statistics.n_finite == 0:
             return 0.0
         return self.statistics.n_finite * max(abs(self.bound(1)), abs(self.bound(-1)))
 
     def bound(self, sign: int) -> float:
-        """The smallest finite element, or with -1 the largest, negated; infinite where there is none."""
-        found = self.statistics.min if sign > 0 else self.statistics.max
-        return math.inf if found is None else sign * found
+        """The smallest finite element, or with -1 the largest, negated; infinite if there is none."""
+        extreme = self.statistics.min if sign > 0 else self.statistics.max
+        return math.inf if extreme is None else sign * extreme
 
 
 def _by_statistics(first: _Measured, second: _Measured) -> PoisonComparison:
-    """Both must be the same elements, and so many of poison besides."""
+    """Compares the statistics: apart from the elements of poison, they must describe the same elements."""
     count = _count(first, second)
     if count is None:
         return _WRITTEN
@@ -130,7 +133,7 @@ def _by_statistics(first: _Measured, second: _Measured) -> PoisonComparison:
 
 
 def _count(first: _Measured, second: _Measured) -> int | None:
-    """How many elements of poison explain the difference of the counts; None: no number of them does."""
+    """The number of poison elements that explains the difference of the counts; None if no number does."""
     gained = [a - b for a, b in zip(first.counts, second.counts, strict=True)]
     each = [a - b for a, b in zip(first.kind, second.kind, strict=True)]
     position = next((i for i, e in enumerate(each) if e), None)
@@ -146,15 +149,15 @@ def _count(first: _Measured, second: _Measured) -> int | None:
 
 
 def _bounds_agree(first: _Measured, second: _Measured, sign: int) -> bool:
-    """Whether one and the same rest has these bounds, once the poison is added to it."""
+    """True if the same other elements, with the poison of each run added, can have these bounds."""
     low = [m.bound(sign) for m in (first, second)]
     added = [sign * m.poison if m.is_finite else math.inf for m in (first, second)]
     if any(bound > poison for bound, poison in zip(low, added, strict=True)):
         return False  # the poison is not in it
-    known = [bound for bound, poison in zip(low, added, strict=True) if bound < poison]
-    if len(known) == 2:
-        return known[0] == known[1]
-    if not known:
+    unmasked = [bound for bound, poison in zip(low, added, strict=True) if bound < poison]
+    if len(unmasked) == 2:
+        return unmasked[0] == unmasked[1]
+    if not unmasked:
         return True
     hidden = max(poison for bound, poison in zip(low, added, strict=True) if bound == poison)
-    return known[0] >= hidden
+    return unmasked[0] >= hidden

@@ -1,4 +1,4 @@
-"""The launch whose result depends on what nobody wrote: two runs that differ only in what fresh buffers begin with."""
+"""Finds the launch whose result depends on uninitialised memory, from two runs that fill new buffers differently."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _RANDOM = re.compile(
     r"(?:^|[._:])(?:rand(?:n|int|perm)?|bernoulli|(?:log_)?normal|uniform|multinomial|dropout|exponential|geometric"
     r"|poisson|cauchy|random|rrelu|seeds?)(?=[._:]|$)"
 )
-_CHANGED = 1e-3  # of a tensor's values: the order of additions changes less
+_CHANGED = 1e-3  # relative: the order of additions changes a value by less
 _UNFINISHED = (LaunchStatus.OPEN, LaunchStatus.FAILED)
-_NOT_FILLED = "memory that operators allocate for themselves is not filled: reads of it do not show"
+_NOT_FILLED = "memory that operators allocate for themselves is not filled: uninitialised reads of it are not detected"
 
 
 def find(flow: Dataflow, second: RunDir, again: RunDir | None = None) -> Finding | None:
@@ -43,14 +43,14 @@ def find(flow: Dataflow, second: RunDir, again: RunDir | None = None) -> Finding
         return None
     walk = _Walk((first.info.poison, second.info.poison), flow, again)
     for one, other in _pairs(first, second):
-        suspect = walk.look(one, other)
+        suspect = walk.check(one, other)
         if suspect is not None:
-            return walk.suspected(suspect)
-    return walk.left()
+            return walk.suspect_finding(suspect)
+    return walk.output_finding()
 
 
 def _pairs(first: RunDir, second: RunDir) -> Iterator[tuple[Launch, Launch]]:
-    """Launches that both runs made, up to where they part."""
+    """The launches of both runs, pair by pair, up to the first that differs."""
     for one, other in zip(first.launches, second.launches, strict=False):
         if one.key != other.key or one.site.id != other.site.id:
             return
@@ -59,7 +59,7 @@ def _pairs(first: RunDir, second: RunDir) -> Iterator[tuple[Launch, Launch]]:
 
 @dataclass(frozen=True)
 class _Unwritten:
-    """An argument that holds `count` elements that nobody wrote (0: unknown how many)."""
+    """An argument with `count` elements that no launch has written (0: the number is unknown)."""
 
     launch: Launch
     argument: Argument
@@ -68,8 +68,14 @@ class _Unwritten:
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A launch and the result that changed; `read` None: what it read is no argument of its own. `result` None: it
-    ended in one of the runs only."""
+    """A launch whose result depends on the poison.
+
+    Attributes:
+        launch: the launch in the first run.
+        other: the same launch in the second run.
+        read: the unwritten argument that it read; None if no argument that it read has unwritten elements.
+        result: the result that changed; None if the launch completed in one of the runs only.
+    """
 
     launch: Launch
     other: Launch
@@ -82,10 +88,10 @@ class _Walk:
         self._poisons = poisons
         self._flow = flow
         self._again = None if again is None else {launch.key: launch for launch in again.launches}
-        self._outputs: list[tuple[ByteRange, _Unwritten]] = []  # of the model, not wholly written so far
+        self._outputs: list[tuple[ByteRange, _Unwritten]] = []  # of the model, not completely written yet
 
-    def look(self, one: Launch, other: Launch) -> _Suspect | None:
-        """Whether the launch made something of bytes that nobody wrote, and no launch before it did."""
+    def check(self, one: Launch, other: Launch) -> _Suspect | None:
+        """The suspect if this is the first launch whose result depends on unwritten memory; None otherwise."""
         before = self._compared(one, other, Phase.BEFORE)
         after = self._compared(one, other, Phase.AFTER)
         self._note_outputs(one, after)
@@ -98,34 +104,34 @@ class _Walk:
             return _Suspect(one, other, read, None)
         changed = [a for a, c in after if a.written and c.difference is PoisonDifference.WRITTEN]
         changed += [a for a in one.args if _is_other_number(a, other)]
-        told = [a for a in changed if self._again is not None or _is_telling(a, other, read is not None)]
-        return _Suspect(one, other, read, told[0]) if told else None
+        significant = [a for a in changed if self._again is not None or _shows_poison(a, other, read is not None)]
+        return _Suspect(one, other, read, significant[0]) if significant else None
 
-    def suspected(self, suspect: _Suspect) -> Finding:
+    def suspect_finding(self, suspect: _Suspect) -> Finding:
         launch, read, result = suspect.launch, suspect.read, suspect.result
         argument = read.argument.name if read else result.name if result else ""
         return Finding(
             kind=UNINITIALISED,
-            what=f"{launch.kernel} is suspected of reading what nobody wrote",
+            what=f"{launch.kernel} is suspected of reading memory that no launch had written",
             where=place_of(launch, argument),
             evidence=(self._effect(suspect), *([] if read is None else self._cause(read))),
             origin=None if read is None else self._origin(read),
             warnings=(_NOT_FILLED,),
         )
 
-    def left(self) -> Finding | None:
-        """An output of the model that the call left unwritten, at least in part."""
+    def output_finding(self) -> Finding | None:
+        """The finding of an output of the model that was not completely written; None if all were."""
         if not self._outputs:
             return None
-        _, found = self._outputs[0]
+        _, output = self._outputs[0]
         return Finding(
             kind=UNINITIALISED,
-            what=f"the model returns {found.argument.name}, in which {_elements(found)} written by nobody",
-            where=place_of(found.launch, found.argument.name),
+            what=f"the model returns {output.argument.name}, in which {_elements(output)} never written",
+            where=place_of(output.launch, output.argument.name),
             evidence=(
-                f"{_elements(found)} still what the buffer began with, in a run with {self._bytes(0)} and in one with "
-                f"{self._bytes(1)}",
-                f"{found.launch.id} {found.launch.kernel} was the last to write to it",
+                f"{_elements(output)} still filled with the poison of the run: {self._bytes(0)} in one run, "
+                f"{self._bytes(1)} in the other",
+                f"{output.launch.id} {output.launch.kernel} was the last to write to it",
             ),
             warnings=(_NOT_FILLED,),
         )
@@ -142,38 +148,36 @@ class _Walk:
             span = span_of(argument)
             if not argument.written or span is None:
                 continue
-            self._outputs = [(known, entry) for known, entry in self._outputs if not known.overlaps(span)]
+            self._outputs = [(written, entry) for written, entry in self._outputs if not written.overlaps(span)]
             if comparison.difference is PoisonDifference.UNWRITTEN and self._flow.is_output(argument):
                 self._outputs.append((span, _Unwritten(launch, argument, comparison.unwritten)))
 
     def _is_random(self, launch: Launch) -> bool:
-        """Whether equal inputs may give other results."""
+        """True if the results may differ although the inputs are equal."""
         if any(_RANDOM.search(name) for name in (launch.kernel, launch.site.op)):
             return True
-        same = self._again.get(launch.key) if self._again is not None else None
-        if same is None or same.site.id != launch.site.id:
+        repeated = self._again.get(launch.key) if self._again is not None else None
+        if repeated is None or repeated.site.id != launch.site.id:
             return self._again is not None
-        pairs = zip(launch.args, same.args, strict=True)
+        pairs = zip(launch.args, repeated.args, strict=True)
         return any(
             a.written and Phase.AFTER in a.stats and Phase.AFTER in b.stats and _hash(a) != _hash(b) for a, b in pairs
         )
 
     def _effect(self, suspect: _Suspect) -> str:
-        twin = (
-            f"two runs that differ only in the bytes that fresh buffers begin with ({self._bytes(0)}, {self._bytes(1)})"
-        )
+        runs = f"two runs that differ only in the byte that fills new buffers ({self._bytes(0)}, {self._bytes(1)})"
         if suspect.result is None:
-            return f"it ends in one of {twin} only"
-        mine, others = suspect.result, _same(suspect.result, suspect.other)
-        return f"its result {mine.name} changes between {twin}: {_told(mine)} against {_told(others)}"
+            return f"it completes in only one of {runs}"
+        first, second = suspect.result, _counterpart(suspect.result, suspect.other)
+        return f"its result {first.name} differs between {runs}: {_summary(first)} against {_summary(second)}"
 
     def _cause(self, read: _Unwritten) -> Iterator[str]:
-        yield f"it reads {read.argument.name}, in which {_elements(read)} still what the buffer began with"
+        yield f"it reads {read.argument.name}, in which {_elements(read)} still unwritten"
         writer = self._flow.writer(read.launch, read.argument)
         if writer.launch is None:
             yield f"no launch wrote to {read.argument.name} before it"
         else:
-            yield f"{writer.launch.id} {writer.launch.kernel} was the last to write to it and left them unwritten"
+            yield f"{writer.launch.id} {writer.launch.kernel} was the last to write to it, but did not write them"
 
     def _origin(self, read: _Unwritten) -> Place | None:
         writer = self._flow.writer(read.launch, read.argument)
@@ -185,15 +189,16 @@ class _Walk:
         return f"{self._poisons[run]:02x}"
 
 
-def _elements(found: _Unwritten) -> str:
-    layout = found.argument.layout
+def _elements(unwritten: _Unwritten) -> str:
+    """ "3 of 10 elements are"."""
+    layout = unwritten.argument.layout
     numel = layout.numel if layout is not None else 0
-    if found.count == 0:
+    if unwritten.count == 0:
         return "some elements are"
-    return f"{found.count} of {wording.count(numel, 'element')} {'is' if found.count == 1 else 'are'}"
+    return f"{unwritten.count} of {wording.count(numel, 'element')} {'is' if unwritten.count == 1 else 'are'}"
 
 
-def _same(argument: Argument, other: Launch) -> Argument:
+def _counterpart(argument: Argument, other: Launch) -> Argument:
     return other.args[argument.slot]
 
 
@@ -202,35 +207,38 @@ def _hash(argument: Argument) -> int:
 
 
 def _is_other_number(argument: Argument, other: Launch) -> bool:
-    twin = _same(argument, other)
-    made = argument.before != argument.after
+    counterpart = _counterpart(argument, other)
+    is_written = argument.before != argument.after
     return (
-        made and isinstance(argument.after, Number) and isinstance(twin.after, Number) and argument.after != twin.after
+        is_written
+        and isinstance(argument.after, Number)
+        and isinstance(counterpart.after, Number)
+        and argument.after != counterpart.after
     )
 
 
-def _is_telling(argument: Argument, other: Launch, has_read: bool) -> bool:
-    """Whether poison shows in the result. Where the launch read none that we know of, only NaN does."""
+def _shows_poison(argument: Argument, other: Launch, has_read: bool) -> bool:
+    """True if the result depends on poison. If the launch reads no poison that is known, only NaN proves that."""
     if argument.stats.get(Phase.AFTER) is None:
         return has_read
-    mine, others = (a.stats[Phase.AFTER].statistics for a in (argument, _same(argument, other)))
-    if mine is None or others is None:
+    first, second = (a.stats[Phase.AFTER].statistics for a in (argument, _counterpart(argument, other)))
+    if first is None or second is None:
         return False
-    if mine.n_nan != others.n_nan:
+    if first.n_nan != second.n_nan:
         return True
-    counts = [(s.n_pos_inf, s.n_neg_inf, s.n_zero) for s in (mine, others)]
+    counts = [(s.n_pos_inf, s.n_neg_inf, s.n_zero) for s in (first, second)]
     if not has_read:
         return False
     return counts[0] != counts[1] or any(
         abs(a - b) > _CHANGED * max(abs(a), abs(b))
-        for a, b in ((mine.min, others.min), (mine.max, others.max), (mine.mean, others.mean))
+        for a, b in ((first.min, second.min), (first.max, second.max), (first.mean, second.mean))
         if a is not None and b is not None
     )
 
 
-def _told(argument: Argument) -> str:
-    """What a result is, in a few words."""
+def _summary(argument: Argument) -> str:
+    """A result in a few words."""
     if isinstance(argument.after, Number):
         return text.value(argument.after)
-    found = argument.stats[Phase.AFTER].statistics if Phase.AFTER in argument.stats else None
-    return "not read" if found is None else " ".join(text.statistics(found))
+    statistics = argument.stats[Phase.AFTER].statistics if Phase.AFTER in argument.stats else None
+    return "not read" if statistics is None else " ".join(text.statistics(statistics))

@@ -1,7 +1,7 @@
-"""From a bad index back to the launch that made it, or to the model input that held it.
+"""Walks back from a bad index to the launch that computed it, or to the model input that held it.
 
-A launch that reads an index and hands it on (a copy, a permutation, a gather of indices) is not its origin: the walk
-goes on as long as an integer input of the launch holds the same value, or at the same place one that is absurd.
+A launch that only moves an index (a copy, a permutation, a gather of indices) is not its origin: the walk continues as
+long as an integer input of the launch holds the same value, or an absurd one at the same place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class IndexValue:
 
     Attributes:
         element: row-major.
-        limit: valid are the values from -limit to limit - 1.
+        limit: values from -limit to limit - 1 are valid.
     """
 
     launch: Launch
@@ -41,21 +41,23 @@ class IndexValue:
 
     @property
     def is_bad(self) -> bool:
+        """True if the value is out of range."""
         return not -self.limit <= self.value < self.limit
 
     @property
     def is_absurd(self) -> bool:
-        """Whether no computation would take the value for an index, or for a part of one."""
+        """True if the value is so large that it cannot be an index, nor an operand of one."""
         return abs(self.value) > max(self.limit, 1) * _ABSURD
 
 
 @dataclass(frozen=True)
 class Walk:
-    """
+    """The path of an index from its origin to the launch that used it.
+
     Attributes:
-        origin: the launch that made the value, or the input that held it.
+        origin: the launch that computed the value, or the input that held it.
         chain: from the origin to the victim, both included.
-        evidence: how it went, in sentences.
+        evidence: the steps of the walk, in sentences.
     """
 
     origin: Place
@@ -65,32 +67,32 @@ class Walk:
 
 def integer_inputs(launch: Launch) -> tuple[Argument, ...]:
     """The integer tensors that a launch may read, each once."""
-    found = {
+    inputs = {
         a.name: a
         for a in launch.args
         if isinstance(a.before, Tensor)
         and dtypes.is_integer(a.before.layout.dtype)
         and a.role in (Role.IN, Role.INOUT, Role.UNKNOWN)
     }
-    return tuple(found.values())
+    return tuple(inputs.values())
 
 
 def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]:
-    """The launches that made what the launch's integer inputs hold, and what theirs hold in turn; nearest first."""
-    found: dict[str, Launch] = {}
+    """The launches that wrote a launch's integer inputs, and those that wrote theirs in turn; nearest first."""
+    producers: dict[str, Launch] = {}
     waiting = [launch]
-    while waiting and len(found) < most:
+    while waiting and len(producers) < most:
         reader = waiting.pop(0)
         for argument in integer_inputs(reader):
-            maker = flow.writer(reader, argument).launch
-            if maker is not None and maker.id not in found:
-                found[maker.id] = maker
-                waiting.append(maker)
-    return tuple(found.values())
+            producer = flow.writer(reader, argument).launch
+            if producer is not None and producer.id not in producers:
+                producers[producer.id] = producer
+                waiting.append(producer)
+    return tuple(producers.values())
 
 
 def walk_back(flow: Dataflow, index: IndexValue) -> Walk:
-    """Where a bad index came from.
+    """The origin of a bad index.
 
     Args:
         flow: of a run that saved the tensors of `makers`; the walk ends at the first launch of which it has none.
@@ -102,42 +104,42 @@ def walk_back(flow: Dataflow, index: IndexValue) -> Walk:
         held = f"{writer.input or index.argument.name}[{coordinates(index)}] is {index.value}"
         if writer.launch is None or writer.argument is None:
             if not writer.input:
-                evidence.append(f"{held}, and nothing recorded says who wrote it")
+                evidence.append(f"{held}, and no recorded launch wrote it")
                 return Walk(chain[0], tuple(chain), tuple(evidence))
             origin = Place(input=writer.input, argument=index.argument.name, element=index.element)
             evidence.append(f"the index came from the model's input: {held}")
             return Walk(origin, (origin, *chain), tuple(evidence))
-        maker, made = writer.launch, writer.argument
-        element = _same_memory(index, made)
-        chain.insert(0, place_of(maker, made.name, element))
-        handed_on = _handed_on(flow.run, maker, index)
-        evidence.append(f"the index {held}; launch {maker.id} {maker.kernel} wrote it")
-        if handed_on is None:
+        producer, result = writer.launch, writer.argument
+        element = _same_memory(index, result)
+        chain.insert(0, place_of(producer, result.name, element))
+        source = _source_index(flow.run, producer, index)
+        evidence.append(f"the index {held}; launch {producer.id} {producer.kernel} wrote it")
+        if source is None:
             return Walk(chain[0], tuple(chain), tuple(evidence))
-        index = handed_on
+        index = source
     return Walk(chain[0], tuple(chain), tuple(evidence))
 
 
-def _handed_on(run: RunDir, maker: Launch, index: IndexValue) -> IndexValue | None:
-    """The integer input of the maker that held a bad value already."""
-    for argument in integer_inputs(maker):
+def _source_index(run: RunDir, producer: Launch, index: IndexValue) -> IndexValue | None:
+    """The element of the producer's integer inputs that held the bad value already; None if it computed the value."""
+    for argument in integer_inputs(producer):
         values = saved_values(run, argument, Phase.BEFORE)
         if values is None:
             continue
         flat = values.reshape(-1)
         position = _corresponding(index, values.shape)
         if position is not None:
-            found = IndexValue(maker, argument, position, int(flat[position]), index.limit)
-            if found.is_bad and (found.value == index.value or found.is_absurd):
-                return found
-        same = (flat == index.value).nonzero()
-        if len(same):
-            return IndexValue(maker, argument, int(same[0]), index.value, index.limit)
+            candidate = IndexValue(producer, argument, position, int(flat[position]), index.limit)
+            if candidate.is_bad and (candidate.value == index.value or candidate.is_absurd):
+                return candidate
+        equal = (flat == index.value).nonzero()
+        if len(equal):
+            return IndexValue(producer, argument, int(equal[0]), index.value, index.limit)
     return None
 
 
 def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
-    """The element of a tensor of `shape` that stands where the index stands, dimensions of size 1 being repeated."""
+    """The element of a tensor of `shape` at the coordinates of the index, with broadcasting; None if shapes differ."""
     tensor = index.argument.tensor
     if tensor is None:
         return None
@@ -149,13 +151,13 @@ def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
     inner = whole[len(whole) - len(shape) :]
     if any(size not in (1, full) for size, full in zip(shape, inner, strict=True)):
         return None
-    there = unravel(index.element, whole)[len(whole) - len(shape) :]
-    return ravel([0 if size == 1 else at for size, at in zip(shape, there, strict=True)], shape)
+    position = unravel(index.element, whole)[len(whole) - len(shape) :]
+    return ravel([0 if size == 1 else at for size, at in zip(shape, position, strict=True)], shape)
 
 
-def _same_memory(index: IndexValue, made: Argument) -> int | None:
-    """The row-major element of `made` at the address of the index; None where its layout has none there."""
-    read, written = index.argument.tensor, made.tensor
+def _same_memory(index: IndexValue, result: Argument) -> int | None:
+    """The row-major element of `result` at the address of the index; None if its layout has none at that address."""
+    read, written = index.argument.tensor, result.tensor
     if read is None or written is None or written.layout.item_bytes == 0:
         return None
     at = unravel(index.element, read.layout.shape)
@@ -165,6 +167,7 @@ def _same_memory(index: IndexValue, made: Argument) -> int | None:
 
 
 def coordinates(index: IndexValue) -> str:
+    """The coordinates of an index in its tensor: "3, 0"."""
     tensor = index.argument.tensor
     shape = tensor.layout.shape if tensor is not None else ()
     return ", ".join(map(str, unravel(index.element, shape)))

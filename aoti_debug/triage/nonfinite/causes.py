@@ -1,4 +1,4 @@
-"""Which operation of a kernel made the first value that is not finite, and why, where the numbers prove it."""
+"""Finds the operation of a kernel that produced a non-finite element, and the cause if the numbers prove one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
-from aoti_debug.triage.kernel_source.arithmetic import Arithmetic, Operation
-from aoti_debug.triage.kernel_source.placement import ArgumentLayouts, Placement, element_by_element, rows
+from aoti_debug.triage.kernel_source.arithmetic import KernelEvaluator, Operation
+from aoti_debug.triage.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
 from aoti_debug.triage.kernel_source.statements import Statement
 from aoti_debug.triage.nonfinite.near_overflow import LARGEST
 from aoti_debug.triage.nonfinite.observed import Special
@@ -23,11 +23,12 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 @dataclass(frozen=True)
 class Cause:
-    """
+    """The proven cause of a non-finite element.
+
     Attributes:
         sentences: what happened, the cause first.
-        operation: what the model calls it: "div", "softmax".
-        read: what the kernel read for the element, by parameter: 0-d, or 1-d where it read a row.
+        operation: its name in the model: "div", "softmax".
+        read: the values that the kernel read for the element, by parameter: 0-d, or 1-d if it read a row.
     """
 
     sentences: tuple[str, ...]
@@ -37,11 +38,13 @@ class Cause:
 
 @dataclass(frozen=True)
 class KernelStatements:
-    """A kernel: its statements, and those that lead to the result in question.
+    """The statements of a kernel, and those of them that lead to the result in question.
 
     Attributes:
-        dtypes: of each pointer's memory: "float16".
-        numbers: what the other parameters are.
+        statements: all statements, in order.
+        leading: those that the result is evaluated from.
+        dtypes: the dtype of each pointer's memory: "float16".
+        numbers: the values of the other parameters.
     """
 
     statements: tuple[Statement, ...]
@@ -50,60 +53,63 @@ class KernelStatements:
     numbers: Mapping[str, float]
 
 
-def of_kernel(
-    source: KernelStatements, arguments: ArgumentLayouts, result: str, element: int, special: Special
+def find_cause(
+    source: KernelStatements, arguments: LaunchTensors, result: str, element: int, special: Special
 ) -> Cause | None:
-    """How an element came to be NaN or infinite; None where the numbers prove nothing.
+    """The cause of a NaN or infinite element; None if the numbers prove none.
 
-    The kernel is computed again on the elements that belong to it. That counts only where what comes out is what the
-    launch left, there and at other elements.
+    The kernel is evaluated again on the operands of the element. The evaluation counts only if it gives what the
+    launch wrote, at this element and at others.
 
     Args:
         result: the parameter that is not finite at `element` (row-major).
     """
-    for placement in _proposals(arguments, result, element):
-        computed = _compute(source, placement)
-        if _agrees(computed, placement, result, source.dtypes[result]) and _elsewhere(
+    for placement in _candidate_placements(arguments, result, element):
+        evaluated = _evaluate(source, placement)
+        if _matches_recorded(evaluated, placement, result, source.dtypes[result]) and _matches_finite_row(
             source, arguments, result, placement, special
         ):
             lines = {statement.line for statement in source.leading}
-            found = [operation for operation in computed.operations if operation.statement.line in lines]
-            return _cause(found, placement, special)
+            leading = [operation for operation in evaluated.operations if operation.statement.line in lines]
+            return _cause(leading, placement, special)
     return None
 
 
-def _proposals(arguments: ArgumentLayouts, result: str, element: int) -> Iterator[Placement]:
+def _candidate_placements(arguments: LaunchTensors, result: str, element: int) -> Iterator[Placement]:
     yield element_by_element(arguments, result, element)
     yield from rows(arguments, result, element)
 
 
-def _compute(source: KernelStatements, placement: Placement) -> Arithmetic:
+def _evaluate(source: KernelStatements, placement: Placement) -> KernelEvaluator:
     wide = "float64" if "float64" in source.dtypes.values() else "float32"
-    computed = Arithmetic(placement.before, source.dtypes, source.numbers, wide)
-    computed.run(source.statements)
-    return computed
+    evaluated = KernelEvaluator(placement.before, source.dtypes, source.numbers, wide)
+    evaluated.run(source.statements)
+    return evaluated
 
 
-def _agrees(computed: Arithmetic, placement: Placement, result: str, dtype: str) -> bool:
+def _matches_recorded(evaluated: KernelEvaluator, placement: Placement, result: str, dtype: str) -> bool:
     import torch
 
-    value, left = computed.memory.get(result), placement.after.get(result)
-    if value is None or left is None or value.dtype is torch.bool:
+    value, recorded = evaluated.memory.get(result), placement.after.get(result)
+    if value is None or recorded is None or value.dtype is torch.bool:
         return False
-    value, left = value.double(), left.double()
-    if value.dim() and left.dim() and value.shape != left.shape:
+    value, recorded = value.double(), recorded.double()
+    if value.dim() and recorded.dim() and value.shape != recorded.shape:
         return False
-    value, left = torch.broadcast_tensors(value, left)
+    value, recorded = torch.broadcast_tensors(value, recorded)
     if dtype == "float8_e4m3fn":
-        value = torch.where(value.isnan() & (left.abs() == LARGEST[dtype]), left, value)
-    close = torch.isclose(value, left, rtol=_TOLERANCE.get(dtype, 1e-3), atol=1e-6, equal_nan=True)
+        value = torch.where(value.isnan() & (recorded.abs() == LARGEST[dtype]), recorded, value)
+    close = torch.isclose(value, recorded, rtol=_TOLERANCE.get(dtype, 1e-3), atol=1e-6, equal_nan=True)
     return bool(close.all())
 
 
-def _elsewhere(
-    source: KernelStatements, arguments: ArgumentLayouts, result: str, placement: Placement, special: Special
+def _matches_finite_row(
+    source: KernelStatements, arguments: LaunchTensors, result: str, placement: Placement, special: Special
 ) -> bool:
-    """Whether a row with a finite result comes out right, too, where the one in question has one element."""
+    """True if the evaluation of a row with a finite result matches what was recorded, too.
+
+    Needed only if the row in question has a single result, which proves little.
+    """
     import torch
 
     if placement.lane is not None:
@@ -114,48 +120,50 @@ def _elsewhere(
     return any(
         other.lane is None
         and other.before.keys() == placement.before.keys()
-        and _agrees(_compute(source, other), other, result, source.dtypes[result])
+        and _matches_recorded(_evaluate(source, other), other, result, source.dtypes[result])
         for other in rows(arguments, result, int(finite[0]))
     )
 
 
 def _cause(operations: Sequence[Operation], placement: Placement, special: Special) -> Cause | None:
-    born = _born(operations, placement.lane, special) or _born(operations, None, special)
-    if born is None:
+    producer = _first_producer(operations, placement.lane, special) or _first_producer(operations, None, special)
+    if producer is None:
         return None
-    operation, at = born
+    operation, at = producer
     by_rows = any(operand.operands[0].dim() for operand in operations if operand.reduces)
     read = {name: t if by_rows or not t.dim() else t[placement.lane or 0] for name, t in placement.before.items()}
-    masked = _masked_row(operations, operation)
+    masked = _masked_row_length(operations, operation)
     if masked:
-        what = f"a row of {masked} elements is -Inf throughout, and softmax takes -Inf - -Inf of it"
-        return Cause((f"{what}: {_where(operation)}",), "softmax", read)
-    said = [f"{_history(operations, operation, at)}: {_where(operation)}"]
+        reason = f"all {masked} elements of a row are -Inf, and softmax computes -Inf - -Inf from them"
+        return Cause((f"{reason}: {_location(operation)}",), "softmax", read)
+    sentences = [f"{_computation(operations, operation, at)}: {_location(operation)}"]
     if special is Special.NAN:
-        for sign in (Special.PLUS, Special.MINUS):
-            if _holds(operation, at, sign) and (earlier := _born(operations, at, sign)) is not None:
-                said.append(f"the {sign.value} in it: {_history(operations, *earlier)}: {_where(earlier[0])}")
-    maker = _maker(operations, operation, at) or operation
-    return Cause(tuple(said), maker.name, read)
+        for sign in (Special.PLUS_INF, Special.MINUS_INF):
+            if _has_operand(operation, at, sign) and (earlier := _first_producer(operations, at, sign)) is not None:
+                sentences.append(
+                    f"the {sign.value} in it comes from {_computation(operations, *earlier)}: {_location(earlier[0])}"
+                )
+    source = _converted(operations, operation, at) or operation
+    return Cause(tuple(sentences), source.name, read)
 
 
-def _history(operations: Sequence[Operation], operation: Operation, at: int | None) -> str:
-    """The operation in numbers; for a conversion, with what made the number: "300 * 300 = 90000, beyond …"."""
-    maker = _maker(operations, operation, at)
-    if maker is None:
-        return _spelled(operation, at)
-    said = _spelled(replace(maker, dtype=operation.dtype), at if maker.result.dim() else None)
-    return said if "beyond" in said else _spelled(operation, at)
+def _computation(operations: Sequence[Operation], operation: Operation, at: int | None) -> str:
+    """The operation in numbers; a conversion with the operation converted: "300 * 300 = 90000, beyond …"."""
+    source = _converted(operations, operation, at)
+    if source is None:
+        return _equation(operation, at)
+    equation = _equation(replace(source, dtype=operation.dtype), at if source.result.dim() else None)
+    return equation if "beyond" in equation else _equation(operation, at)
 
 
-def _maker(operations: Sequence[Operation], operation: Operation, at: int | None) -> Operation | None:
-    """What made the number that a conversion is given; None for other operations, and for a number that was read."""
+def _converted(operations: Sequence[Operation], operation: Operation, at: int | None) -> Operation | None:
+    """The operation whose result a conversion converts; None for other operations, and for a value that was read."""
     if not operation.name.startswith("to "):
         return None
-    wanted = _at(operation.operands[0], at)
+    value = float(_at(operation.operands[0], at))
     before = operations[: operations.index(operation)]
     return next(
-        (o for o in reversed(before) if not o.name.startswith("to ") and float(_at(o.result, at)) == float(wanted)),
+        (o for o in reversed(before) if not o.name.startswith("to ") and float(_at(o.result, at)) == value),
         None,
     )
 
@@ -164,44 +172,47 @@ def _at(value: Tensor, at: int | None) -> Tensor:
     return value if value.dim() == 0 else value[at or 0]
 
 
-def _born(operations: Sequence[Operation], lane: int | None, special: Special) -> tuple[Operation, int | None] | None:
-    """The first operation that makes such a value of others, and its lane."""
+def _first_producer(
+    operations: Sequence[Operation], lane: int | None, special: Special
+) -> tuple[Operation, int | None] | None:
+    """The first operation that produces such a value from operands without one, and its lane."""
     for operation in operations:
         result = operation.result
-        bad = is_special(result, special)
+        specials = is_special(result, special)
         if result.dim() == 0:
-            if bool(bad) and not _taints(operation, None, special):
+            if bool(specials) and not _inherits(operation, None, special):
                 return operation, None
             continue
-        lanes = [lane] if lane is not None else [int(i) for i in bad.nonzero().reshape(-1)[:1]]
+        lanes = [lane] if lane is not None else [int(i) for i in specials.nonzero().reshape(-1)[:1]]
         for at in lanes:
-            if bool(bad[at]) and not _taints(operation, at, special):
+            if bool(specials[at]) and not _inherits(operation, at, special):
                 return operation, at
     return None
 
 
 def is_special(value: Tensor, special: Special) -> Tensor:
+    """The elements that are such a value, as a bool tensor."""
     if special is Special.NAN:
         return value.isnan()
     return value == math.inf * special.sign
 
 
-def _taints(operation: Operation, at: int | None, special: Special) -> bool:
-    """Whether an operand is such already: NaN for NaN, anything that is not finite for an infinity."""
+def _inherits(operation: Operation, at: int | None, special: Special) -> bool:
+    """True if an operand explains the value: NaN for NaN, any non-finite operand for an infinity."""
     for operand in operation.operands:
-        seen = operand if operand.dim() == 0 or at is None or operation.reduces else operand[at]
-        if bool(seen.isnan().any()) or (special is not Special.NAN and not bool(seen.isfinite().all())):
+        value = operand if operand.dim() == 0 or at is None or operation.reduces else operand[at]
+        if bool(value.isnan().any()) or (special is not Special.NAN and not bool(value.isfinite().all())):
             return True
     return False
 
 
-def _holds(operation: Operation, at: int | None, special: Special) -> bool:
+def _has_operand(operation: Operation, at: int | None, special: Special) -> bool:
     operands = (o if o.dim() == 0 or at is None else o[at] for o in operation.operands)
     return any(bool(is_special(operand, special).any()) for operand in operands)
 
 
-def _masked_row(operations: Sequence[Operation], operation: Operation) -> int:
-    """The length of the row whose maximum, -Inf, the operation subtracts; 0 where it does no such thing."""
+def _masked_row_length(operations: Sequence[Operation], operation: Operation) -> int:
+    """The length of the row whose maximum, -Inf, the operation subtracts; 0 for other operations."""
     if operation.name != "sub":
         return 0
     for other in operations:
@@ -210,53 +221,53 @@ def _masked_row(operations: Sequence[Operation], operation: Operation) -> int:
     return 0
 
 
-def _where(operation: Operation) -> str:
+def _location(operation: Operation) -> str:
     return f"`{operation.statement.text}` (line {operation.statement.line} of the kernel)"
 
 
-def _spelled(operation: Operation, at: int | None) -> str:
+def _equation(operation: Operation, at: int | None) -> str:
     if operation.reduces:
-        return _reduced(operation)
+        return _reduction_text(operation)
     values = [float(_at(operand, at)) for operand in operation.operands]
     exact = float(_at(operation.exact, at))
     if operation.name.startswith("to "):
-        return beyond(f"{values[0]:.6g}", operation.dtype)
+        return overflow_text(f"{values[0]:.6g}", operation.dtype)
     if operation.name in _SIGNS:
         text = f"{values[0]:.6g} {_SIGNS[operation.name]} {values[1]:.6g}"
     else:
         text = f"{operation.name}({', '.join(f'{value:.6g}' for value in values)})"
     if math.isfinite(exact):
-        return beyond(f"{text} = {exact:.6g}", operation.dtype)
-    return f"{text} {remark(operation.name, values, exact)}".strip()
+        return overflow_text(f"{text} = {exact:.6g}", operation.dtype)
+    return f"{text} {domain_error(operation.name, values, exact)}".strip()
 
 
-def _reduced(operation: Operation) -> str:
+def _reduction_text(operation: Operation) -> str:
     row = operation.operands[0]
     plus, minus = int((row == math.inf).sum()), int((row == -math.inf).sum())
     if plus or minus:
         return f"the {operation.name} of {row.numel()} elements, {plus} +Inf and {minus} -Inf among them"
     exact = float(operation.exact)
-    return beyond(f"the {operation.name} of {row.numel()} elements is {exact:.6g}", operation.dtype)
+    return overflow_text(f"the {operation.name} of {row.numel()} elements is {exact:.6g}", operation.dtype)
 
 
-def beyond(text: str, dtype: str) -> str:
-    """ "70000 is beyond …"."""
-    known = dtypes.named(dtype)
-    if known is None or dtype not in LARGEST:
+def overflow_text(text: str, dtype: str) -> str:
+    """ "70000, beyond the largest float16 (65504)"; the text alone for dtypes without such a limit."""
+    properties = dtypes.named(dtype)
+    if properties is None or dtype not in LARGEST:
         return text
-    without = "" if known.has_infinity else ", which has no infinity"
-    return f"{text}, beyond the largest {dtype} ({LARGEST[dtype]:.6g}){without}"
+    no_infinity = "" if properties.has_infinity else ", which has no infinity"
+    return f"{text}, beyond the largest {dtype} ({LARGEST[dtype]:.6g}){no_infinity}"
 
 
-def remark(name: str, values: Sequence[float], exact: float) -> str:
-    """What is wrong with such operands."""
+def domain_error(name: str, values: Sequence[float], exact: float) -> str:
+    """The reason why an operation is not finite for its operands, as a predicate: "is the logarithm of zero"."""
     first, *_ = values
     if name.startswith("log") and name != "log1p":
         return "is the logarithm of a negative number" if first < 0 else "is the logarithm of zero" if not first else ""
     if name == "log1p" and first <= -1:
         return "is the logarithm of a negative number" if first < -1 else "is the logarithm of zero"
     if name in ("sqrt", "rsqrt") and first < 0:
-        return "is the root of a negative number"
+        return "is the square root of a negative number"
     if name == "pow" and first < 0 and math.isnan(exact):
-        return "is a broken power of a negative number"
+        return "is a fractional power of a negative number"
     return "is NaN" if math.isnan(exact) else f"is {'+' if exact > 0 else '-'}Inf"

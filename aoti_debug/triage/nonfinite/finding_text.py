@@ -1,4 +1,4 @@
-"""A finding of values that are not finite, in words."""
+"""The sentences of a finding about non-finite values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left, seen
-from aoti_debug.triage.nonfinite.roots import Root, RootKind, Roots
+from aoti_debug.triage.nonfinite.observed import Occurrence, Special, count, statistics_after, statistics_of
+from aoti_debug.triage.nonfinite.roots import Root, RootKind, RootSearch
 from aoti_debug.triage.nonfinite.sinks import Sink
 
 NONFINITE = FindingKind("nonfinite", "NaN or an infinity that nobody meant", "NOT FINITE", "not finite", "∞")
@@ -20,103 +20,123 @@ _MOST_LINES = 3
 
 @dataclass(frozen=True)
 class NonfiniteCase:
-    """
+    """A non-finite value that does harm, from its root to the sink.
+
     Attributes:
-        root: what is to blame.
-        nan: where NaN arose from its infinity; else the root's own spot.
-        sink: the harm.
-        also: other roots of the same kind.
+        root: where it came from.
+        nan: where NaN arose from the root's infinity; else the root's own occurrence.
+        sink: where it does harm.
+        other_roots: further roots of such values.
     """
 
     root: Root
-    nan: Spot
+    nan: Occurrence
     sink: Sink
-    also: tuple[Root, ...]
+    other_roots: tuple[Root, ...]
 
     @property
-    def path(self) -> tuple[Spot, ...]:
+    def path(self) -> tuple[Occurrence, ...]:
         """From the root to where NaN arose, both included."""
-        return (self.root.spot,) if self.nan.key == self.root.spot.key else (*self.root.path, self.nan)
+        return (self.root.occurrence,) if self.nan.key == self.root.occurrence.key else (*self.root.path, self.nan)
 
 
-def made(spot: Spot) -> str:
-    statistics = left(spot.argument)
-    launch = spot.launch
+def produced(occurrence: Occurrence) -> str:
+    """ "0.3 divide produces 2 NaN in buf1 (16 elements)"."""
+    statistics = statistics_after(occurrence.argument)
+    launch = occurrence.launch
     return (
-        f"{launch.id} {launch.kernel} makes {count(statistics, spot.special)} {spot.special.value} in "
-        f"{spot.argument.name} ({wording.count(statistics.numel if statistics else 0, 'element')})"
+        f"{launch.id} {launch.kernel} produces {count(statistics, occurrence.special)} {occurrence.special.value} in "
+        f"{occurrence.argument.name} ({wording.count(statistics.numel if statistics else 0, 'element')})"
     )
 
 
-def finding(run: RunDir, roots: Roots, case: NonfiniteCase) -> Finding:
-    root, spot = case.root, case.root.spot
-    turned = case.nan.key != spot.key
-    if root.kind is RootKind.OUTSIDE:
-        where = Place(input=root.input, argument=spot.argument.name)
-        what = f"{spot.special.value} in {root.input}, which the model is given"
+def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase) -> Finding:
+    """The finding of a case, with its evidence in sentences."""
+    root, occurrence = case.root, case.root.occurrence
+    becomes_nan = case.nan.key != occurrence.key
+    if root.kind is RootKind.EXTERNAL:
+        where = Place(input=root.input, argument=occurrence.argument.name)
+        what = f"{occurrence.special.value} in {root.input}, an input or weight of the model"
     else:
-        where = place_of(spot.launch, spot.argument.name)
-        what = f"{spot.special.value} in {spot.argument.name}"
-    if turned:
+        where = place_of(occurrence.launch, occurrence.argument.name)
+        what = f"{occurrence.special.value} in {occurrence.argument.name}"
+    if becomes_nan:
         what += f", which becomes NaN in {case.nan.argument.name}"
-    evidence = [*_how(roots, root), *_moment(run, spot.launch)]
-    if turned:
-        evidence.append(f"{made(case.nan)} of it")
-    evidence.append(f"the {case.nan.special.value} {case.sink.how}")
-    evidence += [line for line in dict.fromkeys(map(_also, case.also)) if line != _also(root)][:_MOST_LINES]
-    chain = tuple(place_of(step.launch, step.argument.name) for step in case.path) if turned else ()
-    return Finding(NONFINITE, what, where, tuple(evidence), origin=where if turned else None, chain=chain)
+    evidence = [*_root_evidence(roots, root), *_position_evidence(run, occurrence.launch)]
+    if becomes_nan:
+        evidence.append(f"{produced(case.nan)} from it")
+    evidence.append(f"the {case.nan.special.value} {case.sink.harm}")
+    evidence += [line for line in dict.fromkeys(map(_other_root, case.other_roots)) if line != _other_root(root)][
+        :_MOST_LINES
+    ]
+    chain = tuple(place_of(step.launch, step.argument.name) for step in case.path) if becomes_nan else ()
+    return Finding(NONFINITE, what, where, tuple(evidence), origin=where if becomes_nan else None, chain=chain)
 
 
-def _how(roots: Roots, root: Root) -> list[str]:
-    """How the root is known."""
-    launch, argument, special = root.spot.launch, root.spot.argument, root.spot.special
-    if root.kind is RootKind.OUTSIDE:
-        held = seen(argument, Phase.BEFORE)
+def _root_evidence(roots: RootSearch, root: Root) -> list[str]:
+    """The observations that show the root."""
+    launch, argument, special = root.occurrence.launch, root.occurrence.argument, root.occurrence.special
+    if root.kind is RootKind.EXTERNAL:
+        statistics = statistics_of(argument, Phase.BEFORE)
+        number = count(statistics, special)
+        elements = wording.count(statistics.numel if statistics else 0, "element")
         return [
-            f"{count(held, special)} of {wording.count(held.numel if held else 0, 'element')} of {root.input} "
-            f"{'is' if count(held, special) == 1 else 'are'} {special.value} when {launch.id} {launch.kernel} reads it"
+            f"{number} of {elements} of {root.input} {'is' if number == 1 else 'are'} {special.value} "
+            f"when {launch.id} {launch.kernel} reads it"
         ]
-    if root.kind is RootKind.APPEARED:
-        return [f"{argument.name} holds {special.value} before {launch.id}, and no recorded launch had put it there"]
-    inputs = roots.inputs(launch, argument)
-    finite = [f"{a.name} {_range(a)}" for a in inputs if not any(count(seen(a, Phase.BEFORE), s) for s in Special)]
-    infinite = [f"{a.name} {_specials(a)}" for a in inputs if any(count(seen(a, Phase.BEFORE), s) for s in Special)]
+    if root.kind is RootKind.UNEXPLAINED:
+        return [f"{argument.name} holds {special.value} before {launch.id}, but no recorded launch wrote it there"]
+    operands = roots.operands(launch, argument)
+    finite = [
+        f"{a.name} {_range(a)}" for a in operands if not any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
+    ]
+    nonfinite = [
+        f"{a.name} {_specials(a)}" for a in operands if any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
+    ]
     parts = []
     if finite:
-        parts.append(f"finite: {', '.join(finite)}")
-    if infinite:
-        parts.append(f"not finite: {', '.join(infinite)}")
-    return [made(root.spot), f"it reads {'; '.join(parts)}" if parts else "it reads no tensor of numbers"]
+        parts.append(f"finite values in {wording.listed(finite)}")
+    if nonfinite:
+        parts.append(f"non-finite values in {wording.listed(nonfinite)}")
+    return [
+        produced(root.occurrence),
+        f"it reads {', and '.join(parts)}" if parts else "it reads no recorded tensor",
+    ]
 
 
 def _range(argument: Argument) -> str:
-    held = seen(argument, Phase.BEFORE)
-    if held is None or held.min is None or held.max is None:
+    statistics = statistics_of(argument, Phase.BEFORE)
+    if statistics is None or statistics.min is None or statistics.max is None:
         return "(empty)"
-    return f"({held.min:.6g} to {held.max:.6g})"
+    return f"({statistics.min:.6g} to {statistics.max:.6g})"
 
 
 def _specials(argument: Argument) -> str:
-    held = seen(argument, Phase.BEFORE)
-    return "(" + ", ".join(f"{n} {s.value}" for s in Special if (n := count(held, s))) + ")"
+    statistics = statistics_of(argument, Phase.BEFORE)
+    return "(" + ", ".join(f"{n} {s.value}" for s in Special if (n := count(statistics, s))) + ")"
 
 
-def _moment(run: RunDir, launch: Launch) -> list[str]:
-    """When a launch ran, where there is more to say than its number."""
-    found = []
+def _position_evidence(run: RunDir, launch: Launch) -> list[str]:
+    """The loop iteration, branch and call of a launch, if the model has several."""
+    sentences = []
     if launch.loops:
-        turns = " of ".join(str(turn) for turn in reversed(launch.loops))
-        found.append(f"it was in iteration {turns} of the loop (counted from 0)")
+        iterations = " within iteration ".join(str(iteration) for iteration in reversed(launch.loops))
+        sentences.append(f"it ran in iteration {iterations} of the loop (counted from 0)")
     elif launch.site.subgraph:
-        found.append(f"it was in the branch {launch.site.subgraph}")
+        sentences.append(f"it ran in the branch {launch.site.subgraph}")
     calls = {other.key.call for other in run.launches if other.key.kind is launch.key.kind}
     if len(calls) > 1 and launch.key.call > min(calls):
-        found.append(f"it was in call {launch.key.call} (counted from 0); the calls before did no such harm")
-    return found
+        sentences.append(
+            f"it ran in call {launch.key.call} (counted from 0); the earlier calls did not have this problem"
+        )
+    return sentences
 
 
-def _also(root: Root) -> str:
-    if root.kind is RootKind.OUTSIDE:
-        return f"{root.input} holds {root.spot.special.value}, too"
-    return f"{made(root.spot)}, too" if root.kind is RootKind.MADE else f"{root.spot.argument.name} holds NaN, too"
+def _other_root(root: Root) -> str:
+    if root.kind is RootKind.EXTERNAL:
+        return f"{root.input} holds {root.occurrence.special.value}, too"
+    return (
+        f"{produced(root.occurrence)}, too"
+        if root.kind is RootKind.PRODUCED
+        else f"{root.occurrence.argument.name} holds NaN, too"
+    )

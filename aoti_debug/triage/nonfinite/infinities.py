@@ -1,4 +1,4 @@
-"""Infinities that somebody meant: masks, paddings and scalars that are infinite by the model's own word."""
+"""Intended infinities: masks, paddings and scalars that the model's own code makes infinite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aoti_debug.values import Number
 
 
 class Infinities(str, Enum):
-    """What is said of infinities that nobody meant. NaN is looked at whatever it says."""
+    """The policy for unintended infinities. NaN is always checked."""
 
     IGNORE = "ignore"
     WARN = "warn"
@@ -21,33 +21,33 @@ class Infinities(str, Enum):
 
 
 _BOTH = frozenset({1, -1})
-_WORD = re.compile(r"(?<![\w.])(-?)\s*\"?(-?)(?:inf|Infinity)\b", re.IGNORECASE)
+_OPERAND_TEXT = re.compile(r"(?<![\w.])(-?)\s*\"?(-?)(?:inf|Infinity)\b", re.IGNORECASE)
 _CPP = re.compile(r"(-?)\s*std::numeric_limits<[^<>]*>::infinity\(\)")
 _TRITON = re.compile(r"""(-?)\s*float\(["']([+-]?)inf["']\)""")
-_LOGARITHMS = re.compile(r"attention")  # the logarithm of the sum of a row that is masked throughout is -Inf
+_LOGSUMEXP = re.compile(r"attention")  # returns logsumexp, which is -Inf for a fully masked row
 
 
-def intended(launch: Launch, argument: Argument, manifest: Manifest) -> frozenset[int]:
-    """Signs (1, -1) of the infinities that a launch may put into an argument because its code or its call says so."""
+def intended_signs(launch: Launch, argument: Argument, manifest: Manifest) -> frozenset[int]:
+    """The signs (1, -1) of the infinities that a launch may write to an argument because its code or call has them."""
     kernel = slices.kernel_of(launch, manifest)
     if kernel is None:
-        return _of_operator(launch)
-    found = slices.of_launch(launch, manifest).get(argument.spec.param)
-    return found.infinities if found is not None else written_in(kernel)
+        return _operator_call_signs(launch)
+    result_slice = slices.launch_slices(launch, manifest).get(argument.spec.param)
+    return result_slice.infinities if result_slice is not None else infinite_constants(kernel)
 
 
-def written_in(kernel: Kernel) -> frozenset[int]:
-    """Signs of the infinite constants anywhere in a kernel's source."""
+def infinite_constants(kernel: Kernel) -> frozenset[int]:
+    """The signs of the infinite constants anywhere in a kernel's source."""
     pattern = _CPP if kernel.language == "cpp" else _TRITON
     return frozenset(_sign("".join(match.groups())) for match in pattern.finditer(kernel.source))
 
 
-def _of_operator(launch: Launch) -> frozenset[int]:
+def _operator_call_signs(launch: Launch) -> frozenset[int]:
     numbers = [a.after.value for a in launch.args if isinstance(a.after, Number)]
-    found = {1 if value > 0 else -1 for value in numbers if isinstance(value, float) and math.isinf(value)}
+    signs = {1 if value > 0 else -1 for value in numbers if isinstance(value, float) and math.isinf(value)}
     for operand in launch.site.operands:
-        found |= {_sign(match.group(1) + match.group(2)) for match in _WORD.finditer(operand.value)}
-    return _BOTH if _LOGARITHMS.search(launch.site.op or launch.kernel) else frozenset(found)
+        signs |= {_sign(match.group(1) + match.group(2)) for match in _OPERAND_TEXT.finditer(operand.value)}
+    return _BOTH if _LOGSUMEXP.search(launch.site.op or launch.kernel) else frozenset(signs)
 
 
 def _sign(minuses: str) -> int:

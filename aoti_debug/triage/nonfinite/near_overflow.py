@@ -1,4 +1,4 @@
-"""An early warning: values that are finite still, and near the end of what their dtype can hold."""
+"""Early warnings about finite values that are close to the largest that their dtype can hold."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections.abc import Iterable
 
 from aoti_debug import dtypes
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.observed import left
+from aoti_debug.triage.nonfinite.observed import statistics_after
 
 _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
 LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
-SHARE = 0.5  # one doubling away
+SHARE = 0.5  # of the maximum: doubling the value overflows
 MOST = 3
 
 
 def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
-    """The largest values beyond half of their dtype's maximum, one a tensor, the nearest first.
+    """One warning for each tensor with a value above half of its dtype's maximum, the closest first, at most MOST.
 
-    The maximum itself does not count: masks are filled with it, and scaled quantization aims at it.
+    The maximum itself does not count: masks are filled with it, and scaled quantization uses it on purpose.
     """
-    found: dict[tuple[str, str], tuple[float, str]] = {}
+    closest: dict[tuple[str, str], tuple[float, str]] = {}
     for launch in launches:
         for argument in launch.args:
-            near = _nearest(argument)
-            if near is None:
+            extreme = _extreme_value(argument)
+            if extreme is None:
                 continue
-            share, value = near
+            share, value = extreme
             dtype = argument.layout.dtype if argument.layout else ""
             key = (launch.kernel, argument.name)
-            if key not in found or share > found[key][0]:
+            if key not in closest or share > closest[key][0]:
                 line = (
                     f"near overflow: {argument.name} of {launch.id} {launch.kernel} holds {value:.6g}, "
                     f"{share:.0%} of the largest {dtype} ({LARGEST[dtype]:.6g})"
                 )
-                found[key] = (share, line)
-    return tuple(line for _, line in sorted(found.values(), key=lambda item: -item[0])[:MOST])
+                closest[key] = (share, line)
+    return tuple(line for _, line in sorted(closest.values(), key=lambda item: -item[0])[:MOST])
 
 
-def _nearest(argument: Argument) -> tuple[float, float] | None:
-    """(share of the maximum, value) of the finite value that is nearest to the dtype's end."""
-    statistics = left(argument)
+def _extreme_value(argument: Argument) -> tuple[float, float] | None:
+    """(share of the dtype's maximum, value) of the finite value with the largest magnitude."""
+    statistics = statistics_after(argument)
     largest = LARGEST.get(argument.layout.dtype) if argument.layout else None
     if statistics is None or largest is None:
         return None
-    ends = [float(end) for end in (statistics.min, statistics.max) if end is not None]
-    shares = [(abs(end) / largest, end) for end in ends if SHARE < abs(end) / largest < 1]
+    extremes = [float(value) for value in (statistics.min, statistics.max) if value is not None]
+    shares = [(abs(value) / largest, value) for value in extremes if SHARE < abs(value) / largest < 1]
     return max(shares, default=None)

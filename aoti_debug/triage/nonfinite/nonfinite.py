@@ -1,8 +1,8 @@
-"""NaN and infinities: which launch made the first one that matters.
+"""Finds the launch that produced the first NaN or unintended infinity that does harm.
 
-Level 2 tells what every launch read and left. The search goes backwards, from where a value that is not finite does
-harm (a model output, integers made of NaN) to the launch that made it of finite ones, so what a model handles itself
-(isnan, nan_to_num, where) is no finding.
+Level 2 records statistics of what every launch reads and writes. The search goes backwards, from where a non-finite
+value does harm (a model output, integers computed from NaN) to the launch that produced it from finite ones, so what a
+model handles itself (isnan, nan_to_num, where) is no finding.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.triage.nonfinite import explain as telling
+from aoti_debug.triage.nonfinite import explain as explanation
 from aoti_debug.triage.nonfinite import finding_text, near_overflow, sinks
 from aoti_debug.triage.nonfinite.finding_text import NonfiniteCase
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.nonfinite.observed import INFINITE, Special, Spot, count, left, seen
-from aoti_debug.triage.nonfinite.roots import Root, RootKind, Roots
+from aoti_debug.triage.nonfinite.observed import INFINITE, Occurrence, Special, count, statistics_after, statistics_of
+from aoti_debug.triage.nonfinite.roots import Root, RootKind, RootSearch
 from aoti_debug.triage.nonfinite.sinks import Sink
 
 _MOST_LINES = 3
@@ -30,11 +30,12 @@ _HALF = frozenset({"float16", "bfloat16"})
 
 @dataclass(frozen=True)
 class NonFinite:
-    """
+    """The result of the search.
+
     Attributes:
-        finding: None where nothing that is not finite does harm.
-        warnings: what else was seen, one line each.
-        needed: the launches whose tensors tell more: "0.3".
+        finding: None if no non-finite value does harm.
+        warnings: other observations, one line each.
+        needed: the launches whose saved tensors `explain` needs: "0.3".
     """
 
     finding: Finding | None
@@ -43,7 +44,7 @@ class NonFinite:
 
 
 def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
-    """What is not finite in a run at level 2.
+    """Searches a run at level 2 for non-finite values.
 
     Raises:
         RunDirError: the journal cannot be read.
@@ -53,26 +54,26 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
     kinds = {special for launch in run.launches for special in Special if _holds(launch, special)}
     if not kinds:
         return NonFinite(None, near)
-    roots = Roots(flow)
-    case = _nan(run, roots) if Special.NAN in kinds else None
+    roots = RootSearch(flow)
+    case = _nan_case(run, roots) if Special.NAN in kinds else None
     lines: list[str] = []
     if infinities is not Infinities.IGNORE:
-        accident, notes = _accidents(run, roots, case)
+        unintended, notes = _unintended_infinities(run, roots, case)
         if case is None and infinities is Infinities.FAIL:
-            case = accident
-        elif accident is not None and (case is None or accident.root.spot.key != case.root.spot.key):
-            lines.append(f"{finding_text.made(accident.root.spot)} {accident.sink.how}")
+            case = unintended
+        elif unintended is not None and (case is None or unintended.root.occurrence.key != case.root.occurrence.key):
+            lines.append(f"{finding_text.produced(unintended.root.occurrence)}, which {unintended.sink.harm}")
         lines += notes
     handled = _handled(run, roots, case) if Special.NAN in kinds else ()
     warnings = (*near, *handled, *lines[: _MOST_LINES + 1])
     if case is None:
         return NonFinite(None, warnings)
-    needed = dict.fromkeys(spot.launch.id for spot in (case.root.spot, case.nan))
+    needed = dict.fromkeys(occurrence.launch.id for occurrence in (case.root.occurrence, case.nan))
     return NonFinite(finding_text.finding(run, roots, case), warnings, tuple(needed))
 
 
 def explain(finding: Finding, run: RunDir) -> Finding:
-    """The finding with the element, its inputs' values there and, where they prove it, the cause.
+    """The finding with the element, the values that it was computed from and, if they prove it, the cause.
 
     Args:
         run: a run that saved the tensors of the launches that `find` asked for.
@@ -80,103 +81,118 @@ def explain(finding: Finding, run: RunDir) -> Finding:
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
-    return telling.explain(finding, run)
+    return explanation.explain(finding, run)
 
 
 def _holds(launch: Launch, special: Special) -> bool:
     return any(
-        count(seen(a, Phase.BEFORE) if a.role is Role.IN else None, special) or count(left(a), special)
+        count(statistics_of(a, Phase.BEFORE) if a.role is Role.IN else None, special)
+        or count(statistics_after(a), special)
         for a in launch.args
     )
 
 
-def _nan(run: RunDir, roots: Roots) -> NonfiniteCase | None:
-    """The first NaN that does harm, or the infinity that it came from."""
-    found = sinks.outputs(run, roots, Special.NAN)
-    ends = [(sink, root) for sink in found for root in roots.of([sink.spot])]
+def _nan_case(run: RunDir, roots: RootSearch) -> NonfiniteCase | None:
+    """The case of the first NaN that does harm, or of the infinity that it came from."""
+    output_sinks = sinks.outputs(run, roots, Special.NAN)
+    ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
     for sink in sinks.integers(run, roots):
-        ends += [(sink, root) for root in roots.of_read(sink.spot.launch, sink.spot.argument, Special.NAN)]
+        ends += [
+            (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
+        ]
     if not ends:
         return None
     order = {launch.key: position for position, launch in enumerate(run.launches)}
-    ends.sort(key=lambda end: (order[end[1].spot.launch.key], end[1].kind is RootKind.MADE))
+    ends.sort(key=lambda end: (order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
     sink, root = ends[0]
-    others = {other.spot.key: other for _, other in ends[1:] if other.spot.launch.key != root.spot.launch.key}
-    also = tuple(others.values())
-    if root.kind is RootKind.MADE and (infinite := _infinite_before(roots, root.spot)) is not None:
-        return NonfiniteCase(infinite, root.spot, sink, also)
-    return NonfiniteCase(root, root.spot, sink, also)
+    others = {o.occurrence.key: o for _, o in ends[1:] if o.occurrence.launch.key != root.occurrence.launch.key}
+    if root.kind is RootKind.PRODUCED and (infinite := _preceding_infinity(roots, root.occurrence)) is not None:
+        return NonfiniteCase(infinite, root.occurrence, sink, tuple(others.values()))
+    return NonfiniteCase(root, root.occurrence, sink, tuple(others.values()))
 
 
-def _infinite_before(roots: Roots, spot: Spot) -> Root | None:
-    """Who made, by accident, an infinity that NaN arose from."""
-    found: list[Root] = []
+def _preceding_infinity(roots: RootSearch, occurrence: Occurrence) -> Root | None:
+    """The root of an unintended infinity that NaN arose from."""
+    infinite_roots: list[Root] = []
     for special in INFINITE:
-        for argument in roots.feeding(spot.launch, spot.argument, special):
-            found += _accidental(roots.of_read(spot.launch, argument, special))
-    return found[0] if found else None
+        for argument in roots.operands_with(occurrence.launch, occurrence.argument, special):
+            infinite_roots += _unintended(roots.trace_argument(occurrence.launch, argument, special))
+    return infinite_roots[0] if infinite_roots else None
 
 
-def _accidental(found: list[Root]) -> list[Root]:
-    """The roots of an infinity that nobody meant; none where one that was meant, or came in, explains it."""
-    if any(root.kind in (RootKind.MEANT, RootKind.OUTSIDE) for root in found):
+def _unintended(roots: list[Root]) -> list[Root]:
+    """The launches that produced an infinity; none if an intended or an external infinity explains it."""
+    if any(root.kind in (RootKind.INTENDED, RootKind.EXTERNAL) for root in roots):
         return []
-    return [root for root in found if root.kind is RootKind.MADE]
+    return [root for root in roots if root.kind is RootKind.PRODUCED]
 
 
-def _accidents(run: RunDir, roots: Roots, case: NonfiniteCase | None) -> tuple[NonfiniteCase | None, list[str]]:
-    """The first accidental infinity that does harm, and lines on those that do not.
+def _unintended_infinities(
+    run: RunDir, roots: RootSearch, case: NonfiniteCase | None
+) -> tuple[NonfiniteCase | None, list[str]]:
+    """The first unintended infinity that does harm, and lines on those that do not.
 
-    It does where it leaves the model, and where a launch reads a number that was too large for half precision. (-Inf
-    there is what a mask of the lowest number often becomes, and does none.)
+    An infinity does harm if it leaves the model, or if a launch reads a number that overflowed half precision. (-Inf in
+    half precision is harmless: a mask filled with the lowest number often becomes -Inf.)
     """
-    worst: NonfiniteCase | None = None
-    harmful: set[object] = {spot.key for spot in case.path} if case else set()
+    first: NonfiniteCase | None = None
+    harmful: set[object] = {occurrence.key for occurrence in case.path} if case else set()
     for special in INFINITE:
         for sink in sinks.outputs(run, roots, special):
-            for root in _accidental(roots.of([sink.spot])):
-                harmful |= {spot.key for spot in root.path}
-                if worst is None or root.spot.launch.sequence < worst.root.spot.launch.sequence:
-                    worst = NonfiniteCase(root, root.spot, sink, ())
-    if worst is None:
-        worst = next((_overflow(spot) for spot in _born(run, roots, Special.PLUS) if _is_half(spot)), None)
-        harmful |= {spot.key for spot in worst.path} if worst is not None else set()
+            for root in _unintended(roots.trace([sink.occurrence])):
+                harmful |= {occurrence.key for occurrence in root.path}
+                if first is None or root.occurrence.launch.sequence < first.root.occurrence.launch.sequence:
+                    first = NonfiniteCase(root, root.occurrence, sink, ())
+    if first is None:
+        first = next(
+            (_overflow(occurrence) for occurrence in _produced(run, roots, Special.PLUS_INF) if _is_half(occurrence)),
+            None,
+        )
+        harmful |= {occurrence.key for occurrence in first.path} if first is not None else set()
     lines = [
-        f"{finding_text.made(spot)}, and no output is infinite for it"
+        f"{finding_text.produced(occurrence)}, but no output becomes infinite because of it"
         for special in INFINITE
-        for spot in _born(run, roots, special)
-        if spot.key not in harmful
+        for occurrence in _produced(run, roots, special)
+        if occurrence.key not in harmful
     ]
-    return worst, lines[:_MOST_LINES]
+    return first, lines[:_MOST_LINES]
 
 
-def _is_half(spot: Spot) -> bool:
-    layout = spot.argument.layout
+def _is_half(occurrence: Occurrence) -> bool:
+    layout = occurrence.argument.layout
     return layout is not None and layout.dtype in _HALF
 
 
-def _overflow(spot: Spot) -> NonfiniteCase:
-    """The case of a number that was too large for its dtype, and that a later launch reads."""
-    root = Root(RootKind.MADE, spot, "", (spot,))
-    return NonfiniteCase(root, spot, Sink(spot, "stands for a number that was too large; later launches read it"), ())
+def _overflow(occurrence: Occurrence) -> NonfiniteCase:
+    """The case of an overflow that a later launch reads."""
+    root = Root(RootKind.PRODUCED, occurrence, "", (occurrence,))
+    return NonfiniteCase(
+        root, occurrence, Sink(occurrence, "is the result of an overflow, and later launches read it"), ()
+    )
 
 
-def _handled(run: RunDir, roots: Roots, case: NonfiniteCase | None) -> tuple[str, ...]:
-    """Lines on NaN that does no harm."""
-    harmful = {spot.launch.key for spot in (*case.path, *(root.spot for root in case.also))} if case else set()
-    born = [spot for spot in _born(run, roots, Special.NAN) if spot.launch.key not in harmful]
-    return tuple(f"{finding_text.made(spot)}, and the model deals with it" for spot in born[:_MOST_LINES])
+def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tuple[str, ...]:
+    """Lines about NaN that does no harm."""
+    harmful = (
+        {occurrence.launch.key for occurrence in (*case.path, *(root.occurrence for root in case.other_roots))}
+        if case
+        else set()
+    )
+    harmless = [occurrence for occurrence in _produced(run, roots, Special.NAN) if occurrence.launch.key not in harmful]
+    return tuple(
+        f"{finding_text.produced(occurrence)}, but the model handles it" for occurrence in harmless[:_MOST_LINES]
+    )
 
 
-def _born(run: RunDir, roots: Roots, special: Special) -> Iterable[Spot]:
-    """What launches made of inputs without it, one a kernel and argument, where another launch reads it."""
-    known = set()
+def _produced(run: RunDir, roots: RootSearch, special: Special) -> Iterable[Occurrence]:
+    """What launches produced from operands without it and another launch reads, once for each kernel and argument."""
+    reported = set()
     for launch in run.launches:
         for argument in launch.args:
             name = (launch.kernel, argument.name)
-            if name in known or not count(left(argument), special):
+            if name in reported or not count(statistics_after(argument), special):
                 continue
-            spot = Spot(launch, argument, special)
-            if roots.is_made(spot) and roots.dataflow.readers(launch, argument):
-                known.add(name)
-                yield spot
+            occurrence = Occurrence(launch, argument, special)
+            if roots.is_produced(occurrence) and roots.dataflow.readers(launch, argument):
+                reported.add(name)
+                yield occurrence

@@ -1,4 +1,4 @@
-"""What a launch read where its result went wrong: single values, or the row that was reduced."""
+"""The operand values that a non-finite element was computed from: single values, or the row that was reduced."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aoti_debug.values import unravel
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MOST = 6  # inputs in one sentence
+_MOST = 6  # operands in one sentence
 
 
-def inputs_there(
+def operand_values(
     run: RunDir,
     launch: Launch,
     argument: Argument,
@@ -28,45 +28,48 @@ def inputs_there(
     element: int,
     read: Mapping[str, Tensor],
 ) -> str:
-    """ "buf0 0, arg0_1 0", "a row of buf0 (16 elements, all -Inf)".
+    """ "buf0 = 0, arg0_1 = 0", "a row of buf0 (16 elements, all -Inf)"; at most 6 operands.
 
     Args:
-        before: the inputs by parameter.
-        shape: of the result, and `element` its row-major index.
-        read: what is known to have been read for the element, by parameter: 0-d, or a row.
+        before: the tensors before the launch, by parameter.
+        shape: the shape of the result.
+        element: the row-major index in the result.
+        read: the values known to have been read for the element, by parameter: 0-d, or a row.
     """
-    made = slices.of_launch(launch, run.manifest).get(argument.spec.param)
-    found = []
+    result_slice = slices.launch_slices(launch, run.manifest).get(argument.spec.param)
+    operands: list[str] = []
     for other in launch.args:
         tensor = before.get(other.spec.param or other.name)
-        if tensor is None or (made is not None and other.spec.param not in made.sources):
+        if tensor is None or (result_slice is not None and other.spec.param not in result_slice.sources):
             continue
-        known = read.get(other.spec.param)
+        values = read.get(other.spec.param)
         factor = operators.factor(launch, other, tensor, shape, element)
-        if known is not None:
-            said = f"a row of {other.name} {row(known)}" if known.dim() else f"{other.name} {spell(float(known))}"
+        if values is not None:
+            operand = (
+                f"a row of {other.name} {row(values)}" if values.dim() else f"{other.name} = {spell(float(values))}"
+            )
         elif factor is not None:
-            said = f"{factor[0]} {row(factor[1])}"
+            operand = f"{factor[0]} {row(factor[1])}"
         else:
-            said = _there(other.name, tensor, shape, element)
-        if said and said not in found:
-            found.append(said)
-    return ", ".join(found[:_MOST])
+            operand = _operand(other.name, tensor, shape, element)
+        if operand and operand not in operands:
+            operands.append(operand)
+    return ", ".join(operands[:_MOST])
 
 
-def _there(name: str, tensor: Tensor, shape: tuple[int, ...], element: int) -> str:
+def _operand(name: str, tensor: Tensor, shape: tuple[int, ...], element: int) -> str:
     at = unravel(element, shape)
-    value = _broadcast(tensor, shape, at)
+    value = _corresponding_value(tensor, shape, at)
     if value is not None:
-        return f"{name} {spell(value)}"
+        return f"{name} = {spell(value)}"
     if tensor.dim() == 0 or tensor.numel() == 0:
         return ""
-    reduced = _reduced(tensor, shape, at)
+    reduced = _reduced_values(tensor, shape, at)
     return "" if reduced is None else f"a row of {name} {row(reduced)}"
 
 
-def _broadcast(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> float | None:
-    """The value at the same place, where the tensor has the result's shape or is broadcast to it."""
+def _corresponding_value(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> float | None:
+    """The value at the same coordinates; None unless the tensor has the result's shape or is broadcast to it."""
     if tensor.dim() > len(shape):
         return None
     own = at[len(at) - tensor.dim() :]
@@ -76,14 +79,15 @@ def _broadcast(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> f
     return float(tensor[tuple(0 if mine == 1 else i for mine, i in zip(tensor.shape, own, strict=True))])
 
 
-def _reduced(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> Tensor | None:
-    """What was reduced to the element: where the result lacks a dimension of the tensor, or has 1 for it."""
+def _reduced_values(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...]) -> Tensor | None:
+    """The values that were reduced to the element; None unless the result's shape is the tensor's without a dimension,
+    or with 1 for it."""
     sizes = tuple(tensor.shape)
     if len(sizes) == len(shape) and all(b in (1, a) for a, b in zip(sizes, shape, strict=True)):
         return tensor[tuple(i if b == a else slice(None) for a, b, i in zip(sizes, shape, at, strict=True))].reshape(-1)
-    for gone in reversed(range(len(sizes))):
-        if sizes[:gone] + sizes[gone + 1 :] == shape:
-            row_at = (*at[:gone], slice(None), *at[gone:])
+    for axis in reversed(range(len(sizes))):
+        if sizes[:axis] + sizes[axis + 1 :] == shape:
+            row_at = (*at[:axis], slice(None), *at[axis:])
             return tensor[row_at]
     return tensor.reshape(-1) if math.prod(shape) == 1 else None
 
@@ -101,16 +105,17 @@ def row(values: Tensor) -> str:
         "-Inf": int((flat == -math.inf).sum()),
         "zero": int((flat == 0).sum()),
     }
-    said = [
+    parts = [
         wording.count(count, name) if name == "zero" else f"{count} {name}" for name, count in counts.items() if count
     ]
     finite = flat[flat.isfinite()]
     if finite.numel():
-        said.append(f"finite from {spell(float(finite.min()))} to {spell(float(finite.max()))}")
-    return f"({', '.join([wording.count(flat.numel(), 'element'), *said])})"
+        parts.append(f"finite from {spell(float(finite.min()))} to {spell(float(finite.max()))}")
+    return f"({', '.join([wording.count(flat.numel(), 'element'), *parts])})"
 
 
 def spell(value: float) -> str:
+    """ "1.5", "NaN", "-Inf"."""
     if math.isnan(value):
         return "NaN"
     return f"{value:.6g}" if math.isfinite(value) else "+Inf" if value > 0 else "-Inf"

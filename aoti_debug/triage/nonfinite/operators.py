@@ -1,4 +1,4 @@
-"""Products of matrices and attention: what of their operands an element of the result is made of."""
+"""Explains a non-finite element of a matrix product by the row and the column that it was computed from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from aoti_debug import wording
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source.placement import ArgumentLayouts
-from aoti_debug.triage.nonfinite.causes import beyond
+from aoti_debug.triage.kernel_source.placement import LaunchTensors
+from aoti_debug.triage.nonfinite.causes import overflow_text
 from aoti_debug.triage.nonfinite.observed import Special
 from aoti_debug.values import Number, unravel
 
@@ -30,8 +30,11 @@ _PRODUCTS = {  # operator: (left, right)
 def factor(
     launch: Launch, argument: Argument, tensor: Tensor, shape: tuple[int, ...], element: int
 ) -> tuple[str, Tensor] | None:
-    """The row or column of a matrix that an element of the product is made of, and what to call it; None for others."""
-    names = _PRODUCTS.get(_operator(launch))
+    """(name, values) of the row or column of an operand that goes into an element of a matrix product.
+
+    None if the launch is no matrix product or the argument none of its factors.
+    """
+    names = _PRODUCTS.get(_operator_name(launch))
     if names is None or argument.spec.param not in names:
         return None
     at = unravel(element, shape)
@@ -42,9 +45,9 @@ def factor(
     return f"column {at[-1]} of {argument.name}", _right(tensor, at)
 
 
-def cause(launch: Launch, argument: Argument, arguments: ArgumentLayouts, element: int, special: Special) -> str:
-    """Why an element of a product of matrices is not finite; "" where its numbers prove nothing."""
-    names = _PRODUCTS.get(_operator(launch))
+def cause(launch: Launch, argument: Argument, arguments: LaunchTensors, element: int, special: Special) -> str:
+    """The reason why an element of a matrix product is not finite, as a sentence; "" if its numbers prove none."""
+    names = _PRODUCTS.get(_operator_name(launch))
     result = next((t for t in arguments.after.values()), None)
     if names is None or result is None or any(name not in arguments.before for name in names):
         return ""
@@ -58,13 +61,15 @@ def cause(launch: Launch, argument: Argument, arguments: ArgumentLayouts, elemen
     undefined = products.isnan() & ~left.isnan() & ~right.isnan()
     if special is Special.NAN and bool(undefined.any()):
         k = int(undefined.nonzero()[0])
-        return f"element {k} of the sum of products is {_spell(float(left[k]))} * {_spell(float(right[k]))}"
+        return f"term {k} of the sum of products is {_spell(float(left[k]))} * {_spell(float(right[k]))}"
     if special is Special.NAN and bool((products == math.inf).any()) and bool((products == -math.inf).any()):
-        return "the sum of products has both +Inf and -Inf in it"
+        return "the sum of products adds +Inf and -Inf"
     exact = float(products.sum()) * _scalar(launch, "alpha") + _bias(launch, arguments, names, result, at)
     dtype = argument.layout.dtype if argument.layout else ""
     if special is not Special.NAN and math.isfinite(exact) and _overflows(exact, dtype):
-        return beyond(f"the sum of {wording.count(products.numel(), 'product')} is {exact:.6g} in float64", dtype)
+        return overflow_text(
+            f"the sum of {wording.count(products.numel(), 'product')} is {exact:.6g} in float64", dtype
+        )
     return ""
 
 
@@ -75,7 +80,7 @@ def _overflows(exact: float, dtype: str) -> bool:
 
 
 def _bias(
-    launch: Launch, arguments: ArgumentLayouts, names: tuple[str, str], result: Tensor, at: tuple[int, ...]
+    launch: Launch, arguments: LaunchTensors, names: tuple[str, str], result: Tensor, at: tuple[int, ...]
 ) -> float:
     bias = arguments.before.get("self") if "self" not in names else None
     if bias is None:
@@ -88,9 +93,9 @@ def _scalar(launch: Launch, name: str) -> float:
     return float(argument.after.value) if argument is not None and isinstance(argument.after, Number) else 1.0
 
 
-def _operator(launch: Launch) -> str:
-    found = re.match(r"aten\.(\w+)", launch.site.op)
-    return found.group(1) if found else ""
+def _operator_name(launch: Launch) -> str:
+    match = re.match(r"aten\.(\w+)", launch.site.op)
+    return match.group(1) if match else ""
 
 
 def _left(tensor: Tensor, at: tuple[int, ...]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a value that is not finite does harm: in what leaves the model, and in integers made of NaN."""
+"""Sinks: the places where a non-finite value does harm (model outputs, and integers computed from NaN)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from aoti_debug import dtypes
 from aoti_debug.abi import CallKind
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.observed import Special, Spot, count, left
-from aoti_debug.triage.nonfinite.roots import Roots
+from aoti_debug.triage.nonfinite.observed import Occurrence, Special, count, statistics_after
+from aoti_debug.triage.nonfinite.roots import RootSearch
 
 
 @dataclass(frozen=True)
 class Sink:
-    """
+    """A place where a non-finite value does harm.
+
     Attributes:
-        spot: the last that is not finite: a model output, or what integers are made of (as its reader holds it).
-        how: the harm, as the end of "NaN …": "leaves the model as output 2 (buf9)".
+        occurrence: a model output, or the operand of an integer result, at the launch that reads it.
+        harm: the predicate of a sentence about the value: "leaves the model as output 2 (buf9)".
     """
 
-    spot: Spot
-    how: str
+    occurrence: Occurrence
+    harm: str
 
 
-def outputs(run: RunDir, roots: Roots, special: Special) -> list[Sink]:
-    """What leaves a call of the model."""
+def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
+    """The model outputs that hold such values, and results of branches that no launch reads."""
     final: dict[object, tuple[Launch, Argument]] = {}
     for launch in run.launches:
         if launch.key.kind is not CallKind.MODEL:
@@ -33,49 +34,51 @@ def outputs(run: RunDir, roots: Roots, special: Special) -> list[Sink]:
         for argument in launch.args:
             if argument.written and roots.dataflow.is_output(argument):
                 final[launch.key.call, argument.name] = (launch, argument)
-    found = [
-        Sink(Spot(launch, argument, special), f"leaves the model as {_output(run, argument)}")
+    sinks = [
+        Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
         for launch, argument in final.values()
-        if count(left(argument), special)
+        if count(statistics_after(argument), special)
     ]
-    return found + _through_branches(run, roots, special)
+    return sinks + _branch_results(run, roots, special)
 
 
-def integers(run: RunDir, roots: Roots) -> list[Sink]:
-    """NaN that a launch makes integers of: argmax, a conversion, an index."""
-    found = []
+def integers(run: RunDir, roots: RootSearch) -> list[Sink]:
+    """NaN that a launch computes integers from: argmax, a conversion, an index."""
+    sinks = []
     for launch in run.launches:
-        for made in launch.args:
-            if not made.written or not _is_integer(made):
+        for result in launch.args:
+            if not result.written or not _is_integer(result):
                 continue
-            for read in roots.feeding(launch, made, Special.NAN):
-                if roots.dataflow.is_output(made) or roots.dataflow.readers(launch, made):
-                    how = f"is made an integer of in {launch.id} {launch.kernel} ({made.name})"
-                    found.append(Sink(Spot(launch, read, Special.NAN), how))
-    return found
+            for operand in roots.operands_with(launch, result, Special.NAN):
+                if roots.dataflow.is_output(result) or roots.dataflow.readers(launch, result):
+                    harm = f"goes into the integer result {result.name} of {launch.id} {launch.kernel}"
+                    sinks.append(Sink(Occurrence(launch, operand, Special.NAN), harm))
+    return sinks
 
 
-def _through_branches(run: RunDir, roots: Roots, special: Special) -> list[Sink]:
-    """Results of a branch or a loop that are handed out without a launch: those that nobody reads, where the model has
-    an output that no launch knows."""
+def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
+    """Results of a branch or a loop that become outputs of the model without another launch.
+
+    They are those that no launch reads, if the model has an output that no launch mentions.
+    """
     mentioned = {name for launch in run.launches for spec in launch.site.args for name in (spec.name, spec.base)}
     if set(run.manifest.outputs) - {""} <= mentioned:
         return []
     return [
-        Sink(Spot(launch, argument, special), "leaves a branch or a loop of the model, and no launch reads it")
+        Sink(Occurrence(launch, argument, special), "leaves a branch or a loop of the model, and no launch reads it")
         for launch in run.launches
         if launch.site.subgraph
         for argument in launch.args
-        if count(left(argument), special) and not roots.dataflow.readers(launch, argument)
+        if count(statistics_after(argument), special) and not roots.dataflow.readers(launch, argument)
     ]
 
 
-def _output(run: RunDir, argument: Argument) -> str:
+def _output_name(run: RunDir, argument: Argument) -> str:
     names = (argument.name, argument.spec.base)
     for position, variable in enumerate(run.manifest.outputs):
         if variable and variable in names:
             return f"output {position} ({variable})"
-    return f"the input that it changes ({argument.name})"
+    return f"the input that it mutates ({argument.name})"
 
 
 def _is_integer(argument: Argument) -> bool:

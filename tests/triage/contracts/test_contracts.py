@@ -42,11 +42,11 @@ def run_of(base: Path, manifest: Manifest, journal: JournalWriter) -> RunDir:
 
 
 def check(run: RunDir) -> tuple[Finding, ...]:
-    return contracts.check(Dataflow(run))
+    return check(Dataflow(run))
 
 
 def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promise] = PROMISES) -> RunDir:
-    """A run in which an operator makes buf1, and a kernel reads it."""
+    """A run in which an operator produces buf1, and a kernel reads it."""
     journal = JournalWriter()
     for call in range(again):
         journal.launch_begin(0, 0, X, Absent.UNDEFINED, call=call)
@@ -55,7 +55,7 @@ def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promis
     return run_of(base, described(ASK, ADD, promises=promises, outputs=("buf2",)), journal)
 
 
-def test_what_is_as_promised_is_no_finding(tmp_path: Path) -> None:
+def test_a_tensor_as_promised_is_no_finding(tmp_path: Path) -> None:
     assert check(asked(tmp_path, tensor(4, 8, data_ptr=0x2000))) == ()
 
 
@@ -65,38 +65,38 @@ def test_what_is_as_promised_is_no_finding(tmp_path: Path) -> None:
         (
             tensor(4, 8, dtype="bfloat16", data_ptr=0x2000),
             "returned bfloat16[4, 8] where float32[4, 8] was promised",
-            "launch 0.1 cpp_fused_add_0 reads 4 bytes an element from a tensor of 2, "
+            "launch 0.1 cpp_fused_add_0 reads 4 bytes per element of a tensor with 2 bytes per element, "
             "up to 64 bytes past the end of its memory",
         ),
         (
             tensor(4, 8, dtype="float64", data_ptr=0x2000),
             "returned float64[4, 8] where float32[4, 8] was promised",
-            "launch 0.1 cpp_fused_add_0 reads 4 bytes an element from a tensor of 8",
+            "launch 0.1 cpp_fused_add_0 reads 4 bytes per element of a tensor with 8 bytes per element",
         ),
         (
             tensor(4, 8, dtype="int32", data_ptr=0x2000),
             "returned int32[4, 8] where float32[4, 8] was promised",
-            "launch 0.1 cpp_fused_add_0 reads its bits as float32",
+            "launch 0.1 cpp_fused_add_0 reads its bytes as float32",
         ),
         (
             tensor(3, 8, data_ptr=0x2000),
             "returned float32[3, 8] where float32[4, 8] was promised",
-            "launch 0.1 cpp_fused_add_0 goes over float32[4, 8], up to 32 bytes past the end of its memory",
+            "launch 0.1 cpp_fused_add_0 accesses it as float32[4, 8], up to 32 bytes past the end of its memory",
         ),
         (
             tensor(32, data_ptr=0x2000),
             "returned float32[32] where float32[4, 8] was promised",
-            "launch 0.1 cpp_fused_add_0 goes over float32[4, 8]",
+            "launch 0.1 cpp_fused_add_0 accesses it as float32[4, 8]",
         ),
         (
             tensor(4, 8, strides=(1, 4), data_ptr=0x2000),
             "returned float32[4, 8] with strides [1, 4] where float32[4, 8] with strides [8, 1] was promised",
-            "launch 0.1 cpp_fused_add_0 takes its elements in another order: with the strides that were promised",
+            "launch 0.1 cpp_fused_add_0 reads its elements in the wrong order, with the promised strides",
         ),
         (
             tensor(4, 8, device="cuda:0", data_ptr=0x2000),
             "returned float32[4, 8] on cuda:0 where float32[4, 8] on cpu was promised",
-            "launch 0.1 cpp_fused_add_0 takes its address for one of cpu",
+            "launch 0.1 cpp_fused_add_0 uses its address as one of cpu",
         ),
         (
             tensor(0, 8, data_ptr=0),
@@ -114,13 +114,13 @@ def test_an_operator_that_breaks_its_promise(tmp_path: Path, made: object, what:
     assert finding.where.argument == "buf1"
     assert finding.where.frame is not None
     assert finding.where.frame.line == 12
-    assert "mylib::ask.default: its real kernel does not return what its fake kernel foretold" in finding.evidence
+    assert "mylib::ask.default: its real kernel does not return what its fake kernel describes" in finding.evidence
     assert [line for line in finding.evidence if line.startswith("launch 0.1")] == (
         [consequence] if consequence else []
     )
 
 
-def test_one_finding_a_cause_however_often_it_comes(tmp_path: Path) -> None:
+def test_one_finding_per_cause_however_many_calls(tmp_path: Path) -> None:
     assert len(check(asked(tmp_path, tensor(4, 8, dtype="float16"), again=3))) == 1
 
 
@@ -137,19 +137,19 @@ def test_strides_that_do_not_matter(tmp_path: Path, made: object) -> None:
     assert check(asked(tmp_path, made, promises=promises)) == ()
 
 
-def test_a_size_that_only_the_run_tells_is_taken_from_where_it_is_first_seen(tmp_path: Path) -> None:
+def test_an_unbacked_size_is_bound_at_its_first_tensor(tmp_path: Path) -> None:
     promises = [
         Promise("buf1", "cpu", "float32", ("u0", "8"), ("8", "1")),
         Promise("buf2", "cpu", "float32", ("u0 + 1", "s9", "2*s9"), ("16", "2", "1")),
     ]
     run = asked(tmp_path / "a", tensor(5, 8, data_ptr=0x2000), promises=promises)
     (finding,) = check(run)
-    assert finding.what == "cpp_fused_add_0 left float32[4, 8] where float32[6, ?, ?] was promised"
+    assert finding.what == "cpp_fused_add_0 wrote float32[4, 8] where float32[6, ?, ?] was promised"
     promises[1] = Promise("buf2", "cpu", "float32", ("s9", "u0 + 3"), ("u0 + 3", "1"))
     assert check(asked(tmp_path / "b", tensor(5, 8, data_ptr=0x2000), promises=promises)) == ()
 
 
-def test_sizes_that_the_run_tells_differ_from_one_iteration_to_the_next(tmp_path: Path) -> None:
+def test_unbacked_sizes_differ_between_iterations(tmp_path: Path) -> None:
     promise = Promise("body_buf1", "cpu", "float32", ("u3",), ("1",))
     body = site("aten", arg("body_buf1", Role.OUT, Form.OUTPUT_SLOT), kind=Kind.SHIM_ALLOC, subgraph="body", loops=1)
     journal = JournalWriter()
@@ -159,17 +159,17 @@ def test_sizes_that_the_run_tells_differ_from_one_iteration_to_the_next(tmp_path
     assert check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
 
 
-def test_a_number_that_a_kernel_is_passed_tells_a_size(tmp_path: Path) -> None:
+def test_a_scalar_argument_binds_a_size(tmp_path: Path) -> None:
     number = arg("ks0", Role.NONE, Form.SCALAR, text="s5", ctype="int64_t")
     kernel = site("cpp_fused_0", arg("buf2", Role.OUT), number, kind=Kind.CPP)
     promise = Promise("buf2", "cpu", "float32", ("s5", "8"), ("8", "1"))
     journal = JournalWriter()
     journal.launch(0, 0, BUF2, Number(5, CType.I64))
     (finding,) = check(run_of(tmp_path, described(kernel, promises=[promise]), journal))
-    assert finding.what == "cpp_fused_0 left float32[4, 8] where float32[5, 8] was promised"
+    assert finding.what == "cpp_fused_0 wrote float32[4, 8] where float32[5, 8] was promised"
 
 
-def test_what_is_made_of_a_broken_tensor_is_no_cause(tmp_path: Path) -> None:
+def test_a_tensor_computed_from_a_broken_one_is_no_cause(tmp_path: Path) -> None:
     again = site("mylib::ask.default", arg("buf1"), arg("buf2", Role.OUT, Form.LIST), kind=Kind.PROXY, line=14)
     reuse = site("cpp_fused_1", arg("buf3", Role.INOUT), kind=Kind.CPP, line=15)
     third = Promise("buf3", "cpu", "float32", ("s77", "8"), ("8", "1"))
@@ -180,8 +180,8 @@ def test_what_is_made_of_a_broken_tensor_is_no_cause(tmp_path: Path) -> None:
     journal.launch_begin(1, 1, broken, Absent.UNDEFINED)
     journal.launch_end(1, {1: tensor(4, 8, dtype="bfloat16", data_ptr=0x4000)})
     journal.launch(2, 2, broken)
-    found = check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
-    assert [finding.where.launch for finding in found if finding.where] == ["0.0"]
+    findings = check(run_of(tmp_path, described(ASK, again, reuse, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in findings if finding.where] == ["0.0"]
 
 
 def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_memory_of_a_broken_tensor_may_belong_to_another_one_later(tmp_path: Pat
     journal.launch(1, 1, good)
     journal.launch_begin(2, 2, good, Absent.UNDEFINED)
     journal.launch_end(2, {1: tensor(2, 8, data_ptr=0x5000)})
-    found = check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
-    assert [finding.where.launch for finding in found if finding.where] == ["0.0", "0.2"]
+    findings = check(run_of(tmp_path, described(ASK, fill, other, promises=(*PROMISES, third)), journal))
+    assert [finding.where.launch for finding in findings if finding.where] == ["0.0", "0.2"]
 
 
 def test_an_input_that_is_not_as_exported(tmp_path: Path) -> None:
@@ -234,23 +234,23 @@ def test_a_run_without_launches(tmp_path: Path) -> None:
     [
         (
             tensor(4, 8, data_ptr=0x2040, storage_offset=16, storage_bytes=128),
-            "float32[4, 8] from byte 64 on, which ends at byte 192 of a storage of 128 bytes",
+            "float32[4, 8] from byte 64 to byte 192 of a storage of 128 bytes",
         ),
         (tensor(4, 8, data_ptr=0), "float32[4, 8] without memory: its address is 0"),
-        (tensor(4, 8, device="cuda:0"), "float32[4, 8] on cuda:0, and the kernel runs on cpu"),
+        (tensor(4, 8, device="cuda:0"), "float32[4, 8] on cuda:0, but the kernel runs on cpu"),
     ],
 )
-def test_a_view_whose_elements_are_elsewhere(tmp_path: Path, view: object, problem: str) -> None:
+def test_a_view_whose_elements_lie_outside(tmp_path: Path, view: object, problem: str) -> None:
     make = site("cpp_fused_1", arg("buf1", Role.OUT), kind=Kind.CPP)
     read = site("cpp_fused_add_0", arg("buf1_view", base="buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)
     journal = JournalWriter()
     journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000))
     journal.launch(1, 1, view, BUF2)  # type: ignore[arg-type]
     (finding,) = check(run_of(tmp_path, described(make, read), journal))
-    assert finding.what == f"cpp_fused_add_0 was given buf1_view: {problem}"
+    assert finding.what == f"cpp_fused_add_0 was passed buf1_view: {problem}"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.argument) == ("0.1", "buf1_view")
-    if "ends at byte" in problem:
+    if "to byte" in problem:
         assert finding.origin is not None
         assert finding.origin.launch == "0.0"
 
@@ -309,22 +309,22 @@ def triton_run(
     return run_of(base, replace(manifest, kernels=(KERNEL,)), journal)
 
 
-def test_a_kernel_that_is_given_what_it_was_compiled_for(tmp_path: Path) -> None:
+def test_arguments_that_a_kernel_was_compiled_for(tmp_path: Path) -> None:
     assert check(triton_run(tmp_path)) == ()
 
 
 @pytest.mark.parametrize(
     ("given", "what", "argument"),
     [
-        ({"x": 0x1004}, "was compiled for multiples of 16 as the address in_ptr0: x is at 0x1004", "x"),
-        ({"n": 30}, "was compiled for multiples of 16 as xnumel: it is 30", "n"),
-        ({"m": 2}, "was compiled for ynumel = 1: it is 2", "m"),
+        ({"x": 0x1004}, "was compiled for an address in_ptr0 divisible by 16, but x is at 0x1004", "x"),
+        ({"n": 30}, "was compiled for xnumel divisible by 16, but it is 30", "n"),
+        ({"m": 2}, "was compiled for ynumel = 1, but it is 2", "m"),
         ({"n": 1 << 32, "passed": 0}, "takes xnumel as int32_t: 4294967296 becomes 0", "n"),
-        ({"device": "cpu"}, "was given x: float32[32] on cpu, and the kernel runs on cuda:0", "x"),
-        ({"device": "cuda:1"}, "was given x: float32[32] on cuda:1, and the kernel runs on cuda:0", "x"),
+        ({"device": "cpu"}, "was passed x: float32[32] on cpu, but the kernel runs on cuda:0", "x"),
+        ({"device": "cuda:1"}, "was passed x: float32[32] on cuda:1, but the kernel runs on cuda:0", "x"),
     ],
 )
-def test_a_kernel_that_is_given_something_else(
+def test_arguments_that_a_kernel_was_not_compiled_for(
     tmp_path: Path, given: dict[str, object], what: str, argument: str
 ) -> None:
     (finding,) = check(triton_run(tmp_path, **given))  # type: ignore[arg-type]
@@ -343,9 +343,9 @@ def test_a_package_may_run_on_another_device_than_it_was_compiled_for(tmp_path: 
         journal = JournalWriter()
         given, out = (tensor(32, device=f"cuda:{i}", data_ptr=0x1000 * (i + 1)) for i in (index, 1))
         journal.launch(0, 0, given, out, Number(32, CType.I64), Number(1, CType.I64))
-        found = check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
+        findings = check(run_of(tmp_path / name, described(TRITON, promises=promises, device="cuda"), journal))
         expected = [] if index else ["x is float32[32] on cuda:0 where float32[32] on cuda:1 was promised"]
-        assert [finding.what for finding in found] == expected
+        assert [finding.what for finding in findings] == expected
 
 
 @pytest.mark.parametrize("name", ["mixed", "reductions", "two_specialisations"])

@@ -75,7 +75,7 @@ def test_the_package_keeps_what_the_graph_promised(run: RunDir) -> None:
         ),
     ],
 )
-def test_every_lie_is_found(findings: dict[str, Finding], operator: str, what: str, line: str) -> None:
+def test_every_broken_promise_is_found(findings: dict[str, Finding], operator: str, what: str, line: str) -> None:
     finding = findings[operator]
     assert finding.what == f"{operator} {what}"
     assert finding.where is not None
@@ -88,9 +88,11 @@ def test_nothing_else_is_found(run: RunDir, findings: dict[str, Finding]) -> Non
 
 
 def test_the_next_reader_of_a_lie(findings: dict[str, Finding]) -> None:
-    reads = [line for line in findings["lying::dtype.default"].evidence if "bytes an element" in line]
+    reads = [line for line in findings["lying::dtype.default"].evidence if "bytes per element" in line]
     assert len(reads) == 1
-    assert reads[0].endswith("reads 4 bytes an element from a tensor of 2, up to 96 bytes past the end of its memory")
+    assert reads[0].endswith(
+        "reads 4 bytes per element of a tensor with 2 bytes per element, up to 96 bytes past the end of its memory"
+    )
 
 
 X, Y = torch.ones(6, 8), torch.ones(6, 4)

@@ -9,7 +9,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.triage.kernel_source.lines import indices, of_access, of_index, of_name, of_operation
+from aoti_debug.triage.kernel_source.lines import access_line, index_line, indices, kernel_name_line, operation_line
 
 
 def launch_of(base: Path, *texts: str) -> Launch:
@@ -39,31 +39,31 @@ def test_names_used_as_indices(text: str, names: tuple[str, ...]) -> None:
 
 def test_the_line_that_reads_by_an_index(tmp_path: Path) -> None:
     launch = launch_of(tmp_path, "scale = x.sum()", "index = ids.amax(-1)", "return self.table[index] * scale")
-    access = of_access(launch)
+    access = access_line(launch)
     assert access is not None
     assert access.line == 3
-    made = of_index(launch, access)
+    made = index_line(launch, access)
     assert made is not None
     assert made.line == 2
 
 
-def test_an_index_that_is_made_where_it_is_used(tmp_path: Path) -> None:
+def test_an_index_that_is_computed_where_it_is_used(tmp_path: Path) -> None:
     launch = launch_of(tmp_path, "scale = x.sum()", "return self.table[ids + FAR] * scale")
-    access = of_access(launch)
-    assert of_index(launch, access) == access
+    access = access_line(launch)
+    assert index_line(launch, access) == access
 
 
-def test_an_index_that_an_earlier_launch_made(tmp_path: Path) -> None:
+def test_an_index_that_an_earlier_launch_computed(tmp_path: Path) -> None:
     access = ModelLine("m.py", 9, "forward", "return self.table[index]")
     maker = launch_of(tmp_path, "total = x.sum()", "index: Tensor = (ids * 3).amax(-1)")
-    found = of_index(maker, access)
-    assert found is not None
-    assert found.line == 2
+    frame = index_line(maker, access)
+    assert frame is not None
+    assert frame.line == 2
 
 
-def test_the_first_line_where_none_says_more(tmp_path: Path) -> None:
+def test_the_first_line_if_none_has_an_index(tmp_path: Path) -> None:
     launch = launch_of(tmp_path, "y = x.relu()", "z = y + 1")
-    access = of_access(launch)
+    access = access_line(launch)
     assert access is not None
     assert access.line == 1
 
@@ -79,7 +79,7 @@ def test_the_first_line_where_none_says_more(tmp_path: Path) -> None:
         ("exp", 4),
     ],
 )
-def test_the_line_that_an_operation_is_written_in(tmp_path: Path, operation: str, line: int) -> None:
+def test_the_line_that_contains_an_operation(tmp_path: Path, operation: str, line: int) -> None:
     fused = launch_of(
         tmp_path,
         "q = x / divisor",
@@ -89,24 +89,24 @@ def test_the_line_that_an_operation_is_written_in(tmp_path: Path, operation: str
         "z = y + 1",
         "n = torch.linalg.vector_norm(z, dim=-1)",
     )
-    found = of_operation(fused, operation)
-    assert found is not None
-    assert found.line == line
+    frame = operation_line(fused, operation)
+    assert frame is not None
+    assert frame.line == line
 
 
-def test_two_lines_that_do_it_are_one_too_many(tmp_path: Path) -> None:
-    assert of_operation(launch_of(tmp_path, "a = x / y", "b = x / z"), "div") is None
+def test_two_lines_with_the_operation_are_ambiguous(tmp_path: Path) -> None:
+    assert operation_line(launch_of(tmp_path, "a = x / y", "b = x / z"), "div") is None
 
 
-def test_no_line_does_it(tmp_path: Path) -> None:
-    assert of_operation(launch_of(tmp_path, "a = x / y", ""), "log") is None
+def test_no_line_contains_the_operation(tmp_path: Path) -> None:
+    assert operation_line(launch_of(tmp_path, "a = x / y", ""), "log") is None
 
 
-def test_the_likeliest_operation_of_a_kernels_name(tmp_path: Path) -> None:
+def test_the_most_likely_operation_in_a_kernel_name(tmp_path: Path) -> None:
     """Its name says what was fused, and not which of it made NaN."""
     launch = launch_of(tmp_path, "return self.linear(x / spread)", "spread = x.std(0)")
     named = replace(launch, site=replace(launch.site, kernel="triton_red_fused_div_std_0"))
-    found = of_name(named)
-    assert found is not None
-    assert found.line == 2
-    assert of_name(launch) is None
+    frame = kernel_name_line(named)
+    assert frame is not None
+    assert frame.line == 2
+    assert kernel_name_line(launch) is None

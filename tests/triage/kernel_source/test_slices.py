@@ -7,54 +7,54 @@ from aoti_debug.manifest import Kernel
 from aoti_debug.triage.kernel_source import slices
 
 
-def of(kernel: Kernel, *pointers: str) -> dict[str, tuple[set[str], set[int]]]:
-    found = slices.of_kernel(kernel, frozenset(pointers))
-    return {name: (set(made.sources), set(made.infinities)) for name, made in found.items()}
+def slices_of(kernel: Kernel, *pointers: str) -> dict[str, tuple[set[str], set[int]]]:
+    by_result = slices.kernel_slices(kernel, frozenset(pointers))
+    return {name: (set(s.sources), set(s.infinities)) for name, s in by_result.items()}
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_MASKED_FILL, sources.CPP_MASKED_FILL], ids=lambda k: k.language)
 def test_each_result_has_its_own_constants(kernel: Kernel) -> None:
-    found = of(kernel, "in_ptr0", "in_ptr1", "out_ptr0", "out_ptr1")
-    assert found["out_ptr0"][1] == {-1}
-    assert found["out_ptr1"] == ({"in_ptr1"}, set())
+    by_result = slices_of(kernel, "in_ptr0", "in_ptr1", "out_ptr0", "out_ptr1")
+    assert by_result["out_ptr0"][1] == {-1}
+    assert by_result["out_ptr1"] == ({"in_ptr1"}, set())
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_PADDED, sources.CPP_PADDED], ids=lambda k: k.language)
 def test_a_padding_is_a_constant(kernel: Kernel) -> None:
-    assert of(kernel, "in_ptr0", "out_ptr0") == {"out_ptr0": ({"in_ptr0"}, {-1})}
+    assert slices_of(kernel, "in_ptr0", "out_ptr0") == {"out_ptr0": ({"in_ptr0"}, {-1})}
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_SOFTMAX, sources.TRITON_ONLINE_SOFTMAX], ids=lambda k: k.name)
-def test_what_a_reduction_begins_with_is_none(kernel: Kernel) -> None:
-    assert of(kernel, "in_ptr0", "out_ptr2") == {"out_ptr2": ({"in_ptr0"}, set())}
+def test_the_initial_value_of_a_reduction_is_no_constant(kernel: Kernel) -> None:
+    assert slices_of(kernel, "in_ptr0", "out_ptr2") == {"out_ptr2": ({"in_ptr0"}, set())}
 
 
-def test_what_a_cpp_reduction_begins_with_is_none() -> None:
-    found = of(sources.CPP_AMAX, "in_out_ptr0", "in_ptr0", "out_ptr0")
-    assert found == {"in_out_ptr0": ({"in_ptr0"}, set()), "out_ptr0": ({"in_ptr0"}, set())}
+def test_the_initial_value_of_a_cpp_reduction_is_no_constant() -> None:
+    by_result = slices_of(sources.CPP_AMAX, "in_out_ptr0", "in_ptr0", "out_ptr0")
+    assert by_result == {"in_out_ptr0": ({"in_ptr0"}, set()), "out_ptr0": ({"in_ptr0"}, set())}
 
 
 def test_a_buffer_that_is_written_before_it_is_read_is_no_source() -> None:
-    assert "in_out_ptr0" not in of(sources.CPP_AMAX, "in_out_ptr0", "in_ptr0", "out_ptr0")["out_ptr0"][0]
+    assert "in_out_ptr0" not in slices_of(sources.CPP_AMAX, "in_out_ptr0", "in_ptr0", "out_ptr0")["out_ptr0"][0]
 
 
-def test_a_test_for_nan_carries_none() -> None:
-    found = of(sources.TRITON_AMAX, "in_ptr0", "out_ptr0", "out_ptr1")
-    assert found == {"out_ptr0": ({"in_ptr0"}, set()), "out_ptr1": (set(), set())}
+def test_isnan_passes_no_value_on() -> None:
+    by_result = slices_of(sources.TRITON_AMAX, "in_ptr0", "out_ptr0", "out_ptr1")
+    assert by_result == {"out_ptr0": ({"in_ptr0"}, set()), "out_ptr1": (set(), set())}
 
 
 def test_pointers_are_followed_through_variables() -> None:
-    assert of(sources.TRITON_USER, "x_ptr", "out_ptr") == {"out_ptr": ({"x_ptr"}, {-1})}
+    assert slices_of(sources.TRITON_USER, "x_ptr", "out_ptr") == {"out_ptr": ({"x_ptr"}, {-1})}
 
 
 def test_a_negated_constant_explains_either_sign() -> None:
     body = 'tmp0 = tl.full([1], float("-inf"), tl.float32)\ntmp1 = -tmp0\ntl.store(out_ptr0 + (x0), tmp1, xmask)'
-    assert of(sources.triton("k", "out_ptr0", body), "out_ptr0")["out_ptr0"][1] == {1, -1}
+    assert slices_of(sources.triton("k", "out_ptr0", body), "out_ptr0")["out_ptr0"][1] == {1, -1}
 
 
-def test_a_source_that_cannot_be_read_gives_nothing() -> None:
-    assert of(Kernel("k", "triton", "def k(:\n", "0" * 64), "out_ptr0") == {}
-    assert of(Kernel("k", "cpp", "void other(float* out_ptr0) { out_ptr0[0] = 1; }", "0" * 64), "out_ptr0") == {}
+def test_a_source_that_cannot_be_parsed_has_no_slices() -> None:
+    assert slices_of(Kernel("k", "triton", "def k(:\n", "0" * 64), "out_ptr0") == {}
+    assert slices_of(Kernel("k", "cpp", "void other(float* out_ptr0) { out_ptr0[0] = 1; }", "0" * 64), "out_ptr0") == {}
 
 
 def test_a_local_buffer_is_memory() -> None:
@@ -67,7 +67,7 @@ def test_a_local_buffer_is_memory() -> None:
     tmp1.store(out_ptr0 + static_cast<int64_t>(x0));
 """
     kernel = sources.cpp("k", "const float* in_ptr0, float* out_ptr0", body)
-    assert of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())
+    assert slices_of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())
     assert all(statement.targets for statement in slices.statements(kernel, frozenset()))
 
 
@@ -79,4 +79,4 @@ def test_a_brace_in_a_comment_or_a_string_begins_no_block() -> None:
     out_ptr0[0] = tmp0;
 """
     kernel = sources.cpp("k", "const float* in_ptr0, float* out_ptr0", body)
-    assert of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())
+    assert slices_of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())

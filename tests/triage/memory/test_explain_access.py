@@ -57,64 +57,64 @@ def explained(run: RunDir, *accesses: SeenAccess) -> Finding:
     return explain(FAULT, Dataflow(run), run.launches[0], [seen(*accesses)] if accesses else [])
 
 
-def test_an_index_that_is_used_as_it_came_in_is_the_inputs_own(tmp_path: Path) -> None:
-    found = explained(run_of(tmp_path, torch.tensor([1, 12])), access(48, IndexValue("arg0_1", 1, 12)))
-    assert found.where is not None
-    assert (found.where.argument, found.where.element) == ("table", 48)
-    assert found.where.frame == FRAMES[1]
-    assert found.origin is not None
-    assert (found.origin.input, found.origin.element) == ("ids", 1)
-    assert found.evidence[0] == "load outside of table: element 48 of 40, 9 past the end"
-    assert found.evidence[-1] == FAULT.evidence[0]
+def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(48, IndexValue("arg0_1", 1, 12)))
+    assert finding.where is not None
+    assert (finding.where.argument, finding.where.element) == ("table", 48)
+    assert finding.where.frame == FRAMES[1]
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
+    assert finding.evidence[0] == "load outside of table: element 48 of 40, 9 past the end"
+    assert finding.evidence[-1] == FAULT.evidence[0]
 
 
-def test_an_index_that_the_kernel_computes_is_the_kernels(tmp_path: Path) -> None:
-    """5 is a row of the table; three times 5 is none."""
-    found = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, IndexValue("arg0_1", 1, 5)))
-    assert found.origin is not None
-    assert (found.origin.launch, found.origin.frame) == ("0.0", FRAMES[0])
+def test_an_index_that_the_kernel_computes_comes_from_the_kernel(tmp_path: Path) -> None:
+    """5 is a valid row of the table, 3 * 5 is not."""
+    finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, IndexValue("arg0_1", 1, 5)))
+    assert finding.origin is not None
+    assert (finding.origin.launch, finding.origin.frame) == ("0.0", FRAMES[0])
 
 
-def test_a_number_that_is_scaled_is_no_index_because_it_is_large(tmp_path: Path) -> None:
-    """12 is no row, but it is not what the kernel reads by either: row 36 is."""
-    found = explained(run_of(tmp_path, torch.tensor([1, 12])), access(144, IndexValue("arg0_1", 1, 12)))
-    assert found.origin is not None
-    assert found.origin.launch == "0.0"
+def test_a_large_number_that_is_scaled_first_is_no_index(tmp_path: Path) -> None:
+    """12 is no valid row, but the kernel reads row 36, not row 12."""
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(144, IndexValue("arg0_1", 1, 12)))
+    assert finding.origin is not None
+    assert finding.origin.launch == "0.0"
 
 
-def test_an_absurd_number_is_to_blame_whatever_is_made_of_it(tmp_path: Path) -> None:
+def test_an_absurd_number_is_to_blame_even_if_it_is_scaled(tmp_path: Path) -> None:
     far = 1 << 41
-    found = explained(run_of(tmp_path, torch.tensor([1, far])), access(far * 12, IndexValue("arg0_1", 1, far)))
-    assert found.origin is not None
-    assert found.origin.input == "ids"
+    finding = explained(run_of(tmp_path, torch.tensor([1, far])), access(far * 12, IndexValue("arg0_1", 1, far)))
+    assert finding.origin is not None
+    assert finding.origin.input == "ids"
 
 
 def test_any_index_of_an_empty_table_is_bad(tmp_path: Path) -> None:
     run = run_of(tmp_path, torch.tensor([1, 0]), rows=0)
-    found = explained(run, access(4, IndexValue("arg0_1", 0, 1)))
-    assert found.origin is not None
-    assert found.origin.input == "ids"
+    finding = explained(run, access(4, IndexValue("arg0_1", 0, 1)))
+    assert finding.origin is not None
+    assert finding.origin.input == "ids"
 
 
-def test_without_a_trial_the_value_out_of_range_is_taken(tmp_path: Path) -> None:
-    found = explained(run_of(tmp_path, torch.tensor([1, -30, 12])))
-    assert found.origin is not None
-    assert (found.origin.input, found.origin.element) == ("ids", 1)
+def test_without_a_trial_the_value_out_of_range_is_the_origin(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, -30, 12])))
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
 
 
-def test_nothing_out_of_range_explains_nothing(tmp_path: Path) -> None:
-    found = explained(run_of(tmp_path, torch.tensor([1, 2])))
-    assert found.evidence == FAULT.evidence
-    assert found.where is not None
-    assert found.where.frame == FRAMES[1]
+def test_values_in_range_explain_nothing(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, 2])))
+    assert finding.evidence == FAULT.evidence
+    assert finding.where is not None
+    assert finding.where.frame == FRAMES[1]
 
 
-def test_the_trial_that_knows_the_index_is_believed_first(tmp_path: Path) -> None:
+def test_an_access_with_an_index_is_preferred(tmp_path: Path) -> None:
     run = run_of(tmp_path, torch.tensor([1, 12]))
-    known = access(48, IndexValue("arg0_1", 1, 12))
-    found = explained(run, access(7, None, argument="buf0"), known)
-    assert found.where is not None
-    assert found.where.argument == "table"
+    indexed = access(48, IndexValue("arg0_1", 1, 12))
+    finding = explained(run, access(7, None, argument="buf0"), indexed)
+    assert finding.where is not None
+    assert finding.where.argument == "table"
 
 
 def test_an_overrun_keeps_its_place_and_gains_its_origin(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads of what nobody wrote: two runs with different poison, made up and of models."""
+"""Uninitialised reads: two runs with different poison, synthetic ones and of models."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from aoti_debug.triage.memory.uninitialised import UNINITIALISED
 torch = pytest.importorskip("torch")
 
 POISONS = (0xFF, 0x3B)
-Story = Callable[[Recorder, int], None]
+Scenario = Callable[[Recorder, int], None]
 
 
-def runs(base: Path, story: Story, *, again: bool = False) -> list[RunDir]:
-    """One story, told with each poison; `again`: and with the first one once more."""
-    found = []
+def runs(base: Path, scenario: Scenario, *, again: bool = False) -> list[RunDir]:
+    """The runs of one scenario with each poison; `again`: and once more with the first."""
+    recorded_runs = []
     for number, poison in enumerate((*POISONS, *POISONS[:1]) if again else POISONS):
         recorder = Recorder(base / str(number), inputs=("arg0_1",), outputs=("buf9",))
         recorder.journal.call_begin()
-        story(recorder, poison)
+        scenario(recorder, poison)
         run = recorder.run()
-        found.append(replace(run, info=replace(run.info, guards=True, poison=poison)))
-    return found
+        recorded_runs.append(replace(run, info=replace(run.info, guards=True, poison=poison)))
+    return recorded_runs
 
 
 def find(first: RunDir, second: RunDir, again: RunDir | None = None) -> Finding | None:
     return uninitialised.find(Dataflow(first), second, again)
 
 
-def known(finding: Finding | None) -> Finding:
+def require(finding: Finding | None) -> Finding:
     assert finding is not None
     assert finding.kind is UNINITIALISED
     assert finding.where is not None
@@ -60,115 +60,115 @@ def part(count: int, written: int, poison: int) -> torch.Tensor:
 X = torch.linspace(-1, 1, 1000)
 
 
-def test_a_read_of_what_was_left_unwritten(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_a_read_of_unwritten_elements(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         rows = part(1000, 600, poison)
         recorder.launch("fill", {"arg0_1": X}, {"buf0": rows}, op="mylib::fill.default")
         recorder.launch("scale", {"arg0_1": X}, {"buf1": X * 2})
         recorder.launch("reduce", {"buf0": rows}, {"buf9": rows.reshape(10, 100).sum(1)})
 
-    found = known(find(*runs(tmp_path, story)))
-    assert found.what == "reduce is suspected of reading what nobody wrote"
-    assert found.where is not None
-    assert (found.where.launch, found.where.argument) == ("0.2", "buf0")
-    assert found.origin is not None
-    assert (found.origin.launch, found.origin.operator) == ("0.0", "mylib::fill.default")
-    assert found.evidence[0].startswith("its result buf9 changes between two runs")
-    assert found.evidence[1:] == (
-        "it reads buf0, in which 400 of 1000 elements are still what the buffer began with",
-        "0.0 fill was the last to write to it and left them unwritten",
+    finding = require(find(*runs(tmp_path, scenario)))
+    assert finding.what == "reduce is suspected of reading memory that no launch had written"
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.argument) == ("0.2", "buf0")
+    assert finding.origin is not None
+    assert (finding.origin.launch, finding.origin.operator) == ("0.0", "mylib::fill.default")
+    assert finding.evidence[0].startswith("its result buf9 differs between two runs")
+    assert finding.evidence[1:] == (
+        "it reads buf0, in which 400 of 1000 elements are still unwritten",
+        "0.0 fill was the last to write to it, but did not write them",
     )
 
 
-def test_a_read_of_what_no_launch_ever_wrote(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_a_read_of_a_buffer_that_no_launch_wrote(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         recorder.launch("add", {"arg0_1": X, "buf0": fresh(1000, poison)}, {"buf9": X + fresh(1000, poison)})
 
-    found = known(find(*runs(tmp_path, story)))
-    assert found.where is not None
-    assert (found.where.launch, found.where.argument) == ("0.0", "buf0")
-    assert found.origin is None
-    assert found.evidence[-1] == "no launch wrote to buf0 before it"
+    finding = require(find(*runs(tmp_path, scenario)))
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.argument) == ("0.0", "buf0")
+    assert finding.origin is None
+    assert finding.evidence[-1] == "no launch wrote to buf0 before it"
 
 
-def test_an_output_that_is_added_to_though_nobody_set_it_to_zero(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_an_accumulation_into_an_output_without_zeroing_it(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         recorder.launch("scatter_add", {"arg0_1": X}, {"buf9": fresh(1000, poison) + X})
 
-    found = known(find(*runs(tmp_path, story)))
-    assert found.where is not None
-    assert (found.where.launch, found.where.argument) == ("0.0", "buf9")
+    finding = require(find(*runs(tmp_path, scenario)))
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.argument) == ("0.0", "buf9")
 
 
 def test_a_concatenation_in_pieces_is_clean(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         stages = [part(1000, written, poison) for written in (0, 300, 600, 1000)]
         recorder.launch("cat_0", {"arg0_1": X}, {"buf9": stages[1]})
         for number in (1, 2):
             recorder.launch(f"cat_{number}", {"arg0_1": X}, {}, changes={"buf9": (stages[number], stages[number + 1])})
         recorder.launch("use", {"buf9": stages[3]}, {"buf2": stages[3].cos()})
 
-    assert find(*runs(tmp_path, story)) is None
+    assert find(*runs(tmp_path, scenario)) is None
 
 
 def test_padding_that_is_masked_is_clean(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         rows = part(1000, 600, poison)
         recorder.launch("fill", {"arg0_1": X}, {"buf0": rows})
         recorder.launch("masked", {"buf0": rows}, {"buf9": rows[:600].cos()})
 
-    assert find(*runs(tmp_path, story)) is None
+    assert find(*runs(tmp_path, scenario)) is None
 
 
 @pytest.mark.parametrize("kernel", ["aten.bernoulli_.float", "triton_poi_fused_rand_3", "aoti_torch_cpu_randint_out"])
 def test_random_numbers_are_clean(tmp_path: Path, kernel: str) -> None:
     seeds = iter(range(10))
 
-    def story(recorder: Recorder, poison: int) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         torch.manual_seed(next(seeds))
         value = torch.rand(1000)
         recorder.launch(kernel, {"arg0_1": X}, {"buf0": value})
         recorder.launch("use", {"buf0": value}, {"buf9": value.cos()})
 
-    assert find(*runs(tmp_path, story)) is None
+    assert find(*runs(tmp_path, scenario)) is None
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_launch_that_is_never_the_same_is_clean(tmp_path: Path, again: bool) -> None:
+def test_a_nondeterministic_launch_is_clean(tmp_path: Path, again: bool) -> None:
     """Sums of atomic additions come out in any order."""
     noise = iter(range(10))
 
-    def story(recorder: Recorder, poison: int) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         rows = part(1000, 600, poison)
         recorder.launch("fill", {"arg0_1": X}, {"buf0": rows})
         value = X.exp() * (1 + 1e-6 * next(noise))
         recorder.launch("index_add", {"buf0": rows}, {"buf1": value})
         recorder.launch("use", {"buf1": value}, {"buf9": value.log()})
 
-    assert find(*runs(tmp_path, story, again=again)) is None
+    assert find(*runs(tmp_path, scenario, again=again)) is None
 
 
-def test_integers_are_told_by_a_third_run(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_integers_need_a_third_run(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         recorder.launch("accumulate", {"arg0_1": X}, {"buf9": fresh(1000, poison, torch.int32) + 1})
 
-    assert find(*runs(tmp_path / "two", story)) is None
-    assert known(find(*runs(tmp_path / "three", story, again=True))).where is not None
+    assert find(*runs(tmp_path / "two", scenario)) is None
+    assert require(find(*runs(tmp_path / "three", scenario, again=True))).where is not None
 
 
-def test_an_output_of_the_model_that_was_left_unwritten(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_an_output_that_was_not_completely_written(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         recorder.launch("fill", {"arg0_1": X}, {"buf9": part(1000, 990, poison)})
 
-    found = known(find(*runs(tmp_path, story)))
-    assert found.what == "the model returns buf9, in which 10 of 1000 elements are written by nobody"
+    finding = require(find(*runs(tmp_path, scenario)))
+    assert finding.what == "the model returns buf9, in which 10 of 1000 elements are never written"
 
 
-def test_runs_with_equal_poison_or_none_say_nothing(tmp_path: Path) -> None:
-    def story(recorder: Recorder, poison: int) -> None:
+def test_runs_with_equal_poison_or_none_have_no_finding(tmp_path: Path) -> None:
+    def scenario(recorder: Recorder, poison: int) -> None:
         recorder.launch("add", {"buf0": fresh(1000, poison)}, {"buf9": fresh(1000, poison) + X})
 
-    first, second = runs(tmp_path, story)
+    first, second = runs(tmp_path, scenario)
     assert find(first, replace(second, info=first.info)) is None
     assert find(first, replace(second, info=replace(second.info, poison=None))) is None
 
@@ -190,13 +190,13 @@ def poisoned_runs(package: Path, out: Path) -> list[RunDir]:
     return [runner.run(package, level=2, out=out, guards=True, poison=poison).run for poison in POISONS]
 
 
-def test_a_model_that_sums_rows_that_nobody_wrote(unwritten: Built, tmp_path: Path) -> None:
-    found = known(find(*poisoned_runs(unwritten.package, tmp_path)))
-    assert found.where is not None
-    assert found.where.kernel.startswith("cpp_fused_cos_sum")
-    assert found.origin is not None
-    assert found.origin.operator == "memoryops::fill_rows.default"
-    assert "24 of 64 elements are still what the buffer began with" in found.evidence[1]
+def test_a_model_that_sums_unwritten_rows(unwritten: Built, tmp_path: Path) -> None:
+    finding = require(find(*poisoned_runs(unwritten.package, tmp_path)))
+    assert finding.where is not None
+    assert finding.where.kernel.startswith("cpp_fused_cos_sum")
+    assert finding.origin is not None
+    assert finding.origin.operator == "memoryops::fill_rows.default"
+    assert "24 of 64 elements are still unwritten" in finding.evidence[1]
 
 
 @pytest.mark.parametrize("name", ["mixed", "control", "views", "mutation"])

@@ -30,7 +30,7 @@ SCALE, COPY, GATHER = range(3)
 
 
 class Recorder:
-    """A run at level 1 of launches that never end badly; `values` are the arguments before each of them."""
+    """A run at level 1 of launches that all return; `values` are the arguments before each of them."""
 
     def __init__(self) -> None:
         self._writer = JournalWriter(level=1)
@@ -54,7 +54,7 @@ class Recorder:
         return open_run(path)
 
 
-def back(run: RunDir, launch: str, argument: str, element: int, value: int) -> Walk:
+def walk_from(run: RunDir, launch: str, argument: str, element: int, value: int) -> Walk:
     reader = run.launch(launch)
     read = reader.argument(argument)
     assert read is not None
@@ -73,13 +73,13 @@ def test_an_index_that_a_model_input_held(tmp_path: Path) -> None:
     recorder.launch(COPY, first, second)
     second.copy_(first)
     recorder.launch(GATHER, TABLE, second, OUT)
-    walk = back(recorder.run(tmp_path), "0.2", "buf1", 1, FAR)
+    walk = walk_from(recorder.run(tmp_path), "0.2", "buf1", 1, FAR)
     assert (walk.origin.input, walk.origin.element) == ("index", 1)
     assert [place.launch for place in walk.chain] == ["", "0.0", "0.1", "0.2"]
     assert walk.evidence[-1] == f"the index came from the model's input: index[1] is {FAR}"
 
 
-def test_an_index_that_was_made_on_the_way(tmp_path: Path) -> None:
+def test_an_index_that_was_computed_on_the_way(tmp_path: Path) -> None:
     """The input is in range; its product is not, and is copied once."""
     index = torch.tensor([1, 60, 2])
     first, second = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
@@ -89,7 +89,7 @@ def test_an_index_that_was_made_on_the_way(tmp_path: Path) -> None:
     recorder.launch(COPY, first, second)
     second.copy_(first)
     recorder.launch(GATHER, TABLE, second, OUT)
-    walk = back(recorder.run(tmp_path), "0.2", "buf1", 1, 120)
+    walk = walk_from(recorder.run(tmp_path), "0.2", "buf1", 1, 120)
     assert (walk.origin.launch, walk.origin.kernel, walk.origin.element) == ("0.0", "scale", 1)
     assert walk.origin.frame is not None
     assert walk.origin.frame.line == 10
@@ -104,7 +104,7 @@ def test_an_index_that_was_moved_is_followed_by_its_value(tmp_path: Path) -> Non
     first.copy_(index.flip(0))
     recorder.launch(GATHER, TABLE, first, OUT)
     run = recorder.run(tmp_path)
-    walk = back(run, "0.1", "buf1", 2, FAR)
+    walk = walk_from(run, "0.1", "buf1", 2, FAR)
     assert (walk.origin.input, walk.origin.element) == ("index", 0)
 
 
@@ -115,7 +115,7 @@ def test_an_element_of_a_transposed_view_is_found_where_it_lies(tmp_path: Path) 
     recorder.launch(SCALE, torch.ones(2, 3, dtype=torch.int64), first)
     first.copy_(index)
     recorder.launch(GATHER, TABLE, first.t(), OUT)
-    walk = back(recorder.run(tmp_path), "0.1", "buf1", 3, 500)  # [1, 1] of the transposed view
+    walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", 3, 500)  # [1, 1] of the transposed view
     assert (walk.origin.launch, walk.origin.element) == ("0.0", 4)
 
 
@@ -126,7 +126,7 @@ def test_an_index_that_is_repeated_along_a_dimension(tmp_path: Path) -> None:
     recorder.launch(SCALE, index, first)
     first.copy_(index.expand(2, 3))
     recorder.launch(GATHER, TABLE, first, OUT)
-    walk = back(recorder.run(tmp_path), "0.1", "buf1", 5, 700)
+    walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", 5, 700)
     assert (walk.origin.input, walk.origin.element) == ("index", 1)
 
 
@@ -135,11 +135,11 @@ def test_the_walk_ends_where_nothing_was_saved(tmp_path: Path) -> None:
     recorder = Recorder()
     recorder.launch(SCALE, torch.tensor([1, FAR, 2]), first, saved=False)
     recorder.launch(GATHER, TABLE, first, OUT)
-    walk = back(recorder.run(tmp_path), "0.1", "buf1", 1, FAR)
+    walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", 1, FAR)
     assert walk.origin.launch == "0.0"
 
 
-def test_the_launches_that_made_an_index(tmp_path: Path) -> None:
+def test_the_launches_that_produced_an_index(tmp_path: Path) -> None:
     first, second = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
     recorder = Recorder()
     recorder.launch(SCALE, torch.tensor([1, 2, 3]), first)

@@ -5,8 +5,8 @@ import pytest
 
 from aoti_debug.manifest import Kernel
 from aoti_debug.triage.kernel_source import slices
-from aoti_debug.triage.kernel_source.placement import ArgumentLayouts
-from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, of_kernel
+from aoti_debug.triage.kernel_source.placement import LaunchTensors
+from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, find_cause
 from aoti_debug.triage.nonfinite.observed import Special
 
 torch = pytest.importorskip("torch")
@@ -27,88 +27,93 @@ def cause(
     dtypes: dict[str, str] | None = None,
     numbers: dict[str, float] | None = None,
 ) -> Cause | None:
-    """The cause of what a kernel left at an element. All is float32 but `dtypes`."""
-    name, left = result
+    """The cause of a kernel's result at an element. All is float32 except `dtypes`."""
+    name, after = result
     kinds = {**dict.fromkeys((*reads, name), "float32"), **(dtypes or {})}
     pointers = frozenset(kinds)
-    made = slices.of_kernel(kernel, pointers)[name]
-    source = KernelStatements(slices.statements(kernel, pointers), made.operations, kinds, numbers or {})
-    return of_kernel(source, ArgumentLayouts(reads, {name: left}), name, element, special)
+    result_slice = slices.kernel_slices(kernel, pointers)[name]
+    source = KernelStatements(slices.statements(kernel, pointers), result_slice.operations, kinds, numbers or {})
+    return find_cause(source, LaunchTensors(reads, {name: after}), name, element, special)
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_DIV, sources.CPP_DIV], ids=lambda k: k.language)
 @pytest.mark.parametrize(
-    ("above", "below", "special", "said"),
+    ("above", "below", "special", "sentence"),
     [
         (0, 0, Special.NAN, "0 / 0 is NaN"),
         (INF, INF, Special.NAN, "inf / inf is NaN"),
-        (1.5, 0, Special.PLUS, "1.5 / 0 is +Inf"),
-        (-1.5, 0, Special.MINUS, "-1.5 / 0 is -Inf"),
-        (1e38, 1e-3, Special.PLUS, "1e+38 / 0.001 = 1e+41, beyond the largest float32 (3.40282e+38)"),
+        (1.5, 0, Special.PLUS_INF, "1.5 / 0 is +Inf"),
+        (-1.5, 0, Special.MINUS_INF, "-1.5 / 0 is -Inf"),
+        (1e38, 1e-3, Special.PLUS_INF, "1e+38 / 0.001 = 1e+41, beyond the largest float32 (3.40282e+38)"),
     ],
 )
-def test_quotients(kernel: Kernel, above: float, below: float, special: Special, said: str) -> None:
+def test_quotients(kernel: Kernel, above: float, below: float, special: Special, sentence: str) -> None:
     reads = {"in_ptr0": values(1, above, 3), "in_ptr1": values(2, below, 4)}
-    left = (reads["in_ptr0"] / reads["in_ptr1"]).float().double()
-    found = cause(kernel, reads, ("out_ptr0", left), 1, special)
-    assert found is not None
-    assert found.sentences[0].startswith(f"{said}: `")
-    assert found.operation == "div"
-    assert float(found.read["in_ptr0"]) == above
+    after = (reads["in_ptr0"] / reads["in_ptr1"]).float().double()
+    proven = cause(kernel, reads, ("out_ptr0", after), 1, special)
+    assert proven is not None
+    assert proven.sentences[0].startswith(f"{sentence}: `")
+    assert proven.operation == "div"
+    assert float(proven.read["in_ptr0"]) == above
 
 
 def test_a_sentence_names_the_line_of_the_kernel() -> None:
     reads = {"in_ptr0": values(0, 1), "in_ptr1": values(0, 1)}
-    found = cause(sources.TRITON_DIV, reads, ("out_ptr0", values(NAN, 1)), 0)
-    assert found is not None
+    proven = cause(sources.TRITON_DIV, reads, ("out_ptr0", values(NAN, 1)), 0)
+    assert proven is not None
     line = sources.TRITON_DIV.source.splitlines().index("    tmp2 = (tmp0 / tmp1)") + 1
-    assert found.sentences == (f"0 / 0 is NaN: `tmp2 = tmp0 / tmp1` (line {line} of the kernel)",)
+    assert proven.sentences == (f"0 / 0 is NaN: `tmp2 = tmp0 / tmp1` (line {line} of the kernel)",)
 
 
-def test_nothing_is_said_where_the_kernel_left_something_else() -> None:
+def test_no_cause_if_the_recorded_result_differs() -> None:
     reads = {"in_ptr0": values(0, 1), "in_ptr1": values(0, 1)}
     assert cause(sources.TRITON_DIV, reads, ("out_ptr0", values(NAN, 7)), 0) is None
 
 
 @pytest.mark.parametrize(
-    ("function", "operand", "special", "said"),
+    ("function", "operand", "special", "sentence"),
     [
         ("tl_math.log(tmp0)", -2.0, Special.NAN, "log(-2) is the logarithm of a negative number"),
-        ("tl_math.log(tmp0)", 0.0, Special.MINUS, "log(0) is the logarithm of zero"),
-        ("libdevice.log1p(tmp0)", -1.0, Special.MINUS, "log1p(-1) is the logarithm of zero"),
-        ("libdevice.sqrt(tmp0)", -4.0, Special.NAN, "sqrt(-4) is the root of a negative number"),
-        ("libdevice.rsqrt(tmp0)", 0.0, Special.PLUS, "rsqrt(0) is +Inf"),
-        ("libdevice.pow(tmp0, 0.5)", -4.0, Special.NAN, "pow(-4, 0.5) is a broken power of a negative number"),
-        ("tl_math.exp(tmp0)", 100.0, Special.PLUS, "exp(100) = 2.68812e+43, beyond the largest float32 (3.40282e+38)"),
-        ("tl_math.exp(tmp0)", 1000.0, Special.PLUS, "exp(1000) is +Inf"),
+        ("tl_math.log(tmp0)", 0.0, Special.MINUS_INF, "log(0) is the logarithm of zero"),
+        ("libdevice.log1p(tmp0)", -1.0, Special.MINUS_INF, "log1p(-1) is the logarithm of zero"),
+        ("libdevice.sqrt(tmp0)", -4.0, Special.NAN, "sqrt(-4) is the square root of a negative number"),
+        ("libdevice.rsqrt(tmp0)", 0.0, Special.PLUS_INF, "rsqrt(0) is +Inf"),
+        ("libdevice.pow(tmp0, 0.5)", -4.0, Special.NAN, "pow(-4, 0.5) is a fractional power of a negative number"),
+        (
+            "tl_math.exp(tmp0)",
+            100.0,
+            Special.PLUS_INF,
+            "exp(100) = 2.68812e+43, beyond the largest float32 (3.40282e+38)",
+        ),
+        ("tl_math.exp(tmp0)", 1000.0, Special.PLUS_INF, "exp(1000) is +Inf"),
         ("tmp0 - tmp0", INF, Special.NAN, "inf - inf is NaN"),
         ("tmp0 * 0.0", -INF, Special.NAN, "-inf * 0 is NaN"),
-        ("tmp0 * tmp0", 1e20, Special.PLUS, "1e+20 * 1e+20 = 1e+40, beyond the largest float32 (3.40282e+38)"),
+        ("tmp0 * tmp0", 1e20, Special.PLUS_INF, "1e+20 * 1e+20 = 1e+40, beyond the largest float32 (3.40282e+38)"),
     ],
 )
-def test_functions(function: str, operand: float, special: Special, said: str) -> None:
+def test_functions(function: str, operand: float, special: Special, sentence: str) -> None:
     body = f"tmp0 = tl.load(in_ptr0 + (x0), xmask)\ntmp1 = {function}\ntl.store(out_ptr0 + (x0), tmp1, xmask)"
     kernel = sources.triton("k", "in_ptr0, out_ptr0", body)
-    left = {Special.NAN: NAN, Special.PLUS: INF, Special.MINUS: -INF}[special]
-    found = cause(kernel, {"in_ptr0": values(operand)}, ("out_ptr0", values(left)), 0, special)
-    assert found is not None
-    assert found.sentences[0].startswith(f"{said}: `")
+    after = {Special.NAN: NAN, Special.PLUS_INF: INF, Special.MINUS_INF: -INF}[special]
+    proven = cause(kernel, {"in_ptr0": values(operand)}, ("out_ptr0", values(after)), 0, special)
+    assert proven is not None
+    assert proven.sentences[0].startswith(f"{sentence}: `")
 
 
 def test_a_product_that_fits_float32_and_not_float16() -> None:
     reads = {"in_ptr0": values(2, 300)}
     dtypes = {"in_ptr0": "float16", "out_ptr0": "float16"}
-    found = cause(sources.TRITON_HALF, reads, ("out_ptr0", values(4, INF)), 1, Special.PLUS, dtypes)
-    assert found is not None
-    assert found.sentences[0].startswith("300 * 300 = 90000, beyond the largest float16 (65504): `tl.store(")
-    assert found.operation == "mul"
+    proven = cause(sources.TRITON_HALF, reads, ("out_ptr0", values(4, INF)), 1, Special.PLUS_INF, dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith("300 * 300 = 90000, beyond the largest float16 (65504): `tl.store(")
+    assert proven.operation == "mul"
 
 
 def test_float8_e4m3fn_has_nan_for_what_is_too_large() -> None:
     dtypes = {"in_ptr0": "float32", "out_ptr0": "float8_e4m3fn"}
-    found = cause(sources.TRITON_HALF, {"in_ptr0": values(2, 30)}, ("out_ptr0", values(4, NAN)), 1, dtypes=dtypes)
-    assert found is not None
-    assert found.sentences[0].startswith(
+    proven = cause(sources.TRITON_HALF, {"in_ptr0": values(2, 30)}, ("out_ptr0", values(4, NAN)), 1, dtypes=dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith(
         "30 * 30 = 900, beyond the largest float8_e4m3fn (448), which has no infinity: `tl.store("
     )
 
@@ -116,36 +121,36 @@ def test_float8_e4m3fn_has_nan_for_what_is_too_large() -> None:
 def test_a_sum_that_float16_cannot_hold() -> None:
     rows = torch.ones(3, 32, dtype=torch.float64)
     rows[1] = 10
-    left = torch.tensor([9600.0, INF, 9600.0], dtype=torch.float64)
+    after = torch.tensor([9600.0, INF, 9600.0], dtype=torch.float64)
     dtypes = {"in_ptr0": "float16", "out_ptr0": "float16"}
-    found = cause(sources.CPP_SUM_HALF, {"in_ptr0": rows}, ("out_ptr0", left), 1, Special.PLUS, dtypes)
-    assert found is not None
-    assert found.sentences[0].startswith("the sum of 32 elements is 96000, beyond the largest float16 (65504): `")
-    assert found.read["in_ptr0"].shape == (32,)
+    proven = cause(sources.CPP_SUM_HALF, {"in_ptr0": rows}, ("out_ptr0", after), 1, Special.PLUS_INF, dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith("the sum of 32 elements is 96000, beyond the largest float16 (65504): `")
+    assert proven.read["in_ptr0"].shape == (32,)
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_SOFTMAX, sources.TRITON_ONLINE_SOFTMAX], ids=lambda k: k.name)
-def test_a_softmax_of_a_row_that_is_masked_throughout(kernel: Kernel) -> None:
+def test_a_softmax_of_a_fully_masked_row(kernel: Kernel) -> None:
     rows = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).double()
     rows[2] = -INF
-    left = torch.softmax(rows.float(), -1).double()
-    found = cause(kernel, {"in_ptr0": rows}, ("out_ptr2", left), 17)
-    assert found is not None
-    assert found.sentences[0].startswith(
-        "a row of 8 elements is -Inf throughout, and softmax takes -Inf - -Inf of it: `"
+    after = torch.softmax(rows.float(), -1).double()
+    proven = cause(kernel, {"in_ptr0": rows}, ("out_ptr2", after), 17)
+    assert proven is not None
+    assert proven.sentences[0].startswith(
+        "all 8 elements of a row are -Inf, and softmax computes -Inf - -Inf from them: `"
     )
-    assert found.operation == "softmax"
+    assert proven.operation == "softmax"
 
 
 def test_a_softmax_of_a_row_with_an_infinity() -> None:
     rows = torch.zeros(2, 8, dtype=torch.float64)
     rows[0, 3] = INF
-    found = cause(sources.TRITON_SOFTMAX, {"in_ptr0": rows}, ("out_ptr2", torch.softmax(rows, -1)), 0)
-    assert found is not None
-    assert found.sentences[0].startswith("inf - inf is NaN: `")
+    proven = cause(sources.TRITON_SOFTMAX, {"in_ptr0": rows}, ("out_ptr2", torch.softmax(rows, -1)), 0)
+    assert proven is not None
+    assert proven.sentences[0].startswith("inf - inf is NaN: `")
 
 
-def test_an_infinity_that_was_made_in_the_kernel_is_told_too() -> None:
+def test_an_infinity_that_was_computed_in_the_kernel_is_explained_too() -> None:
     body = """
 tmp0 = tl.load(in_ptr0 + (x0), xmask)
 tmp1 = tl_math.exp(tmp0)
@@ -153,11 +158,13 @@ tmp2 = tmp1 - tmp1
 tl.store(out_ptr0 + (x0), tmp2, xmask)
 """
     kernel = sources.triton("k", "in_ptr0, out_ptr0", body)
-    found = cause(kernel, {"in_ptr0": values(0, 100)}, ("out_ptr0", values(0, NAN)), 1)
-    assert found is not None
-    first, second = found.sentences
+    proven = cause(kernel, {"in_ptr0": values(0, 100)}, ("out_ptr0", values(0, NAN)), 1)
+    assert proven is not None
+    first, second = proven.sentences
     assert first.startswith("inf - inf is NaN: `")
-    assert second.startswith("the +Inf in it: exp(100) = 2.68812e+43, beyond the largest float32 (3.40282e+38): `")
+    assert second.startswith(
+        "the +Inf in it comes from exp(100) = 2.68812e+43, beyond the largest float32 (3.40282e+38): `"
+    )
 
 
 def test_broadcast_inputs_and_reduced_ones() -> None:
@@ -169,22 +176,22 @@ tl.store(out_ptr0 + (x0), tmp2, xmask)
 """
     kernel = sources.triton("k", "in_ptr0, in_ptr1, out_ptr0", body)
     above, below = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 4.0]]).double(), torch.tensor([2.0, 0.0, 4.0]).double()
-    found = cause(kernel, {"in_ptr0": above, "in_ptr1": below}, ("out_ptr0", above / below), 4)
-    assert found is not None
-    assert found.sentences[0].startswith("0 / 0 is NaN")
+    proven = cause(kernel, {"in_ptr0": above, "in_ptr1": below}, ("out_ptr0", above / below), 4)
+    assert proven is not None
+    assert proven.sentences[0].startswith("0 / 0 is NaN")
 
 
-def test_elements_that_the_model_masks_are_not_guessed() -> None:
+def test_elements_that_the_model_masks_are_not_explained() -> None:
     reads = {"in_ptr0": values(1, 2, NAN)}
     assert cause(sources.TRITON_PADDED, reads, ("out_ptr0", values(1, 2, NAN)), 2) is None
 
 
-def test_numbers_that_a_kernel_is_given() -> None:
+def test_scalar_arguments_of_a_kernel() -> None:
     body = """
 tmp0 = tl.load(in_ptr0 + (x0), xmask) * alpha
 tl.store(out_ptr0 + (x0), tmp0, xmask)
 """
     kernel = sources.triton("k", "in_ptr0, out_ptr0, alpha", body)
-    found = cause(kernel, {"in_ptr0": values(1, INF)}, ("out_ptr0", values(0, NAN)), 1, numbers={"alpha": 0.0})
-    assert found is not None
-    assert found.sentences[0].startswith("inf * 0 is NaN")
+    proven = cause(kernel, {"in_ptr0": values(1, INF)}, ("out_ptr0", values(0, NAN)), 1, numbers={"alpha": 0.0})
+    assert proven is not None
+    assert proven.sentences[0].startswith("inf * 0 is NaN")

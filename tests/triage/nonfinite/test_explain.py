@@ -18,9 +18,9 @@ NAN, INF = float("nan"), float("inf")
 
 def explained(recorder: Recorder) -> Finding:
     run = recorder.run()
-    seen = nonfinite.find(Dataflow(run), Infinities.FAIL)
-    assert seen.finding is not None
-    return nonfinite.explain(seen.finding, run)
+    outcome = nonfinite.find(Dataflow(run), Infinities.FAIL)
+    assert outcome.finding is not None
+    return nonfinite.explain(outcome.finding, run)
 
 
 def test_the_element_its_inputs_and_the_cause(tmp_path: Path) -> None:
@@ -30,9 +30,9 @@ def test_the_element_its_inputs_and_the_cause(tmp_path: Path) -> None:
     finding = explained(recorder)
     assert finding.where is not None
     assert finding.where.element == 2
-    cause, there, *_ = finding.evidence
+    cause, operands, *_ = finding.evidence
     assert cause.startswith("0 / 0 is NaN: `tmp2 = tmp0 / tmp1` (line ")
-    assert there == "buf0[1, 0] is NaN, the first of 2; there it read arg0 0, arg1 0"
+    assert operands == "buf0[1, 0] is NaN, the first of 2; it was computed from arg0 = 0, arg1 = 0"
 
 
 def test_an_element_of_an_input(tmp_path: Path) -> None:
@@ -59,15 +59,15 @@ def test_both_ends_of_a_chain(tmp_path: Path) -> None:
     assert (finding.where.argument, finding.where.element) == ("buf0", 2)
     assert finding.origin == finding.where
     assert [place.element for place in finding.chain] == [2, 2]
-    assert finding.evidence[0] == "buf0[1, 0] is +Inf; there it read arg0 99"
+    assert finding.evidence[0] == "buf0[1, 0] is +Inf; it was computed from arg0 = 99"
     assert finding.evidence[1].startswith("inf - inf is NaN: `")
     assert finding.evidence[2] == (
         "buf1[1, 0] is NaN, the first of 2; "
-        "there it read a row of buf0 (2 elements, 1 +Inf, 1 zero, finite from 0 to 0)"
+        "it was computed from a row of buf0 (2 elements, 1 +Inf, 1 zero, finite from 0 to 0)"
     )
 
 
-def test_an_intended_infinity_is_not_taken_for_the_accident(tmp_path: Path) -> None:
+def test_an_intended_infinity_is_not_explained(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), kernels=(sources.CPP_MASKED_FILL,))
     mask = torch.tensor([True, False])
     recorder.launch(
@@ -78,27 +78,29 @@ def test_an_intended_infinity_is_not_taken_for_the_accident(tmp_path: Path) -> N
     assert finding.where.element == 1
 
 
-def test_a_reduction_of_an_operator_tells_its_row(tmp_path: Path) -> None:
+def test_a_reduction_of_an_operator_reports_its_row(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
     rows = torch.tensor([[1.0, 2.0, 3.0], [INF, 0.0, -INF]])
     recorder.launch("aoti_torch_cpu_logcumsum", {"arg0": rows}, {"buf0": torch.tensor([6.0, NAN])})
-    said = "buf0[1] is NaN; there it read a row of arg0 (3 elements, 1 +Inf, 1 -Inf, 1 zero, finite from 0 to 0)"
-    assert said in explained(recorder).evidence
+    sentence = (
+        "buf0[1] is NaN; it was computed from a row of arg0 (3 elements, 1 +Inf, 1 -Inf, 1 zero, finite from 0 to 0)"
+    )
+    assert sentence in explained(recorder).evidence
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "made", "said"),
+    ("left", "right", "value", "sentence"),
     [
         (300.0, 300.0, INF, "the sum of 2 products is 180000 in float64, beyond the largest float16 (65504)"),
-        (INF, 0.0, NAN, "element 0 of the sum of products is +Inf * 0"),
+        (INF, 0.0, NAN, "term 0 of the sum of products is +Inf * 0"),
     ],
 )
-def test_products_of_matrices(tmp_path: Path, left: float, right: float, made: float, said: str) -> None:
+def test_products_of_matrices(tmp_path: Path, left: float, right: float, value: float, sentence: str) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0", "arg1"), outputs=("buf0",))
     first = torch.tensor([[1.0, 1.0], [left, left]], dtype=torch.float16)
     second = torch.tensor([[right, 1.0], [right, 1.0]], dtype=torch.float16)
     result = torch.ones(2, 2, dtype=torch.float16)
-    result[1, 0] = made
+    result[1, 0] = value
     recorder.launch(
         "aoti_torch_cpu_mm_out",
         {"arg0": first, "arg1": second},
@@ -107,7 +109,7 @@ def test_products_of_matrices(tmp_path: Path, left: float, right: float, made: f
         op="aten.mm.out",
     )
     evidence = explained(recorder).evidence
-    assert evidence[0] == said
+    assert evidence[0] == sentence
     assert "row 1 of arg0 (2 elements" in evidence[1]
     assert "column 0 of arg1 (2 elements" in evidence[1]
 
@@ -128,22 +130,22 @@ def test_a_bias_counts(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_in_which_it_did_not_come_again(tmp_path: Path) -> None:
+def test_a_run_in_which_the_value_was_finite(tmp_path: Path) -> None:
     runs = []
-    for folder, made in (("first", NAN), ("second", 1.0)):
+    for folder, value in (("first", NAN), ("second", 1.0)):
         recorder = Recorder(tmp_path / folder, inputs=("arg0",), outputs=("buf0",))
-        recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([made])})
+        recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([value])})
         runs.append(recorder.run())
-    seen = nonfinite.find(Dataflow(runs[0]), Infinities.FAIL)
-    assert seen.finding is not None
-    finding = nonfinite.explain(seen.finding, runs[1])
+    outcome = nonfinite.find(Dataflow(runs[0]), Infinities.FAIL)
+    assert outcome.finding is not None
+    finding = nonfinite.explain(outcome.finding, runs[1])
     assert finding.evidence[0] == "in the run that saved the tensors, buf0 of 0.0 was finite"
 
 
-def test_a_run_without_tensors_tells_nothing_more(tmp_path: Path) -> None:
+def test_a_run_without_tensors_adds_nothing(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), save=False)
     recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([NAN])})
     run = recorder.run()
-    seen = nonfinite.find(Dataflow(run), Infinities.FAIL)
-    assert seen.finding is not None
-    assert nonfinite.explain(seen.finding, run) == seen.finding
+    outcome = nonfinite.find(Dataflow(run), Infinities.FAIL)
+    assert outcome.finding is not None
+    assert nonfinite.explain(outcome.finding, run) == outcome.finding

@@ -8,18 +8,18 @@ from recorder import Recorder
 
 from aoti_debug.manifest import Kernel, Kind, Operand
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite.infinities import intended, written_in
+from aoti_debug.triage.nonfinite.infinities import infinite_constants, intended_signs
 
 torch = pytest.importorskip("torch")
 
 ONE = torch.ones(1)
 
 
-def of(run: RunDir, argument: str) -> set[int]:
+def signs_of(run: RunDir, argument: str) -> set[int]:
     (launch,) = run.launches
-    found = launch.argument(argument)
-    assert found is not None
-    return set(intended(launch, found, run.manifest))
+    result = launch.argument(argument)
+    assert result is not None
+    return set(intended_signs(launch, result, run.manifest))
 
 
 @pytest.mark.parametrize("kernel", [sources.TRITON_MASKED_FILL, sources.CPP_MASKED_FILL], ids=lambda k: k.language)
@@ -27,21 +27,21 @@ def test_a_constant_explains_its_sign_in_the_result_that_it_goes_into(tmp_path: 
     recorder = Recorder(tmp_path, kernels=(kernel,))
     recorder.launch(kernel.name, {"mask": ONE.bool(), "x": ONE}, {"buf0": ONE, "buf1": ONE})
     run = recorder.run()
-    assert of(run, "buf0") == {-1}
-    assert of(run, "buf1") == set()
+    assert signs_of(run, "buf0") == {-1}
+    assert signs_of(run, "buf1") == set()
 
 
 def test_a_kernel_that_is_not_understood_is_given_all_constants_of_its_source(tmp_path: Path) -> None:
     kernel = Kernel("k", "triton", 'x = float("-inf") if (\n', "0" * 64)
     recorder = Recorder(tmp_path, kernels=(kernel,))
     recorder.launch("k", {"x": ONE}, {"buf0": ONE})
-    assert of(recorder.run(), "buf0") == {-1}
+    assert signs_of(recorder.run(), "buf0") == {-1}
 
 
 def test_numbers_of_an_operator_s_call(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.launch("aoti_torch_cpu_masked_fill", {"x": ONE}, {"buf0": ONE}, numbers={"value": -float("inf"), "dim": 1})
-    assert of(recorder.run(), "buf0") == {-1}
+    assert signs_of(recorder.run(), "buf0") == {-1}
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,17 @@ def test_numbers_behind_the_proxy_executor(tmp_path: Path, text: str, signs: set
     recorder = Recorder(tmp_path)
     operands = (Operand("value", False, text), Operand("name", False, '{"as_string": "information"}'))
     recorder.launch("mylib::fill", {"x": ONE}, {"buf0": ONE}, kind=Kind.PROXY, operands=operands)
-    assert of(recorder.run(), "buf0") == signs
+    assert signs_of(recorder.run(), "buf0") == signs
 
 
 def test_an_attention_may_give_the_logarithm_of_an_empty_sum(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     op = "aten._scaled_dot_product_flash_attention_for_cpu.default"
     recorder.launch("aoti_torch_cpu__scaled_dot_product", {"q": ONE}, {"buf0": ONE, "lse": ONE}, op=op)
-    assert -1 in of(recorder.run(), "lse")
+    assert -1 in signs_of(recorder.run(), "lse")
 
 
 def test_constants_anywhere_in_a_source() -> None:
-    assert written_in(sources.CPP_MASKED_FILL) == {-1}
-    assert written_in(sources.TRITON_PADDED) == {-1}
-    assert written_in(sources.CPP_DIV) == frozenset()
+    assert infinite_constants(sources.CPP_MASKED_FILL) == {-1}
+    assert infinite_constants(sources.TRITON_PADDED) == {-1}
+    assert infinite_constants(sources.CPP_DIV) == frozenset()

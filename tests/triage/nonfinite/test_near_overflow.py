@@ -20,7 +20,7 @@ def warnings(base: Path, *values: float, dtype: torch.dtype) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value", "said"),
+    ("dtype", "value", "expected"),
     [
         (torch.float16, -40000, "-40000, 61% of the largest float16 (65504)"),
         (torch.bfloat16, 2e38, "1.99384e+38, 59% of the largest bfloat16 (3.38953e+38)"),
@@ -29,22 +29,22 @@ def warnings(base: Path, *values: float, dtype: torch.dtype) -> tuple[str, ...]:
         (torch.float8_e5m2, 40960, "40960, 71% of the largest float8_e5m2 (57344)"),
     ],
 )
-def test_values_beyond_half_of_the_largest(tmp_path: Path, dtype: torch.dtype, value: float, said: str) -> None:
-    assert warnings(tmp_path, 1, value, dtype=dtype) == (f"near overflow: buf0 of 0.0 k holds {said}",)
+def test_values_beyond_half_of_the_largest(tmp_path: Path, dtype: torch.dtype, value: float, expected: str) -> None:
+    assert warnings(tmp_path, 1, value, dtype=dtype) == (f"near overflow: buf0 of 0.0 k holds {expected}",)
 
 
 @pytest.mark.parametrize(("dtype", "value"), [(torch.float16, 30000), (torch.bfloat16, 65504), (torch.int64, 1 << 62)])
-def test_values_with_room_left(tmp_path: Path, dtype: torch.dtype, value: float) -> None:
+def test_values_far_from_the_limit(tmp_path: Path, dtype: torch.dtype, value: float) -> None:
     assert warnings(tmp_path, 1, value, dtype=dtype) == ()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn])
-def test_a_mask_of_the_largest_value_is_meant(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_a_mask_of_the_largest_value_is_intended(tmp_path: Path, dtype: torch.dtype) -> None:
     assert warnings(tmp_path, 1, torch.finfo(dtype).min, dtype=dtype) == ()
     assert set(near_overflow.LARGEST) >= {str(dtype).removeprefix("torch.")}
 
 
-def test_nothing_is_said_of_the_widest_dtype_and_of_scales(tmp_path: Path) -> None:
+def test_the_widest_dtype_and_scales_are_exempt(tmp_path: Path) -> None:
     assert warnings(tmp_path, 1, 1.7e308, dtype=torch.float64) == ()
     assert "float8_e8m0fnu" not in near_overflow.LARGEST
 
@@ -54,6 +54,6 @@ def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:
     for i, value in enumerate((40000.0, 60000.0, 50000.0, 35000.0)):
         half = torch.tensor([value], dtype=torch.float16)
         recorder.launch(f"k{i}", {"arg0": torch.ones(1)}, {f"buf{i}": half})
-    found = nonfinite.find(Dataflow(recorder.run()), Infinities.FAIL)
-    assert found.finding is None
-    assert [warning.split()[2] for warning in found.warnings] == ["buf1", "buf2", "buf0"]
+    outcome = nonfinite.find(Dataflow(recorder.run()), Infinities.FAIL)
+    assert outcome.finding is None
+    assert [warning.split()[2] for warning in outcome.warnings] == ["buf1", "buf2", "buf0"]

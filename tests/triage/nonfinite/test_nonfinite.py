@@ -23,15 +23,15 @@ def values(*numbers: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.tensor(numbers, dtype=dtype)
 
 
-def found(recorder: Recorder, infinities: Infinities = Infinities.FAIL) -> NonFinite:
+def search(recorder: Recorder, infinities: Infinities = Infinities.FAIL) -> NonFinite:
     return nonfinite.find(Dataflow(recorder.run()), infinities)
 
 
 def finding(recorder: Recorder) -> Finding:
-    seen = found(recorder)
-    assert seen.finding is not None
-    assert seen.finding.kind is NONFINITE
-    return seen.finding
+    outcome = search(recorder)
+    assert outcome.finding is not None
+    assert outcome.finding.kind is NONFINITE
+    return outcome.finding
 
 
 def where(recorder: Recorder) -> tuple[str, str]:
@@ -49,81 +49,81 @@ def recorder(tmp_path: Path) -> Recorder:
 class TestNan:
     def test_a_finite_run_has_no_finding(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(1, 2)}, {"buf9": values(2, 3)})
-        assert found(recorder) == NonFinite(None)
+        assert search(recorder) == NonFinite(None)
 
-    def test_the_first_launch_that_makes_it_of_finite_values_is_to_blame(self, recorder: Recorder) -> None:
+    def test_the_first_launch_that_produces_it_from_finite_values_is_to_blame(self, recorder: Recorder) -> None:
         recorder.launch("first", {"arg0": values(0, 2)}, {"buf0": values(0, 3)})
         guilty = recorder.launch("divide", {"buf0": values(0, 3), "arg0": values(0, 2)}, {"buf1": values(NAN, 1.5)})
         recorder.launch("victim", {"buf1": values(NAN, 1.5)}, {"buf9": values(NAN, 3)})
-        seen = found(recorder)
-        assert seen.finding is not None
-        assert seen.finding.where is not None
-        assert (seen.finding.where.launch, seen.finding.where.argument) == (guilty, "buf1")
-        assert seen.finding.what == "NaN in buf1"
-        assert seen.needed == (guilty,)
-        assert seen.finding.evidence == (
-            "0.1 divide makes 1 NaN in buf1 (2 elements)",
-            "it reads finite: buf0 (0 to 3), arg0 (0 to 2)",
+        outcome = search(recorder)
+        assert outcome.finding is not None
+        assert outcome.finding.where is not None
+        assert (outcome.finding.where.launch, outcome.finding.where.argument) == (guilty, "buf1")
+        assert outcome.finding.what == "NaN in buf1"
+        assert outcome.needed == (guilty,)
+        assert outcome.finding.evidence == (
+            "0.1 divide produces 1 NaN in buf1 (2 elements)",
+            "it reads finite values in buf0 (0 to 3), arg0 (0 to 2)",
             "the NaN leaves the model as output 0 (buf9)",
         )
-        assert (seen.finding.origin, seen.finding.chain) == (None, ())
+        assert (outcome.finding.origin, outcome.finding.chain) == (None, ())
 
-    def test_one_that_came_in_with_an_input(self, recorder: Recorder) -> None:
+    def test_a_nan_in_an_input(self, recorder: Recorder) -> None:
         reader = recorder.launch("k", {"arg0": values(NAN, 2)}, {"buf9": values(NAN, 3)})
-        seen = found(recorder)
-        assert seen.finding is not None
-        assert seen.finding.where == Place(input="arg0", argument="arg0")
-        assert seen.finding.what == "NaN in arg0, which the model is given"
-        assert seen.needed == (reader,)
+        outcome = search(recorder)
+        assert outcome.finding is not None
+        assert outcome.finding.where == Place(input="arg0", argument="arg0")
+        assert outcome.finding.what == "NaN in arg0, an input or weight of the model"
+        assert outcome.needed == (reader,)
 
-    def test_one_that_a_weight_holds_is_named_as_the_user_knows_it(self, recorder: Recorder) -> None:
+    def test_a_nan_in_a_weight_names_the_weight_as_the_model_does(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(1, 2), "l_weight": values(1, NAN)}, {"buf9": values(NAN, NAN)})
         assert where(recorder) == ("l.weight", "l_weight")
 
-    def test_one_that_the_model_deals_with_is_a_warning(self, recorder: Recorder) -> None:
+    def test_a_nan_that_the_model_handles_is_a_warning(self, recorder: Recorder) -> None:
         recorder.launch("divide", {"arg0": values(0, 2)}, {"buf0": values(NAN, 1)})
         recorder.launch("nan_to_num", {"buf0": values(NAN, 1)}, {"buf9": values(0, 1)})
-        assert found(recorder) == NonFinite(
-            None, ("0.0 divide makes 1 NaN in buf0 (2 elements), and the model deals with it",)
+        assert search(recorder) == NonFinite(
+            None, ("0.0 divide produces 1 NaN in buf0 (2 elements), but the model handles it",)
         )
 
-    def test_one_that_nobody_reads_is_nothing(self, recorder: Recorder) -> None:
+    def test_a_nan_that_is_never_read_is_ignored(self, recorder: Recorder) -> None:
         recorder.launch("attention", {"arg0": values(0, 2)}, {"buf0": values(NAN, 1), "buf9": values(1, 2)})
-        assert found(recorder) == NonFinite(None)
+        assert search(recorder) == NonFinite(None)
 
-    def test_one_in_an_output_that_is_overwritten_is_nothing(self, recorder: Recorder) -> None:
+    def test_a_nan_in_an_output_that_is_overwritten_is_ignored(self, recorder: Recorder) -> None:
         recorder.launch("empty", {}, {"buf9": values(NAN, 1)})
         recorder.launch("fill", {"arg0": values(0, 2)}, {"buf9": values(1, 2)})
-        assert found(recorder).finding is None
+        assert search(recorder).finding is None
 
-    def test_one_that_an_integer_is_made_of(self, recorder: Recorder) -> None:
+    def test_a_nan_that_an_integer_is_computed_from(self, recorder: Recorder) -> None:
         guilty = recorder.launch("log", {"arg0": values(-1, 2)}, {"buf0": values(NAN, 1)})
         recorder.launch("argmax", {"buf0": values(NAN, 1)}, {"buf9": torch.tensor([0])})
         assert where(recorder) == (guilty, "buf0")
-        assert finding_text(recorder) == "the NaN is made an integer of in 0.1 argmax (buf9)"
+        assert finding_text(recorder) == "the NaN goes into the integer result buf9 of 0.1 argmax"
 
-    def test_a_truth_value_that_is_made_of_it_is_dealing_with_it(self, recorder: Recorder) -> None:
+    def test_a_bool_computed_from_nan_is_harmless(self, recorder: Recorder) -> None:
         recorder.launch("log", {"arg0": values(-1, 2)}, {"buf0": values(NAN, 1)})
         recorder.launch("isnan", {"buf0": values(NAN, 1)}, {"buf9": torch.tensor([True, False])})
-        assert found(recorder).finding is None
+        assert search(recorder).finding is None
 
-    def test_counting_it_in_a_kernel_is_dealing_with_it(self, recorder: Recorder) -> None:
+    def test_a_kernel_that_counts_nan_is_harmless(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.TRITON_AMAX,)
         recorder.outputs = ("buf8", "buf9")
         name = sources.TRITON_AMAX.name
         recorder.launch("log", {"arg0": values(-1, 2)}, {"buf0": values(NAN, 1)})
         recorder.launch(name, {"buf0": values(NAN, 1)}, {"buf8": values(1), "buf9": torch.tensor([1])})
-        assert found(recorder).finding is None
+        assert search(recorder).finding is None
 
     def test_the_earliest_of_several_is_to_blame(self, recorder: Recorder) -> None:
         guilty = recorder.launch("a", {"arg0": values(0)}, {"buf0": values(NAN)})
         recorder.launch("b", {"arg0": values(0)}, {"buf1": values(NAN)})
         recorder.launch("c", {"buf1": values(NAN), "buf0": values(NAN)}, {"buf9": values(NAN)})
         assert where(recorder) == (guilty, "buf0")
-        assert "0.1 b makes 1 NaN in buf1 (1 element), too" in finding(recorder).evidence
+        assert "0.1 b produces 1 NaN in buf1 (1 element), too" in finding(recorder).evidence
 
     def test_a_kernel_s_other_results_and_inputs_do_not_matter(self, recorder: Recorder) -> None:
-        """Only what a result is made of is followed."""
+        """Only the operands of a result are followed."""
         recorder.kernels = (sources.TRITON_MASKED_FILL,)
         mask = torch.tensor([False, False])
         name = sources.TRITON_MASKED_FILL.name
@@ -142,27 +142,30 @@ class TestNan:
         recorder.launch("add_", {"arg0": values(1)}, {}, changes={"buf9": (values(NAN), values(NAN))})
         assert where(recorder) == (guilty, "buf9")
 
-    def test_one_that_no_recorded_launch_wrote(self, recorder: Recorder) -> None:
+    def test_a_nan_that_no_recorded_launch_wrote(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(0)}, {"buf0": values(1)})
         reader = recorder.launch("l", {"buf0": values(NAN)}, {"buf9": values(NAN)})
         assert where(recorder) == (reader, "buf0")
-        assert finding(recorder).evidence[0] == "buf0 holds NaN before 0.1, and no recorded launch had put it there"
+        assert finding(recorder).evidence[0] == "buf0 holds NaN before 0.1, but no recorded launch wrote it there"
 
     def test_only_the_second_call(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(1)}, {"buf9": values(1)})
         guilty = recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)}, call=1)
         assert where(recorder) == (guilty, "buf9")
-        assert "it was in call 1 (counted from 0); the calls before did no such harm" in finding(recorder).evidence
+        assert (
+            "it ran in call 1 (counted from 0); the earlier calls did not have this problem"
+            in finding(recorder).evidence
+        )
 
     def test_an_iteration_of_a_loop(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(1)}, {"buf9": values(1)}, loops=(6,), subgraph="while_loop_body_graph_0")
         recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)}, loops=(7,), subgraph="while_loop_body_graph_0")
-        assert "it was in iteration 7 of the loop (counted from 0)" in finding(recorder).evidence
+        assert "it ran in iteration 7 of the loop (counted from 0)" in finding(recorder).evidence
 
-    def test_a_branch_whose_result_is_handed_out_without_a_launch(self, recorder: Recorder) -> None:
+    def test_a_branch_whose_result_is_an_output_without_another_launch(self, recorder: Recorder) -> None:
         guilty = recorder.launch("k", {"arg0": values(0)}, {"true_graph_0_buf0": values(NAN)}, subgraph="true_graph_0")
         assert where(recorder) == (guilty, "true_graph_0_buf0")
-        assert "it was in the branch true_graph_0" in finding(recorder).evidence
+        assert "it ran in the branch true_graph_0" in finding(recorder).evidence
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2])
     def test_every_dtype(self, recorder: Recorder, dtype: torch.dtype) -> None:
@@ -170,9 +173,9 @@ class TestNan:
         assert where(recorder) == (guilty, "buf9")
 
     @pytest.mark.parametrize("policy", Infinities)
-    def test_every_policy_looks_at_it(self, recorder: Recorder, policy: Infinities) -> None:
+    def test_every_policy_checks_nan(self, recorder: Recorder, policy: Infinities) -> None:
         recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)})
-        assert found(recorder, policy).finding is not None
+        assert search(recorder, policy).finding is not None
 
 
 def finding_text(recorder: Recorder) -> str:
@@ -180,25 +183,25 @@ def finding_text(recorder: Recorder) -> str:
 
 
 class TestInfinities:
-    def test_an_accident_that_becomes_nan_is_to_blame(self, recorder: Recorder) -> None:
+    def test_an_unintended_infinity_that_becomes_nan_is_to_blame(self, recorder: Recorder) -> None:
         guilty = recorder.launch("square", {"arg0": values(1e30, 2)}, {"buf0": values(INF, 4)})
         recorder.launch("copy", {"buf0": values(INF, 4)}, {"buf1": values(INF, 4)})
         victim = recorder.launch("softmax", {"buf1": values(INF, 4)}, {"buf2": values(NAN, 0)})
         recorder.launch("last", {"buf2": values(NAN, 0)}, {"buf9": values(NAN, 0)})
-        seen = found(recorder)
-        assert seen.finding is not None
-        assert seen.finding.what == "+Inf in buf0, which becomes NaN in buf2"
-        assert seen.finding.where is not None
-        assert seen.finding.origin == seen.finding.where
-        assert [(p.launch, p.argument) for p in seen.finding.chain] == [
+        outcome = search(recorder)
+        assert outcome.finding is not None
+        assert outcome.finding.what == "+Inf in buf0, which becomes NaN in buf2"
+        assert outcome.finding.where is not None
+        assert outcome.finding.origin == outcome.finding.where
+        assert [(p.launch, p.argument) for p in outcome.finding.chain] == [
             ("0.0", "buf0"),
             ("0.1", "buf1"),
             ("0.2", "buf2"),
         ]
-        assert seen.needed == (guilty, victim)
-        assert "0.2 softmax makes 1 NaN in buf2 (2 elements) of it" in seen.finding.evidence
+        assert outcome.needed == (guilty, victim)
+        assert "0.2 softmax produces 1 NaN in buf2 (2 elements) from it" in outcome.finding.evidence
 
-    def test_nan_of_a_mask_is_the_launch_s_own(self, recorder: Recorder) -> None:
+    def test_nan_from_a_mask_blames_the_launch_that_produced_nan(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)
         recorder.launch(
             sources.CPP_MASKED_FILL.name,
@@ -209,21 +212,21 @@ class TestInfinities:
         assert where(recorder) == (guilty, "buf9")
         assert finding(recorder).what == "NaN in buf9"
 
-    def test_an_accident_that_leaves_the_model(self, recorder: Recorder) -> None:
+    def test_an_unintended_infinity_that_leaves_the_model(self, recorder: Recorder) -> None:
         guilty = recorder.launch("divide", {"arg0": values(0, 1)}, {"buf0": values(INF, 1)})
         recorder.launch("copy", {"buf0": values(INF, 1)}, {"buf9": values(INF, 1)})
         assert where(recorder) == (guilty, "buf0")
-        assert found_again(recorder, Infinities.WARN) == (
+        assert finding_and_warnings(recorder, Infinities.WARN) == (
             None,
-            ("0.0 divide makes 1 +Inf in buf0 (2 elements) leaves the model as output 0 (buf9)",),
+            ("0.0 divide produces 1 +Inf in buf0 (2 elements), which leaves the model as output 0 (buf9)",),
         )
-        assert found_again(recorder, Infinities.IGNORE) == (None, ())
+        assert finding_and_warnings(recorder, Infinities.IGNORE) == (None, ())
 
-    def test_an_accident_that_does_no_harm_is_a_warning(self, recorder: Recorder) -> None:
+    def test_a_harmless_unintended_infinity_is_a_warning(self, recorder: Recorder) -> None:
         recorder.launch("log", {"arg0": values(0, 1)}, {"buf0": values(-INF, 0)})
         recorder.launch("exp", {"buf0": values(-INF, 0)}, {"buf9": values(0, 1)})
-        assert found(recorder) == NonFinite(
-            None, ("0.0 log makes 1 -Inf in buf0 (2 elements), and no output is infinite for it",)
+        assert search(recorder) == NonFinite(
+            None, ("0.0 log produces 1 -Inf in buf0 (2 elements), but no output becomes infinite because of it",)
         )
 
     @pytest.mark.parametrize("kernel", [sources.TRITON_MASKED_FILL, sources.CPP_MASKED_FILL], ids=lambda k: k.language)
@@ -231,7 +234,7 @@ class TestInfinities:
         recorder.kernels = (kernel,)
         mask = torch.tensor([True, False])
         recorder.launch(kernel.name, {"mask": mask, "arg0": values(1, 2)}, {"buf9": values(-INF, 2)})
-        assert found(recorder) == NonFinite(None)
+        assert search(recorder) == NonFinite(None)
 
     def test_a_mask_explains_its_own_sign_only(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)
@@ -241,20 +244,20 @@ class TestInfinities:
 
     def test_a_number_of_the_call_may_leave_the_model(self, recorder: Recorder) -> None:
         recorder.launch("masked_fill", {"arg0": values(1, 2)}, {"buf9": values(-INF, 2)}, numbers={"value": -INF})
-        assert found(recorder) == NonFinite(None)
+        assert search(recorder) == NonFinite(None)
 
     @pytest.mark.parametrize("name", ["arg0", "l_weight"])
-    def test_one_that_came_in_is_no_accident(self, recorder: Recorder, name: str) -> None:
+    def test_an_infinity_in_an_input_is_not_unintended(self, recorder: Recorder, name: str) -> None:
         recorder.launch("k", {name: values(-INF, 2)}, {"buf0": values(-INF, 3)})
         recorder.launch("negate", {"buf0": values(-INF, 3)}, {"buf9": values(INF, -3)})
-        assert found(recorder) == NonFinite(None)
+        assert search(recorder) == NonFinite(None)
 
-    def test_one_that_came_in_and_becomes_nan_blames_the_launch(self, recorder: Recorder) -> None:
+    def test_an_infinity_in_an_input_that_becomes_nan_blames_the_launch(self, recorder: Recorder) -> None:
         guilty = recorder.launch("k", {"arg0": values(-INF, 2)}, {"buf9": values(NAN, 3)})
         assert where(recorder) == (guilty, "buf9")
-        assert "it reads not finite: arg0 (1 -Inf)" in finding(recorder).evidence
+        assert "it reads non-finite values in arg0 (1 -Inf)" in finding(recorder).evidence
 
-    def test_an_accident_beside_a_mask_is_to_blame_for_nan(self, recorder: Recorder) -> None:
+    def test_an_unintended_infinity_beside_a_mask_is_to_blame_for_nan(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)
         recorder.launch(
             sources.CPP_MASKED_FILL.name,
@@ -266,6 +269,6 @@ class TestInfinities:
         assert where(recorder) == (guilty, "buf1")
 
 
-def found_again(recorder: Recorder, policy: Infinities) -> tuple[Finding | None, tuple[str, ...]]:
-    seen = found(recorder, policy)
-    return seen.finding, seen.warnings
+def finding_and_warnings(recorder: Recorder, policy: Infinities) -> tuple[Finding | None, tuple[str, ...]]:
+    outcome = search(recorder, policy)
+    return outcome.finding, outcome.warnings

@@ -1,4 +1,4 @@
-"""Values that are not finite in a real model on the CPU, whose inputs decide what goes wrong."""
+"""Non-finite values in a real model on the CPU, whose inputs decide what goes wrong."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def arithmetic(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture
 def run(arithmetic: Built, tmp_path: Path) -> Callable[..., RunDir]:
-    """Runs the model at a level with inputs that are told what to be."""
+    """Runs the model at a level with inputs made from keyword arguments."""
     import nonfinite_models
 
-    def go(level: int, **what: Any) -> RunDir:
+    def run_model(level: int, **what: Any) -> RunDir:
         torch.save(nonfinite_models.inputs(**what), tmp_path / "inputs.pt")
         phase = "both" if level == 2 else None
         return runner.run(
             arithmetic.package, inputs=tmp_path / "inputs.pt", level=level, phase=phase, out=tmp_path / "runs"
         ).run
 
-    return go
+    return run_model
 
 
 def explained(run: Callable[..., RunDir], **what: Any) -> Finding:
-    seen = nonfinite.find(Dataflow(run(2, **what)), Infinities.FAIL)
-    assert seen.finding is not None
-    return nonfinite.explain(seen.finding, run(1, **what))
+    outcome = nonfinite.find(Dataflow(run(2, **what)), Infinities.FAIL)
+    assert outcome.finding is not None
+    return nonfinite.explain(outcome.finding, run(1, **what))
 
 
 def line(finding: Finding) -> str:
@@ -72,7 +72,7 @@ def test_zero_divided_by_zero(run: Callable[..., RunDir]) -> None:
     assert finding.where is not None
     assert finding.where.element == 52
     assert finding.evidence[0].startswith("0 / 0 is NaN: `")
-    assert "[3, 4] is NaN; there it read " in finding.evidence[1]
+    assert "[3, 4] is NaN; it was computed from " in finding.evidence[1]
 
 
 def test_an_infinity_far_from_the_nan_that_it_becomes(run: Callable[..., RunDir]) -> None:
@@ -83,10 +83,10 @@ def test_an_infinity_far_from_the_nan_that_it_becomes(run: Callable[..., RunDir]
     assert len(finding.chain) == 3
 
 
-def test_a_row_that_is_masked_throughout(run: Callable[..., RunDir]) -> None:
+def test_a_fully_masked_row(run: Callable[..., RunDir]) -> None:
     finding = explained(run, masked_row=True)
     assert line(finding) == "weights = torch.softmax(scores, -1)"
-    assert finding.evidence[0].startswith("a row of 16 elements is -Inf throughout, and softmax takes -Inf - -Inf")
+    assert finding.evidence[0].startswith("all 16 elements of a row are -Inf, and softmax computes -Inf - -Inf")
     assert "(16 elements, 16 true)" in finding.evidence[1]
 
 

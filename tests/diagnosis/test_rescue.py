@@ -192,7 +192,7 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     old.write_bytes(b"x")
     other = tmp_path / "somebody-elses"
     other.write_bytes(b"x")
-    shared_memory.clear(tmp_path)
+    shared_memory.reclaim(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "somebody-elses"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
@@ -202,7 +202,7 @@ def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
     path = crashed(
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
-    shared_memory.clear(tmp_path)
+    shared_memory.reclaim(tmp_path)
     assert (path / flight_recorder.NAME).exists()
 
 
@@ -222,10 +222,10 @@ def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     locked.write_bytes(b"x")
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        shared_memory.clear(tmp_path)
+        shared_memory.reclaim(tmp_path)
     assert alive.exists()
     assert locked.exists()
-    shared_memory.clear(tmp_path)
+    shared_memory.reclaim(tmp_path)
     assert not locked.exists()
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed
+from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
 from aoti_debug.wrapper.prototypes import parse_prototypes
 
 SHIMS = parse_prototypes("""
@@ -16,13 +16,13 @@ AOTITorchError aoti_torch_item_bool(AtenTensorHandle tensor, bool* ret_value);
 
 
 def found(*called: str, targets: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> dict[str, Symbol]:
-    symbols = interposed(called, SHIMS, targets, kernels)
+    symbols = interposed_symbols(called, SHIMS, targets, kernels)
     ids = [site.id for symbol in symbols for site in symbol.sites]
     assert ids == list(range(len(ids)))
     return {symbol.name: symbol for symbol in symbols}
 
 
-def test_only_what_launches_is_stood_in_front_of() -> None:
+def test_only_functions_that_launch_are_interposed() -> None:
     names = {
         "aoti_torch_cpu_addmm_out",
         "aoti_torch_get_dim",
@@ -34,7 +34,7 @@ def test_only_what_launches_is_stood_in_front_of() -> None:
     assert set(found(*names)) == {"aoti_torch_cpu_addmm_out", "cpp_fused_relu_0"}
 
 
-def test_a_shim_tells_its_tensors_and_numbers() -> None:
+def test_a_shim_has_its_tensors_and_numbers() -> None:
     symbol = found("aoti_torch_cpu_addmm_out")["aoti_torch_cpu_addmm_out"]
     assert symbol.params == (CType.HANDLE,) * 4 + (CType.F64,) * 2
     (site,) = symbol.sites

@@ -183,7 +183,7 @@ def command(
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
     described = result.run.manifest
-    print_lines(unmatched_warning(described, described.unmatched(filters)), err=True)
+    print_lines(unmatched_warning(described, described.unmatched_filters(filters)), err=True)
     print_lines(wording.wrapped(_from_outside(described), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:

@@ -103,9 +103,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     manifest = target.manifest
     _check_target(target, options)
     if options.stall is not None and _level(manifest, options) == 0:
-        raise UsageError(
-            "--stall needs a level above 0, which records progress", hint="--level 3 records launches"
-        )
+        raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
     shared_memory.reclaim()
     is_new_base = not base.exists()
@@ -157,7 +155,7 @@ def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunO
     except OSError as error:
         raise UsageError(
             f"cannot write to {path}: {error.strerror}",
-            hint="free some disk space, or name another directory with --out DIR",
+            hint="free some disk space, or name another one with --out DIR",
         ) from error
 
 
@@ -242,7 +240,7 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     library_error = None if error is None else error.error()
     if library_error is not None:
         return library_error
-    activities = {
+    loading = {
         Stage.IMPORT: "while torch and --import modules were loaded",
         Stage.INPUTS: "while the inputs were loaded",
     }

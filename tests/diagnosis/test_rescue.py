@@ -129,7 +129,7 @@ def test_what_was_not_kept_says_why(tmp_path: Path) -> None:
     files = [argument.files[Phase.BEFORE] for argument in rundir.open_run(path).launch("0.1").args[:2]]
     assert [saved.status for saved in files] == [SaveStatus.SKIPPED] * 2
     assert files[0].reason == "the flight recorder holds too few of its bytes"
-    assert files[1].reason == "larger than the flight recorder has room for (AOTI_DEBUG_FLIGHT_BYTES)"
+    assert files[1].reason == "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)"
 
 
 def test_other_launches_are_no_substitute_for_the_suspect(tmp_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_the_last_launches_up_to_one(tmp_path: Path) -> None:
     for number in range(5):
         file.launch(number, Given(0, b"a" * 8, 64 * number))
     found = read(tmp_path, file)
-    assert [launch.key.launch for launch in found.until(None)] == [3, 4]
-    assert [launch.key.launch for launch in found.until(found.launches[2].key)] == [1, 2]
-    assert [launch.key.launch for launch in found.until(found.launches[0].key)] == [0]
+    assert [launch.key.launch for launch in found.launches_until(None)] == [3, 4]
+    assert [launch.key.launch for launch in found.launches_until(found.launches[2].key)] == [1, 2]
+    assert [launch.key.launch for launch in found.launches_until(found.launches[0].key)] == [0]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="version 2"):
         flight_recorder.read(path)
     path.write_bytes(FlightFile().bytes()[:-1])
-    with pytest.raises(RunDirError, match="cut off"):
+    with pytest.raises(RunDirError, match="truncated"):
         flight_recorder.read(path)
     path.write_bytes(b"")
     with pytest.raises(RunDirError, match="cannot read"):

@@ -223,9 +223,9 @@ def test_unused_blocks_of_an_allocated_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is cut off: it ends within its header"),
-        (JournalWriter().bytes()[:40], "is cut off: it ends within its header"),
-        (b"NOTOURS!" + JournalWriter().bytes()[8:], "is no journal of aoti-debug"),
+        (b"", "is truncated: it ends within its header"),
+        (JournalWriter().bytes()[:40], "is truncated: it ends within its header"),
+        (b"NOTOURS!" + JournalWriter().bytes()[8:], "is not a journal of aoti-debug"),
         (
             JournalWriter().bytes()[:8] + b"\x02" + JournalWriter().bytes()[9:],
             "has version 2; this aoti-debug reads version 1",

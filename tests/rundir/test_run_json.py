@@ -66,7 +66,7 @@ def test_what_is_no_object(tmp_path: Path, text: str | bytes) -> None:
 )
 def test_a_start_that_is_no_date(tmp_path: Path, started: str) -> None:
     data = json.loads(run_json.to_json(WHOLE)) | {"started": started}
-    assert "started is no date" in str(refusal(tmp_path, data))
+    assert "started is not a date" in str(refusal(tmp_path, data))
 
 
 def test_what_older_runs_and_the_runtime_have_written(tmp_path: Path) -> None:

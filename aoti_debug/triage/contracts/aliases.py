@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from aoti_debug.diagnosis.dataflow import ByteRange, outside_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
@@ -37,12 +37,12 @@ def _inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
     for (one, first), (other, second) in combinations(inputs.values(), 2):
         if not first.overlaps(second):
             continue
-        names = tuple(outside_name(run.manifest, argument) for argument in (one, other))
+        names = tuple(input_or_weight_name(run.manifest, argument) for argument in (one, other))
         for launch in launches:
             changed = _written(launch, (first, second))
             if changed is None:
                 continue
-            name = outside_name(run.manifest, changed)
+            name = input_or_weight_name(run.manifest, changed)
             yield Finding(
                 FindingKind.CONTRACT,
                 f"the inputs {names[0]} and {names[1]} share memory, and the model writes to it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.dataflow import Dataflow, outside_name
+from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
@@ -27,7 +27,7 @@ class Blame:
             launch: the first one that has the tensor, as `argument`.
         """
         promise, real = layouts.contrast(promised, tensor.layout)
-        input_ = outside_name(self._run.manifest, argument)
+        input_ = input_or_weight_name(self._run.manifest, argument)
         maker, made = (launch, argument) if input_ else self._made(launch, argument)
         if input_:
             where = Place(input=input_, argument=argument.name)

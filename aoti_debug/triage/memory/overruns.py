@@ -126,7 +126,7 @@ def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
     side = "in front of the begin" if hit.in_front else "past the end"
     whole = "the guard zones around it were whole before the launch"
     if argument is None or argument.tensor is None or element is None:
-        written = wording.listed([a.name for a in launch.args if a.written])
+        written = wording.comma_separated([a.name for a in launch.args if a.written])
         return (
             f"writes {_length(hit)}, {away} {side} of {buffer}; {whole}",
             f"{buffer} is none of its arguments: the address lies far outside of what it writes ({written})",

@@ -241,7 +241,7 @@ def _reduced(operation: Operation) -> str:
 
 def beyond(text: str, dtype: str) -> str:
     """ "70000 is beyond …"."""
-    known = dtypes.named(dtype)
+    known = dtypes.of_name(dtype)
     if known is None or dtype not in LARGEST:
         return text
     without = "" if known.has_infinity else ", which has no infinity"

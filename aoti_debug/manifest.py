@@ -209,7 +209,7 @@ class Kernel:
     cubin_sha256: str = ""
     grid: tuple[tuple[str, str], ...] = ()  # expressions of the wrapper: ("grid_0", "((xnumel + (128 - 1)) / (128))")
     inferred: tuple[Inferred, ...] = ()  # the values of config that are not recorded
-    other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; the likeliest first
+    other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; most likely first
     code_sha256: str = ""  # of its machine code in the original library (C++) or in its binary (Triton)
 
     def origin(self, name: str) -> Origin:

@@ -160,9 +160,7 @@ def _send(pipe: TextIO, message: Message) -> None:
 def _enable_python_stacks(path: Path) -> None:
     """Writes Python's call stack to a file on a fatal signal or on request; the user's own faulthandler is kept."""
     try:
-        file = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666
-        )  # stays open
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # stays open
     except OSError as error:
         print(f"aoti-debug: the call stacks of Python cannot be written: {error}", file=sys.stderr)
         return

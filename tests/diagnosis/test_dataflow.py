@@ -43,9 +43,9 @@ def recorded(base: Path, *launches: tuple[int, tuple[Tensor, ...]], package: Man
 
 
 def argument(run: RunDir, launch: str, name: str) -> Argument:
-    found = run.launch(launch).argument(name)
-    assert found is not None
-    return found
+    result = run.launch(launch).argument(name)
+    assert result is not None
+    return result
 
 
 def written_by(run: RunDir, launch: str, name: str) -> str:
@@ -92,8 +92,8 @@ def test_what_changes_in_place_reads_and_ends_it(tmp_path: Path) -> None:
 
 
 def test_the_same_address_on_another_device_is_other_memory(tmp_path: Path) -> None:
-    there = tensor(4, 8, data_ptr=0x2000, device="cuda:1")
-    run = recorded(tmp_path, (FIRST, (X, there)), (SECOND, (A, B)))
+    on_other_device = tensor(4, 8, data_ptr=0x2000, device="cuda:1")
+    run = recorded(tmp_path, (FIRST, (X, on_other_device)), (SECOND, (A, B)))
     assert written_by(run, "0.1", "buf0") == ""
 
 

@@ -1,4 +1,4 @@
-"""The watch over the model's process."""
+"""Supervision of the model's process."""
 
 from __future__ import annotations
 

@@ -49,17 +49,17 @@ def write(run: Path, writer: JournalWriter) -> None:
 
 def test_every_record_of_every_thread_is_progress(tmp_path: Path) -> None:
     writer = JournalWriter()
-    seen = [progress(tmp_path)]
+    states = [progress(tmp_path)]
     writer.call_begin()
     for launch, thread in itertools.product(range(2), (1, 2)):
         writer.thread = thread
         writer.launch_begin(launch, 0, X)
         write(tmp_path, writer)
-        seen.append(progress(tmp_path))
+        states.append(progress(tmp_path))
         writer.launch_end(launch)
         write(tmp_path, writer)
-        seen.append(progress(tmp_path))
-    assert all(a != b for a, b in itertools.pairwise(seen))
+        states.append(progress(tmp_path))
+    assert all(a != b for a, b in itertools.pairwise(states))
 
 
 def test_nothing_new_is_no_progress(tmp_path: Path) -> None:
@@ -86,15 +86,15 @@ def test_a_block_that_is_used_again_is_progress(tmp_path: Path) -> None:
 
 
 def test_a_breadcrumb_and_a_second_package_are_progress(tmp_path: Path) -> None:
-    seen = [progress(tmp_path)]
+    states = [progress(tmp_path)]
     (tmp_path / breadcrumbs.NAME).write_bytes(b"1")
-    seen.append(progress(tmp_path))
+    states.append(progress(tmp_path))
     (tmp_path / "process-8").mkdir()
     writer = JournalWriter()
     writer.note(NoteCode.CONFIGURATION, "x")
     write(tmp_path / "process-8", writer)
-    seen.append(progress(tmp_path))
-    assert len(set(seen)) == 3
+    states.append(progress(tmp_path))
+    assert len(set(states)) == 3
 
 
 def test_a_look_at_a_long_journal_is_cheap(tmp_path: Path) -> None:

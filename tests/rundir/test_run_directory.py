@@ -327,8 +327,8 @@ def test_notes(tmp_path: Path) -> None:
 
 def test_crumbs(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches(), crumbs=factories.crumbs(7, 3, every=16))
-    found = open_run(path).crumbs
-    assert found == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
+    crumbs = open_run(path).crumbs
+    assert crumbs == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
 
 
 def test_a_run_without_crumbs(tmp_path: Path) -> None:
@@ -354,9 +354,9 @@ def test_crumbs_outlive_their_shared_memory(tmp_path: Path) -> None:
     assert not shared.exists()
     assert not (path / "crumbs.bin").is_symlink()
     breadcrumbs.preserve(path)
-    found = open_run(path).crumbs
-    assert found
-    assert found.crumbs[0].completed == 5
+    crumbs = open_run(path).crumbs
+    assert crumbs
+    assert crumbs.crumbs[0].completed == 5
 
 
 def test_near_names() -> None:

@@ -1,5 +1,7 @@
-"""The Python twin of how the runtime names and begins tensor files; tests/runtime_shims/test_tensor_twins.py compares
-the files themselves."""
+"""The Python counterpart of the runtime's tensor file names and headers.
+
+tests/runtime_shims/test_tensor_twins.py compares the files themselves.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ model, other = ctypes.CDLL(model), ctypes.CDLL(other)
 model.run_sum.restype = ctypes.c_double
 model.run_sum()
 recorder.aoti_debug_interposer_begin(None)
-found = [
+results = [
     model.run_sum(),
     model.run_throwing(ctypes.c_long(3)),
     model.run_throwing(ctypes.c_long(100)),
@@ -56,7 +56,7 @@ found = [
 ]
 recorder.aoti_debug_interposer_end(0)
 model.run_sum()
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
@@ -99,9 +99,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
 
 
 def test_every_argument_arrives_and_every_result_comes_back(ran: tuple[list[float], RunDir]) -> None:
-    found, _ = ran
+    results, _ = ran
     total = 1.5 + 2 + 3.5 + 4 + 5.5 + 6 + 7.5 + 8 + 9.5 + 10 + 11.5 + 12 + 13.5 + 14 + 15.5 + 1 + 17.5
-    assert found == [total, 0, 1, 0, 0, 0, 700, total]
+    assert results == [total, 0, 1, 0, 0, 0, 700, total]
 
 
 def test_launches_of_the_model_within_a_call_are_recorded_in_order(ran: tuple[list[float], RunDir]) -> None:
@@ -120,8 +120,8 @@ def test_launches_of_the_model_within_a_call_are_recorded_in_order(ran: tuple[li
 def test_an_exception_passes_through_and_is_its_launch_s_fault(ran: tuple[list[float], RunDir]) -> None:
     _, run = ran
     failed = [launch for launch in run.launches if launch.status is LaunchStatus.FAILED]
-    said = [(launch.id, launch.fault.text if launch.fault else "") for launch in failed]
-    assert said == [("0.2", "index out of bounds"), ("0.5", "cuLaunchKernel returned CUDA error 700")]
+    faults = [(launch.id, launch.fault.text if launch.fault else "") for launch in failed]
+    assert faults == [("0.2", "index out of bounds"), ("0.5", "cuLaunchKernel returned CUDA error 700")]
 
 
 def test_a_device_kernel_s_launch_has_its_grid(ran: tuple[list[float], RunDir]) -> None:

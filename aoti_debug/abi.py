@@ -1,7 +1,7 @@
 """The Python side of runtime_shims/aoti_debug.h and runtime_shims/journal_format.h: numbers, records, variables.
 
-Every enum value and every struct here has its twin in one of the two headers; tests/test_abi.py compares them. The
-enums that the manifest needs too (form, role, C type) are in manifest.py.
+Every enum value and every struct here has its counterpart in one of the two headers; tests/test_abi.py compares them.
+The enums that the manifest needs too (form, role, C type) are in manifest.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CRUMB_VERSION = 1
 
 
 class Variable(str, Enum):
-    """Environment variables that steer the runtime."""
+    """Environment variables that configure the runtime."""
 
     LEVEL = "AOTI_DEBUG_LEVEL"
     FILTER = "AOTI_DEBUG_FILTER"
@@ -42,17 +42,21 @@ class Variable(str, Enum):
     BACKTRACE = "AOTI_DEBUG_BACKTRACE"
     GUARDS = "AOTI_DEBUG_GUARDS"
     POISON = "AOTI_DEBUG_POISON"
-    # The built-in printer's, honoured where ours are absent.
+    # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 
 
 class CallKind(int, Enum):
+    """The kind of a call: the model, or its constant folding."""
+
     MODEL = 0
     CONSTANT = 1
 
 
 class RecordType(int, Enum):
+    """The type of a journal record."""
+
     CALL_BEGIN = 1
     CALL_END = 2
     LAYOUT = 3
@@ -68,6 +72,8 @@ class RecordType(int, Enum):
 
 
 class ValueTag(int, Enum):
+    """The kind of a recorded argument value."""
+
     UNSET = 0
     NULL = 1
     TENSOR = 2
@@ -78,36 +84,50 @@ class ValueTag(int, Enum):
 
 
 class CallFlag(IntFlag):
+    """Flags of a CALL_BEGIN record."""
+
     CAPTURING = 1
 
 
 class LaunchFlag(IntFlag):
+    """Flags of a LAUNCH_END record."""
+
     NOT_STARTED = 1
 
 
 class StatsFlag(IntFlag):
+    """Flags of a TENSOR_STATS record."""
+
     UNINITIALISED = 1
     SKIPPED = 2
 
 
 class Phase(int, Enum):
+    """The time at which a tensor is read: before or after its launch."""
+
     BEFORE = 0
     AFTER = 1
 
 
 class SaveStatus(int, Enum):
+    """The result of saving a tensor; LINKED is a hard link to an equal file."""
+
     WRITTEN = 0
     LINKED = 1
     SKIPPED = 2
 
 
 class FaultDomain(int, Enum):
+    """The source of a fault: a C++ exception, an AOTITorchError of the C shim, or a CUresult."""
+
     EXCEPTION = 1
     SHIM = 2
     CUDA = 3
 
 
 class NoteCode(int, Enum):
+    """The subject of a note of the runtime."""
+
     RECORDING_STOPPED = 1
     CAPTURING = 2
     CONFIGURATION = 3
@@ -129,13 +149,14 @@ class Struct:
 
     @cached_property
     def codec(self) -> struct.Struct:
+        """The packer and unpacker of the fields that are not reserved."""
         return struct.Struct(
             "<" + "".join(f"{struct.calcsize(f)}x" if n.startswith("reserved") else f for n, f in self.fields)
         )
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.codec.size
 
 
@@ -346,10 +367,11 @@ LAYOUTS: dict[int, str] = {
 
 
 def device_name(device_type: int, index: int) -> str:
-    """As torch writes it: "cpu", "cuda:0"."""
+    """The device in torch's notation: "cpu", "cuda:0"."""
     name = DEVICE_TYPES.get(device_type, f"device{device_type}")
     return name if name == "cpu" or index < 0 else f"{name}:{index}"
 
 
 def layout_name(layout: int) -> str:
+    """torch's name of a c10::Layout: "strided"."""
     return LAYOUTS.get(layout, f"layout{layout}")

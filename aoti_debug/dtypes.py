@@ -1,4 +1,4 @@
-"""The table of torch's dtypes: size, kind, how a tensor file stores them, what they hold, their names in kernels.
+"""The table of torch's dtypes: size, category, storage in tensor files, range, names in kernels.
 
 The rows are in the order of runtime_shims/dtype.cpp, which is c10::ScalarType's. Nothing here imports torch.
 """
@@ -10,26 +10,29 @@ from enum import Enum
 
 
 class Category(Enum):
+    """The kind of elements of a dtype."""
+
     BOOLEAN = "boolean"
     INTEGER = "integer"
     FLOATING = "floating"
     COMPLEX = "complex"
-    PACKED = "packed"  # bits, or several values an element
+    PACKED = "packed"  # bits, or several values per element
     QUANTIZED = "quantized"
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """
+    """A dtype of torch.
+
     Attributes:
-        name: torch's: "float32".
-        item_bytes: of an element.
-        safetensors: the name in a tensor file of what an element is stored as; "" where it is not saved.
-        stored_parts: how many of these an element is stored as.
-        numpy: "<f4"; "" where numpy has no such type.
-        largest: finite value of a floating dtype.
-        has_infinity: of a floating dtype.
-        kernel_names: what generated C++ and Triton kernels call it: ("at::Half", "c10::Half").
+        name: torch's name: "float32".
+        item_bytes: the size of an element.
+        safetensors: the safetensors dtype in which elements are stored; "" if tensors of the dtype cannot be saved.
+        stored_parts: the number of safetensors elements that store one element.
+        numpy: the numpy dtype: "<f4"; "" if numpy has none.
+        largest: the largest finite value of a floating dtype.
+        has_infinity: True if a floating dtype has infinities.
+        kernel_names: its names in generated C++ and Triton kernels: ("at::Half", "c10::Half").
     """
 
     name: str
@@ -44,12 +47,12 @@ class Dtype:
 
     @property
     def torch_name(self) -> str:
-        """ "torch.float32"."""
+        """The qualified name: "torch.float32"."""
         return f"torch.{self.name}"
 
     @property
     def has_values(self) -> bool:
-        """Whether an element is one number, or a pair."""
+        """True if an element is a number (real or complex) that can be read."""
         return self.category not in (Category.PACKED, Category.QUANTIZED)
 
 
@@ -121,39 +124,40 @@ DTYPES: tuple[Dtype, ...] = (  # the index is c10::ScalarType
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 
 
-def numbered(scalar_type: int) -> Dtype | None:
-    """The dtype of a c10::ScalarType; None where a newer torch has one that is not known here."""
+def of_scalar_type(scalar_type: int) -> Dtype | None:
+    """The dtype of a c10::ScalarType; None if it is unknown (of a newer torch)."""
     return DTYPES[scalar_type] if 0 <= scalar_type < len(DTYPES) else None
 
 
-def named(name: str) -> Dtype | None:
-    """The dtype of a name, "float32" or "torch.float32"."""
+def of_name(name: str) -> Dtype | None:
+    """The dtype of a name, "float32" or "torch.float32"; None if it is unknown."""
     return _BY_NAME.get(bare_name(name))
 
 
 def name_of_number(scalar_type: int) -> str:
-    """The name of a c10::ScalarType; "dtype99" where it is not known."""
-    dtype = numbered(scalar_type)
+    """The name of a c10::ScalarType; "dtype99" if it is unknown."""
+    dtype = of_scalar_type(scalar_type)
     return dtype.name if dtype else f"dtype{scalar_type}"
 
 
 def bare_name(dtype: object) -> str:
-    """ "float32" of torch.float32 or of its text."""
+    """The name without "torch." of a torch.dtype or of its text: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
 def item_bytes(name: str) -> int:
-    """Bytes of an element; 0 where the dtype is not known."""
-    dtype = named(name)
+    """The size in bytes of an element; 0 if the dtype is unknown."""
+    dtype = of_name(name)
     return dtype.item_bytes if dtype else 0
 
 
 def is_integer(name: str) -> bool:
-    dtype = named(name)
+    """True for a signed or unsigned integer dtype."""
+    dtype = of_name(name)
     return dtype is not None and dtype.category is Category.INTEGER
 
 
 def has_values(name: str) -> bool:
-    """Whether the elements of a dtype are numbers that can be read; True where the dtype is not known."""
-    dtype = named(name)
+    """True if the elements of a dtype are numbers that can be read, or if the dtype is unknown."""
+    dtype = of_name(name)
     return dtype is None or dtype.has_values

@@ -1,4 +1,4 @@
-"""Every error that the library raises, with its exit code.
+"""The errors that the library raises, with their exit codes.
 
     AotiDebugError
      ├─ UsageError        2   the command line or an argument is wrong
@@ -6,7 +6,7 @@
      ├─ ToolchainError    4   compiler, linker or torch cannot do what is needed
      ├─ TargetError       5   the model never started
      ├─ RunDirError       6   a run directory cannot be read
-     └─ InternalError    70   a bug of ours
+     └─ InternalError    70   a bug of aoti-debug
 
 0 stands for clean and 1 for a finding: a fault of the model that is being debugged is a result, not an error.
 """
@@ -25,8 +25,8 @@ class AotiDebugError(Exception):
     """Base of all errors that the library raises.
 
     Attributes:
-        hint: what to do next, one sentence or a command line; may be empty.
-        exit_code: what the command line returns for it.
+        hint: the next step for the user, a sentence or a command line; may be empty.
+        exit_code: the exit code of the command line for it.
     """
 
     exit_code: ClassVar[int] = 70
@@ -37,24 +37,30 @@ class AotiDebugError(Exception):
 
 
 class UsageError(AotiDebugError):
+    """The command line or an argument is wrong."""
+
     exit_code = 2
 
 
 class ArtifactError(AotiDebugError):
+    """A package, an inputs file or an archive is damaged, or not of the expected kind."""
+
     exit_code = 3
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An input that is not what the model was exported for.
+    """An input that the model was not exported for.
 
     Attributes:
-        name: as the exported program names it; "" where the count of the inputs is wrong.
-        position: among the flattened inputs, from 0; -1 for their count.
-        kind: what is wrong: "count", "kind" (no tensor, or another constant), "dtype", "shape", "strides", "device".
-        promised, found: "float32[4, 8] on cpu"; for strides and devices, these alone.
-        sentence: what is wrong.
-        advice: what to do.
+        name: its name in the exported program; "" if the number of inputs is wrong.
+        position: among the flattened inputs, from 0; -1 for their number.
+        kind: the property that differs: "count", "kind" (no tensor, or another constant), "dtype", "shape", "strides",
+            "device".
+        promised, found: the expected and the actual value: "float32[4, 8] on cpu"; only the strides or the device if
+            these differ.
+        sentence: the error text.
+        advice: the way to fix it.
     """
 
     name: str
@@ -66,7 +72,7 @@ class Mismatch:
     advice: str
 
 
-class InputMismatch(ArtifactError):  # noqa: N818 - what it is, not that it is an error
+class InputMismatch(ArtifactError):  # noqa: N818 - a public name
     """Inputs that the model was not exported for.
 
     Attributes:
@@ -76,24 +82,32 @@ class InputMismatch(ArtifactError):  # noqa: N818 - what it is, not that it is a
     def __init__(self, mismatches: Iterable[Mismatch]) -> None:
         self.mismatches = tuple(mismatches)
         super().__init__(
-            "\n".join(found.sentence for found in self.mismatches),
-            hint="; ".join(dict.fromkeys(found.advice for found in self.mismatches)),
+            "\n".join(mismatch.sentence for mismatch in self.mismatches),
+            hint="; ".join(dict.fromkeys(mismatch.advice for mismatch in self.mismatches)),
         )
 
 
 class ToolchainError(AotiDebugError):
+    """The compiler, linker or torch is missing, or failed."""
+
     exit_code = 4
 
 
 class TargetError(AotiDebugError):
+    """The model never started."""
+
     exit_code = 5
 
 
 class RunDirError(AotiDebugError):
+    """A run directory cannot be read."""
+
     exit_code = 6
 
 
 class InternalError(AotiDebugError):
+    """A bug of aoti-debug."""
+
     exit_code = 70
 
 
@@ -106,4 +120,4 @@ BY_NAME: Mapping[str, type[AotiDebugError]] = {
     "TargetError": TargetError,
     "RunDirError": RunDirError,
     "InternalError": InternalError,
-}  # all of them, for an error that crosses the border of a process
+}  # by class name, for errors that are sent from one process to another

@@ -1,7 +1,7 @@
-"""What an instrumented package knows about itself: its launch sites, their arguments, its kernels.
+"""The manifest of an instrumented package: its launch sites, their arguments, its kernels.
 
 The manifest is plain JSON (`aoti_debug_manifest.json` in the package, `manifest.json` in a run directory). These frozen
-dataclasses are its only description; `to_json` and `from_json` are each other's inverse.
+dataclasses are its only specification; `from_json` is the inverse of `to_json`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Kind(str, Enum):
 
 
 class PackageOrigin(str, Enum):
-    """What a package was built from."""
+    """The source that a package was built from."""
 
     EXPORTED = "exported program"  # lowered and compiled here
-    COMPILED = "compiled package"  # its kernels, kernel binaries and weights are the package's own
-    STRIPPED = "compiled package without source"  # runs as it is; its launches are seen from outside
-    UNCOMPILED = "package of C++ sources"  # kernel binaries and weights are its own; C++ is compiled here
+    COMPILED = "compiled package"  # kernels, kernel binaries and weights are taken from the package
+    STRIPPED = "compiled package without source"  # runs as it is; its launches are recorded by symbol interposition
+    UNCOMPILED = "package of C++ sources"  # kernel binaries and weights are taken from it; C++ is compiled here
 
 
 class Form(int, Enum):
@@ -88,10 +88,10 @@ class CType(int, Enum):
 
 
 class Certainty(str, Enum):
-    """Where a site's provenance comes from."""
+    """The reliability of a site's provenance."""
 
     EXACT = "exact"  # Inductor's own record of this launch
-    INFERRED = "inferred"  # from neighbouring sites or from the buffers that it writes
+    INFERRED = "inferred"  # from neighbouring sites, or from the buffers that it writes
     NONE = "none"
 
 
@@ -105,8 +105,8 @@ class Arg:
     role: Role
     ctype: str  # C type as the callee declares it: "AtenTensorHandle", "int64_t", "const float*"; "" if unknown
     text: str  # the C++ expression that the call passes
-    value: int  # which expression of the call
-    element: int = -1  # which element of a list, or -1
+    value: int  # index of the call's expression
+    element: int = -1  # index in a list, or -1
     base: str = ""  # the buffer or weight behind a view; otherwise the tensor's own variable
     referent: CType = CType.NONE  # what a SCALAR_REF points to
 
@@ -123,9 +123,11 @@ class ModelLine:
 
 @dataclass(frozen=True)
 class Provenance:
+    """The origin of a launch site in the model's source and in Inductor's graphs."""
+
     certainty: Certainty
     handle: str = ""  # Inductor's key: "aoti_torch_cpu_addmm_out:1"
-    source: tuple[ModelLine, ...] = ()  # innermost frames of the model's own code, one a traced stack
+    source: tuple[ModelLine, ...] = ()  # innermost frame of the model's own code in each traced stack
     stacks: tuple[str, ...] = ()
     post_grad_nodes: tuple[str, ...] = ()
     pre_grad_nodes: tuple[str, ...] = ()
@@ -154,26 +156,28 @@ class Site:
     provenance: Provenance
     op: str = ""  # "aten.addmm.out", "mylib::op.default"; "" for a generated kernel
     subgraph: str = ""  # "true_graph_0", "while_loop_body_graph_0"
-    loops: int = 0  # how many while loops are around it
+    loops: int = 0  # number of enclosing while loops
     launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
     operands: tuple[Operand, ...] = ()  # of a call through the proxy executor
-    results: tuple[str, ...] = ()  # JSON of what that call returns, one a return: {"as_tensors": [{"name": "buf2"}]}
+    results: tuple[str, ...] = ()  # JSON of each value that the call returns: {"as_tensors": [{"name": "buf2"}]}
     schema: str = ""  # of a custom operator with a C shim of its own: "mylib::op(Tensor x) -> Tensor"
 
 
 @dataclass(frozen=True)
 class KernelParam:
+    """A parameter of a device kernel."""
+
     name: str
     ctype: str  # "int32_t", "CUdeviceptr"
     type: CType
 
 
 class Origin(str, Enum):
-    """Where a value of a Triton kernel's configuration comes from."""
+    """The origin of a value of a Triton kernel's configuration."""
 
     RECORDED = "recorded"
-    DERIVED = "derived from the launch"  # of the values that are possible, the one that gives its grid and warps
-    CHOSEN = "chosen"  # others may fit as well
+    DERIVED = "derived from the launch"  # the possible value that yields the recorded grid and warps
+    CHOSEN = "chosen"  # one of several values that fit
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class Inferred:
 class Kernel:
     """Source and binary of a generated kernel."""
 
-    name: str  # as sites and `Site.launches` name it
+    name: str  # the same as in sites and `Site.launches`
     language: str  # "cpp" or "triton"
     source: str
     sha256: str
@@ -199,23 +203,23 @@ class Kernel:
     num_warps: int = 0
     shared_bytes: int = 0
     params: tuple[KernelParam, ...] = ()
-    config: tuple[tuple[str, str], ...] = ()  # what it was compiled with: ("XBLOCK", "128"), as Python source
-    global_scratch: int = 0  # bytes that a launch is given besides its arguments
+    config: tuple[tuple[str, str], ...] = ()  # constants that it was compiled with: ("XBLOCK", "128"), as Python source
+    global_scratch: int = 0  # bytes of scratch memory per launch
     profile_scratch: int = 0
     cubin_sha256: str = ""
-    grid: tuple[tuple[str, str], ...] = ()  # how the wrapper computes it: ("grid_0", "((xnumel + (128 - 1)) / (128))")
+    grid: tuple[tuple[str, str], ...] = ()  # expressions of the wrapper: ("grid_0", "((xnumel + (128 - 1)) / (128))")
     inferred: tuple[Inferred, ...] = ()  # the values of config that are not recorded
-    other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit what is recorded as well, the likely first
-    code_sha256: str = ""  # of its machine code: C++'s in the original library, Triton's in its binary
+    other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; most likely first
+    code_sha256: str = ""  # of its machine code in the original library (C++) or in its binary (Triton)
 
     def origin(self, name: str) -> Origin:
-        """Where a value of `config` comes from."""
-        return next((found.origin for found in self.inferred if found.name == name), Origin.RECORDED)
+        """The origin of a value of `config`."""
+        return next((value.origin for value in self.inferred if value.name == name), Origin.RECORDED)
 
 
 @dataclass(frozen=True)
 class Unrecognised:
-    """A call that looks like a launch and fits no known form."""
+    """A call that looks like a launch but has no known form."""
 
     function: str
     line: int
@@ -224,7 +228,7 @@ class Unrecognised:
 
 @dataclass(frozen=True)
 class KernelCompilation:
-    """How the generated C++ kernels were compiled."""
+    """The compiler command and flags of the generated C++ kernels."""
 
     command: str = ""
     kernel_flags: tuple[str, ...] = ()
@@ -246,10 +250,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the graph promised of a buffer or of a model's input.
+    """The layout that the graph guarantees for a buffer or a model input.
 
-    Sizes and strides (elements) are expressions of symbols as Inductor writes them: "16", "s77", "2*s77"; "" where they
-    are not known.
+    Sizes and strides (in elements) are Inductor's symbolic expressions: "16", "s77", "2*s77"; "" if unknown.
     """
 
     name: str  # the C++ variable: "buf3", "true_graph_0_buf1"
@@ -262,21 +265,21 @@ class Promise:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where the memory of a buffer comes from, and whether a run with guards puts zones of known bytes around it."""
+    """The allocation of a buffer; a run with guards puts zones of known bytes around it if `guarded`."""
 
     name: str  # the C++ variable: "buf3", "pool0"
-    line: int  # in the generated wrapper, from 1; 0 where it is not allocated there
+    line: int  # in the generated wrapper, from 1; 0 if it is not allocated there
     guarded: bool
-    reason: str = ""  # why it has no guards
+    reason: str = ""  # for which it has no guards
 
 
 @dataclass(frozen=True)
-class Sameness:
-    """Whether the kernels are those of the compiled package that this one was built from.
+class KernelMatch:
+    """The comparison of the kernels with those of the compiled package that this one was built from.
 
     Attributes:
-        kernels: how many that package has: exported functions of its library, and kernel binaries.
-        different: those that are missing here or not the same, sorted.
+        kernels: the number of kernels of that package: exported functions of its library, and kernel binaries.
+        different: those that are missing here or differ, sorted.
     """
 
     kernels: int
@@ -288,6 +291,8 @@ class Sameness:
 
 @dataclass(frozen=True)
 class Manifest:
+    """The content of a manifest."""
+
     format: int
     tool_version: str
     torch_version: str
@@ -302,26 +307,27 @@ class Manifest:
     libraries: tuple[str, ...] = ()  # --load-library, absolute paths
     source_sha256: str = ""  # of the generated wrapper before instrumentation
     inputs: tuple[str, ...] = ()  # the C++ variables of the model's inputs, in order: "arg5_1"
-    input_names: tuple[str, ...] = ()  # as the exported program names them: "index"; empty where that is not known
+    input_names: tuple[str, ...] = ()  # names in the exported program: "index"; empty if unknown
     constants: tuple[Constant, ...] = ()
-    outputs: tuple[str, ...] = ()  # the C++ variable behind each output, in order; "" where that is not known
+    outputs: tuple[str, ...] = ()  # the C++ variable of each output, in order; "" if unknown
     promises: tuple[Promise, ...] = ()
-    without_promises: str = ""  # why those of some buffers are missing; "" where they are not
-    allocations: tuple[Allocation, ...] = ()  # of buffers; GuardDamage::allocation is an index in it
+    without_promises: str = ""  # the reason why promises of some buffers are missing; "" if none are
+    allocations: tuple[Allocation, ...] = ()  # of buffers; GuardDamage::allocation is an index in this tuple
     handed_out: tuple[str, ...] = ()  # variables of branches and loops that are moved into an output
     model: str = "model"  # its name in the package
     source: PackageOrigin = PackageOrigin.EXPORTED
-    without_weights: str = ""  # why the package has none for its constants; "" where it has
-    other_torch: str = ""  # what tells that another torch than torch_version compiled the original; "" if nothing does
-    sameness: Sameness | None = None  # with the compiled package; each kernel's hash is in `kernels`
-    without_source: str = ""  # what is not known of a package without the source of its wrapper; "" where it has one
+    without_weights: str = ""  # the reason why the package has no weights; "" if it has them
+    other_torch: str = ""  # evidence that another torch than torch_version compiled the original; "" without any
+    sameness: KernelMatch | None = None  # with the compiled package; each kernel's hash is in `kernels`
+    without_source: str = ""  # the limits of recording a package without wrapper source; "" if it has the source
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
 
     def kernel(self, name: str) -> Kernel | None:
+        """The kernel of a name; None if there is none."""
         return next((k for k in self.kernels if k.name == name), None)
 
-    def unmatched(self, filters: Iterable[str]) -> tuple[str, ...]:
-        """Those of the patterns (fnmatch, "!" excludes) that match the kernel of no site."""
+    def unmatched_filters(self, filters: Iterable[str]) -> tuple[str, ...]:
+        """The patterns (fnmatch, "!" excludes) that match no kernel of any site."""
         kernels = {site.kernel for site in self.sites}
         patterns = ((text, text.removeprefix("!")) for text in filters)
         return tuple(text for text, pattern in patterns if not any(fnmatchcase(k, pattern) for k in kernels))
@@ -336,7 +342,7 @@ def from_json(text: str | bytes) -> Manifest:
     """Parses a manifest.
 
     Raises:
-        ArtifactError: the text is no manifest, or one of another format version.
+        ArtifactError: the text is not a manifest, or has another format version.
     """
     try:
         data = json_data.parse_object(text)

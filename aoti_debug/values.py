@@ -1,4 +1,4 @@
-"""What a launch was passed: tensors with their layout, numbers, and what stands for nothing."""
+"""The argument values of a launch: tensors with their layout, numbers, and absent values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aoti_debug.manifest import CType
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor lies in memory. Shape and strides are empty where the layout is not "strided"."""
+    """The memory layout of a tensor; shape and strides are empty if `kind` is not "strided"."""
 
     dtype: str  # "float32"
     device: str  # "cpu", "cuda:0"
@@ -27,21 +27,21 @@ class Layout:
 
     @property
     def numel(self) -> int:
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Of the logical tensor."""
+        """The size in bytes of the logical tensor."""
         return self.numel * self.item_bytes
 
     @property
     def extent_bytes(self) -> int:
-        """From the first byte of element 0 to behind the last element in memory; 0 where it is empty or not strided."""
-        return reach(self.shape, self.strides) * self.item_bytes if self.kind == "strided" else 0
+        """Bytes from the start of element 0 to the end of the last one in memory; 0 if it is empty or not strided."""
+        return extent_elements(self.shape, self.strides) * self.item_bytes if self.kind == "strided" else 0
 
     def row_major(self, distance: int) -> int | None:
-        """The row-major index of the element that lies `distance` elements from element 0 in memory; None if there is
-        none."""
+        """The row-major index of the element `distance` elements after element 0 in memory; None if there is none."""
         coordinates = [0] * len(self.shape)
         for dim in sorted(range(len(self.shape)), key=lambda d: -self.strides[d]):
             if self.strides[dim] > 0 and self.shape[dim] > 1:
@@ -51,6 +51,7 @@ class Layout:
 
     @property
     def contiguous(self) -> bool:
+        """True if the elements are row-major in memory, without gaps."""
         expected = 1
         for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if size != 1 and stride != expected:
@@ -61,17 +62,21 @@ class Layout:
 
 @dataclass(frozen=True)
 class Tensor:
+    """A tensor argument."""
+
     data_ptr: int  # address of element 0
     layout: Layout
 
     @property
     def storage_ptr(self) -> int:
-        """Address of the storage's first byte: arguments with the same one share memory."""
+        """The address of the storage's first byte; arguments with the same address share memory."""
         return self.data_ptr - self.layout.storage_offset * self.layout.item_bytes
 
 
 @dataclass(frozen=True)
 class Number:
+    """A scalar argument."""
+
     value: int | float | bool
     type: CType
 
@@ -89,33 +94,33 @@ class Absent(str, Enum):
 Value: TypeAlias = Tensor | Number | Absent
 
 
-def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements lie in memory from the first one to the last one, both included; 0 where there are none."""
+def extent_elements(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The distance in elements from the first element in memory to the end of the last one; 0 if there are none."""
     return 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def ravel(coordinates: Sequence[int], shape: Sequence[int]) -> int:
     """The row-major index of coordinates."""
     element = 0
-    for size, at in zip(shape, coordinates, strict=True):
-        element = element * size + at
+    for size, coordinate in zip(shape, coordinates, strict=True):
+        element = element * size + coordinate
     return element
 
 
 def unravel(element: int, shape: Sequence[int]) -> tuple[int, ...]:
     """The coordinates of a row-major index."""
-    found: list[int] = []
+    coordinates: list[int] = []
     for size in reversed(shape):
-        element, at = divmod(element, size)
-        found.insert(0, at)
-    return tuple(found)
+        element, coordinate = divmod(element, size)
+        coordinates.insert(0, coordinate)
+    return tuple(coordinates)
 
 
 _UNSIGNED = {CType.U8, CType.U16, CType.U32, CType.U64, CType.ADDRESS, CType.HANDLE}
 
 
 def number(bits: int, type_: CType) -> Number:
-    """Reads an AotiDebugValue: `bits` is a 64-bit pattern."""
+    """Decodes an AotiDebugValue from its 64-bit pattern."""
     if type_ in (CType.F32, CType.F64):
         value: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
         return Number(value, type_)

@@ -11,18 +11,18 @@ _LONGEST_LINE = 300
 
 
 def byte_size(count: float) -> str:
-    """ "1.5 KiB": in the largest unit, a power of 1024, that gives at least 1."""
+    """A size in the largest unit, a power of 1024, in which it is at least 1: "1.5 KiB"."""
     unit = next((unit for unit, size in reversed(_UNITS.items()) if count >= size), "B")
     return byte_size_in("B", count) if unit == "B" else f"{count / _UNITS[unit]:.1f} {unit}"
 
 
 def byte_size_in(unit: str, count: float) -> str:
-    """ "64 MiB": in whole units."""
+    """A size in whole units: "64 MiB"."""
     return f"{count / _UNITS[unit]:.0f} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """ "12.3 ms", "2 min 5 s"."""
+    """A duration: "12.3 ms", "2 min 5 s"."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.1f} µs"
     if seconds < 1:
@@ -31,30 +31,30 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Six digits; integers in full."""
+    """A number with six significant digits; an integer with all digits."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
 def count(amount: int, noun: str) -> str:
-    """ "1 launch", "2 launches"."""
+    """A number with its noun: "1 launch", "2 launches"."""
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def article(noun: str) -> str:
-    """ "a compiled package", "an exported program"."""
+    """A noun with its indefinite article: "a compiled package", "an exported program"."""
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
-def listed(names: Iterable[str]) -> str:
-    """ "a, b"; "none" where there are none."""
+def comma_separated(names: Iterable[str]) -> str:
+    """The names in one line: "a, b"; "none" if there are none."""
     return ", ".join(names) or "none"
 
 
 def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
-    """Lines of at most `width` columns. A word that is longer has a line of its own.
+    """Words in lines of at most `width` columns; a longer word is on a line of its own.
 
     Args:
-        hang: what every line but the first is indented by on top.
+        hang: the additional indent of every line but the first.
     """
     lines: list[str] = []
     line = ""
@@ -80,10 +80,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def first_line(message: str) -> str:
-    """The first line that says something, of a message that may end in a traceback; at most 300 characters."""
+    """The first line of a message that is not blank; at most 300 characters."""
     return truncated(next((line.strip() for line in message.splitlines() if line.strip()), ""), _LONGEST_LINE)
 
 
 def truncated(text: str, width: int) -> str:
-    """Cut at its end where it is longer."""
+    """The text, or its beginning and "…" if it is longer than `width`."""
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -202,7 +202,7 @@ class _Reader:
         if parameter.type in ("float", "number"):  # the C function takes both as a double
             return literals.number(float(value))
         if parameter.type == "ScalarType":
-            dtype = dtypes.numbered(int(value))
+            dtype = dtypes.of_scalar_type(int(value))
             if dtype is None:
                 raise _misfit(self.launch, f"{parameter.name} is {value}, which is no known dtype")
             return dtype.torch_name

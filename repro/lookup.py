@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir.run_directory import RunDir, near
+from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 
@@ -25,8 +25,8 @@ def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence
     if not found:
         known = [s.kernel for s in run.manifest.sites]
         if kernel in known:
-            raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=near(kernel, run.kernels()))
-        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=near(kernel, dict.fromkeys(known)))
+            raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=name_hint(kernel, run.kernels()))
+        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=name_hint(kernel, dict.fromkeys(known)))
     if launch is not None:
         chosen = run.launch(launch)
         if chosen.kernel != kernel:

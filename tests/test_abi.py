@@ -70,9 +70,9 @@ def header_structs() -> dict[str, list[tuple[str, str]]]:
 
 
 def define(name: str) -> str:
-    found = re.search(rf"^#define {name} (\S+)", CODE, re.MULTILINE)
-    assert found, f"no #define {name}"
-    return found[1]
+    match = re.search(rf"^#define {name} (\S+)", CODE, re.MULTILINE)
+    assert match, f"no #define {name}"
+    return match[1]
 
 
 def test_every_enum_of_the_headers_has_a_twin() -> None:

@@ -62,9 +62,9 @@ def test_numpy_has_the_same_type(dtype: dtypes.Dtype) -> None:
 
 
 def test_look_ups() -> None:
-    half = dtypes.named("torch.float16")
+    half = dtypes.of_name("torch.float16")
     assert half is not None
-    assert half is dtypes.named("float16") is dtypes.numbered(5)
+    assert half is dtypes.of_name("float16") is dtypes.of_scalar_type(5)
     assert (half.torch_name, half.item_bytes) == ("torch.float16", struct.calcsize("e"))
     assert dtypes.bare_name(torch.bfloat16) == dtypes.bare_name("torch.bfloat16") == "bfloat16"
     assert (dtypes.item_bytes("complex64"), dtypes.is_integer("uint16"), dtypes.is_integer("bool")) == (8, True, False)
@@ -73,7 +73,7 @@ def test_look_ups() -> None:
 
 def test_a_dtype_of_a_newer_torch() -> None:
     assert dtypes.name_of_number(99) == "dtype99"
-    assert dtypes.numbered(99) is dtypes.numbered(-1) is dtypes.named("dtype99") is None
+    assert dtypes.of_scalar_type(99) is dtypes.of_scalar_type(-1) is dtypes.of_name("dtype99") is None
     assert dtypes.item_bytes("dtype99") == 0
     assert not dtypes.is_integer("dtype99")
     assert dtypes.has_values("dtype99")

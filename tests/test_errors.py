@@ -8,10 +8,10 @@ from aoti_debug.errors import AotiDebugError
 
 def derived(cls: type[AotiDebugError]) -> Iterator[type[AotiDebugError]]:
     yield cls
-    for found in cls.__subclasses__():
-        yield from derived(found)
+    for subclass in cls.__subclasses__():
+        yield from derived(subclass)
 
 
 def test_the_table_of_names_holds_every_error() -> None:
-    found = {cls.__name__: cls for cls in derived(AotiDebugError) if cls.__module__.startswith("aoti_debug.")}
-    assert found == errors.BY_NAME
+    by_name = {cls.__name__: cls for cls in derived(AotiDebugError) if cls.__module__.startswith("aoti_debug.")}
+    assert by_name == errors.BY_NAME

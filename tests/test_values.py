@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from factories import tensor
 
-from aoti_debug.values import ravel, reach, unravel
+from aoti_debug.values import extent_elements, ravel, unravel
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from aoti_debug.values import ravel, reach, unravel
     [((4, 8), (8, 1), 32), ((4, 2), (8, 1), 26), ((4, 2), (0, 1), 2), ((), (), 1), ((0, 8), (8, 1), 0)],
 )
 def test_how_far_a_tensor_reaches(shape: tuple[int, ...], strides: tuple[int, ...], elements: int) -> None:
-    assert reach(shape, strides) == elements
+    assert extent_elements(shape, strides) == elements
     assert tensor(*shape, strides=strides).layout.extent_bytes == 4 * elements
 
 

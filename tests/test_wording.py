@@ -47,7 +47,7 @@ def test_articles() -> None:
 
 
 def test_lists() -> None:
-    assert (wording.listed(["a", "b"]), wording.listed([])) == ("a, b", "none")
+    assert (wording.comma_separated(["a", "b"]), wording.comma_separated([])) == ("a, b", "none")
 
 
 def test_words_flow() -> None:

@@ -12,7 +12,7 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.inputs.signature import Leaf
-from aoti_debug.manifest import Kernel, KernelCompilation, Manifest, Sameness
+from aoti_debug.manifest import Kernel, KernelCompilation, KernelMatch, Manifest
 from aoti_debug.wrapper import Analysis, promised_layouts
 
 
@@ -62,7 +62,7 @@ def make_manifest(
         source=lowered.source,
         other_torch=sources.other_torch,
         without_weights=sources.without_weights if analysis.constants else "",
-        sameness=Sameness(len(original_hashes), ()) if original_hashes else None,
+        sameness=KernelMatch(len(original_hashes), ()) if original_hashes else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
     )
 

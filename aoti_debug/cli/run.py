@@ -22,7 +22,7 @@ from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
-from aoti_debug.run.options import LONGEST_FLIGHT, PHASES, RunOptions
+from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
@@ -110,7 +110,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--flight",
     metavar="K",
-    type=click.IntRange(0, LONGEST_FLIGHT),
+    type=click.IntRange(0, MAX_FLIGHT),
     help="Keep the inputs of the last K launches in shared memory: after a crash they are saved.",
 )
 @click.option(
@@ -155,7 +155,7 @@ def command(
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
-    A compiled package that holds no source of its wrapper is run as it is: its launches are seen from outside.
+    A compiled package without wrapper source is run as it is: its launches are recorded by symbol interposition.
 
     What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch
     is named and the exit code is 1.
@@ -183,7 +183,7 @@ def command(
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
     described = result.run.manifest
-    print_lines(unmatched_warning(described, described.unmatched(filters)), err=True)
+    print_lines(unmatched_warning(described, described.unmatched_filters(filters)), err=True)
     print_lines(wording.wrapped(_from_outside(described), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:

@@ -16,7 +16,7 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.rundir import breadcrumbs, run_directory
-from aoti_debug.rundir.run_directory import RunDir, near
+from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.cells import UNLIMITED
@@ -104,10 +104,10 @@ def select(what: str | None, run: str | None) -> Selection:
         return Selection(diagnosed, found, in_full=all(launch.kernel == what for launch in found))
     known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
     if what in known:
-        raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=near(what, opened.kernels()))
+        raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=name_hint(what, opened.kernels()))
     raise UsageError(
         f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
-        hint=near(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
+        hint=name_hint(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
     )
 
 

@@ -1,4 +1,4 @@
-"""Command lines to type next."""
+"""Command lines that continue the diagnosis of a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aoti_debug.rundir.run_json import RunInfo
 from aoti_debug.rundir.timeline import Launch
 
 
-def again(info: RunInfo, *, level: int | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """The run once more, at another level or with other variables."""
+def run_again(info: RunInfo, *, level: int | None = None, environment: Mapping[str, str] | None = None) -> str:
+    """The command that repeats a run, at another level or with other environment variables."""
     words, variables = list(info.command), dict(environment or {})
     if level is not None and info.host == "embedded":
         variables[Variable.LEVEL.value] = str(level)
@@ -23,19 +23,22 @@ def again(info: RunInfo, *, level: int | None = None, environment: Mapping[str, 
 
 
 def repro(run: RunDir, launch: Launch) -> str:
+    """The command that writes a repro of a launch."""
     return shlex.join(["aoti-debug", "repro", launch.kernel, "--launch", launch.id, *_reference(run)])
 
 
-def show(run: RunDir, what: str = "") -> str:
-    return shlex.join(["aoti-debug", "show", *([what] if what else []), *_reference(run)])
+def show(run: RunDir, subject: str = "") -> str:
+    """The command that shows a run, or a launch or kernel of it."""
+    return shlex.join(["aoti-debug", "show", *([subject] if subject else []), *_reference(run)])
 
 
-def show_newest(what: str) -> str:
-    return shlex.join(["aoti-debug", "show", what])
+def show_newest(subject: str) -> str:
+    """The command that shows a launch or kernel of the newest run."""
+    return shlex.join(["aoti-debug", "show", subject])
 
 
 def _reference(run: RunDir) -> list[str]:
-    """`--run DIR`, unless it is the run that is taken without."""
+    """The words `--run DIR`; none for the newest run, which is the default."""
     latest = base_directory() / LATEST
     return [] if latest.exists() and latest.resolve() == run.path else ["--run", str(run.path)]
 

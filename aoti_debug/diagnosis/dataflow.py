@@ -1,7 +1,7 @@
-"""Which launch made the bytes that another one reads, by the memory that the journal recorded.
+"""The dataflow between launches: producers and consumers of each tensor, by recorded memory addresses.
 
-Names alone would lead astray: Inductor gives the memory of a dead buffer to a new one, and views share it. So a tensor
-is the span of bytes that its elements lie in.
+Names alone would be wrong: Inductor reuses the memory of a dead buffer for a new one, and views share memory. So a
+tensor is identified by the range of bytes that contains its elements.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ class ByteRange:
     end: int
 
     def overlaps(self, other: ByteRange) -> bool:
+        """True if the ranges have a byte in common."""
         return self.device == other.device and self.begin < other.end and other.begin < self.end
 
     def covers(self, other: ByteRange) -> bool:
+        """True if this range contains all of the other one."""
         return self.device == other.device and self.begin <= other.begin and other.end <= self.end
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Where the content of an argument comes from: a launch, or what came into the model.
+    """The origin of the content of an argument: a launch, or a model input or weight.
 
     Attributes:
-        input: the model input or weight, as its user knows it; "" where a launch wrote it, or nobody knows.
+        input: the user's name of the model input or weight; "" if a launch wrote it, or the origin is unknown.
     """
 
     launch: Launch | None
@@ -60,38 +62,40 @@ class Dataflow:
         self._order = {launch.key: order for order, launch in enumerate(run.launches)}
 
     def writer(self, launch: Launch, argument: Argument) -> Writer:
-        """Who last wrote the bytes of an argument before the launch."""
+        """The last writer of the bytes of an argument before the launch."""
         span = span_of(argument)
-        outside = outside_name(self.run.manifest, argument)
+        input_ = input_or_weight_name(self.run.manifest, argument)
         if span is not None:
             before = self._order[launch.key]
             for access in reversed(self._writes):
                 if access.order < before and access.span.overlaps(span) and self._can_reach(access, launch, argument):
                     return Writer(access.launch, access.argument, "")
-        return Writer(None, None, outside)
+        return Writer(None, None, input_)
 
     def readers(self, launch: Launch, argument: Argument) -> tuple[tuple[Launch, Argument], ...]:
-        """Later launches of the call that read what the launch left in the argument, before all of it is overwritten
-        or its memory belongs to another buffer."""
+        """The later launches of the call that read the argument as the launch wrote it.
+
+        The search ends at the launch that overwrites all of its bytes, for this buffer or another one.
+        """
         span = span_of(argument)
         if span is None:
             return ()
-        found: list[tuple[Launch, Argument]] = []
+        readers: list[tuple[Launch, Argument]] = []
         for later in self.run.launches[self._order[launch.key] + 1 :]:
             if (later.key.kind, later.key.call) != (launch.key.kind, launch.key.call):
                 continue
-            touched = [(a, s) for a in later.args if (s := span_of(a)) is not None and s.overlaps(span)]
-            found += [(later, a) for a, _ in touched if _reads(a)]
-            if any(_overwrites(later, a) and s.covers(span) for a, s in touched):
+            overlapping = [(a, s) for a in later.args if (s := span_of(a)) is not None and s.overlaps(span)]
+            readers += [(later, a) for a, _ in overlapping if _reads(a)]
+            if any(_overwrites(later, a) and s.covers(span) for a, s in overlapping):
                 break
-        return tuple(found)
+        return tuple(readers)
 
     def is_output(self, argument: Argument) -> bool:
-        """Whether what is in the argument leaves the call: as an output, or in an input that the model changes."""
+        """True if the argument is an output of the model, or an input that the model mutates."""
         names = {argument.name, argument.spec.base}
         manifest = self.run.manifest
-        leaving = {*manifest.outputs, *manifest.handed_out} - {""}
-        return bool(names & leaving) or (argument.written and bool(names & set(manifest.inputs)))
+        outputs = {*manifest.outputs, *manifest.handed_out} - {""}
+        return bool(names & outputs) or (argument.written and bool(names & set(manifest.inputs)))
 
     @cached_property
     def _writes(self) -> tuple[_Access, ...]:
@@ -107,15 +111,15 @@ class Dataflow:
                     yield _Access(order, launch, argument, span)
 
     def _can_reach(self, access: _Access, launch: Launch, argument: Argument) -> bool:
-        """Memory outlives a call only for what the model keeps: weights, buffers, inputs that it changes."""
+        """True for a write in the same call; of earlier calls, only writes to weights and to mutated inputs persist."""
         same_call = (access.launch.key.kind, access.launch.key.call) == (launch.key.kind, launch.key.call)
         if same_call:
             return True
-        return bool(outside_name(self.run.manifest, argument)) and _base(access.argument) == _base(argument)
+        return bool(input_or_weight_name(self.run.manifest, argument)) and _base(access.argument) == _base(argument)
 
 
 def span_of(argument: Argument) -> ByteRange | None:
-    """The bytes that an argument's elements lie in; None where it is no tensor, empty, or of unknown layout."""
+    """The range of bytes that contains an argument's elements; None if it is no tensor, empty, or of unknown layout."""
     tensor = argument.tensor
     if tensor is None or tensor.data_ptr == 0:
         return None
@@ -123,13 +127,13 @@ def span_of(argument: Argument) -> ByteRange | None:
     return ByteRange(tensor.layout.device, tensor.data_ptr, tensor.data_ptr + extent) if extent > 0 else None
 
 
-def outside_name(manifest: Manifest, argument: Argument) -> str:
-    """How the user knows the model input or weight that an argument is (a view of); "" where it is none."""
+def input_or_weight_name(manifest: Manifest, argument: Argument) -> str:
+    """The user's name of the model input or weight that an argument is or is a view of; "" if it is neither."""
     names = (argument.spec.base, argument.name)
     for position, variable in enumerate(manifest.inputs):
         if variable in names:
-            known = manifest.input_names[position] if position < len(manifest.input_names) else ""
-            return known or variable
+            name = manifest.input_names[position] if position < len(manifest.input_names) else ""
+            return name or variable
     return next((c.fqn or c.name for c in manifest.constants if c.name in names and not c.folded), "")
 
 
@@ -142,7 +146,7 @@ def _reads(argument: Argument) -> bool:
 
 
 def _overwrites(launch: Launch, argument: Argument) -> bool:
-    """Whether the launch wrote the argument, as far as is known: equal bytes before and after say no."""
+    """True if the launch may have overwritten the argument: its bytes before and after are not known to be equal."""
     if not argument.written:
         return False
     if argument.role is not Role.UNKNOWN or launch.status is LaunchStatus.OPEN:

@@ -1,6 +1,6 @@
-"""What a triage ends in: what is wrong, where, why, where it came from and what confirmed it.
+"""Findings, the results of a triage: the fault, its place and origin, the evidence and the confirmation.
 
-A finding is plain data, so that it can be kept as JSON (docs/triage.schema.json) and shown by a terminal or a page.
+A finding is plain data: it is stored as JSON (docs/triage.schema.json) and rendered in a terminal or an HTML page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FindingKind:
 
     Attributes:
         value: its name in JSON: "nonfinite".
-        description: one line: "NaN or an infinity that nobody meant".
+        description: one line: "NaN or an unintended infinity".
         heading: what a terminal's lines begin with: "NOT FINITE".
         title: what a page calls it: "not finite".
         sign: one character for a page.
@@ -41,15 +41,15 @@ HANG = FindingKind("hang", "the model came to no end", "HANG", "hang", "◌")
 
 @dataclass(frozen=True)
 class Place:
-    """A launch, as findings name it; or what came into the model from outside (`launch` "" then).
+    """A launch, or a model input or weight (then `launch` is "").
 
     Attributes:
         launch: "0.3".
         kernel: "triton_poi_fused_0"; for operators the callee's name.
         operator: "aten.addmm.out", "mylib::op.default"; "" for a generated kernel.
-        input: the model input or weight, where it is no launch.
-        argument: the tensor in question, as the launch names it.
-        element: its row-major index in that tensor; None where it is none in particular.
+        input: the model input or weight; "" for a launch.
+        argument: the tensor in question, by its name in the launch.
+        element: the row-major index of the element in question; None if there is none.
         frame: the model line.
     """
 
@@ -64,18 +64,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """
+    """A fault of the model, or a clean result.
+
     Attributes:
         what: one line: "CUDA error 700: an illegal memory access was encountered", "NaN in buf3".
         where: the launch to blame.
-        evidence: sentences, the most telling first.
-        origin: where the bad value was made, if that is another place, or the same with more said of it.
-        chain: from the origin to `where`, both included; empty where they are one.
-        confirmed_by: what showed the same from the repro alone: "interpret: load outside buf1, element 64010 of 64000".
-        contradicted_by: what was tried and did not show it.
-        repro: the folder of the repro; "" where there is none.
+        evidence: sentences, the strongest first.
+        origin: the place that produced the bad value, if it is another place, or the same in more detail.
+        chain: from the origin to `where`, both included; empty if they are the same.
+        confirmed_by: tools that found the same in the repro: "interpret: load outside buf1, element 64010 of 64000".
+        contradicted_by: tools that were tried and did not find it.
+        repro: the folder of the repro; "" if there is none.
         next: commands to type.
-        warnings: what else was seen, one line each; they are no finding.
+        warnings: other observations, one line each; they are not findings.
     """
 
     kind: FindingKind
@@ -92,6 +93,7 @@ class Finding:
 
 
 def place_of(launch: Launch, argument: str = "", element: int | None = None) -> Place:
+    """The place of a launch, with the innermost frame of its provenance."""
     site = launch.site
     frame = site.provenance.source[0] if site.provenance.source else None
     return Place(launch.id, site.kernel, site.op, "", argument, element, frame)
@@ -122,28 +124,28 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         where: the place of `data` in its file, for messages; "" for the whole of it.
 
     Raises:
-        DamagedJsonError: it is no finding.
+        DamagedJsonError: `data` is malformed.
     """
-    found = json_data.from_data(_FindingJson, data, where)
+    members = json_data.from_data(_FindingJson, data, where)
     place = _place(json_data.from_data(_PlaceJson, data, where))
     return Finding(
-        kind=_kind(found.kind, kinds),
-        what=found.what,
+        kind=_kind(members.kind, kinds),
+        what=members.what,
         where=None if place == Place() else place,
-        evidence=found.evidence,
-        origin=None if found.origin is None else _place(found.origin),
-        chain=tuple(map(_place, found.chain)),
-        confirmed_by=found.confirmed_by,
-        contradicted_by=found.contradicted_by,
-        repro=found.repro or "",
-        next=found.next,
-        warnings=found.warnings,
+        evidence=members.evidence,
+        origin=None if members.origin is None else _place(members.origin),
+        chain=tuple(map(_place, members.chain)),
+        confirmed_by=members.confirmed_by,
+        contradicted_by=members.contradicted_by,
+        repro=members.repro or "",
+        next=members.next,
+        warnings=members.warnings,
     )
 
 
 @dataclass(frozen=True)
 class _PlaceJson:
-    """A place as JSON: null for what is unknown, the members of its frame among its own."""
+    """A place as JSON: null for unknown members, the members of its frame among its own."""
 
     launch: str | None
     kernel: str | None
@@ -159,7 +161,7 @@ class _PlaceJson:
 
 @dataclass(frozen=True)
 class _FindingJson:
-    """A finding as JSON, but for the place that lies beside these members."""
+    """A finding as JSON, without its place, whose members are beside these."""
 
     kind: str
     what: str
@@ -197,21 +199,21 @@ def _place_to_json(place: Place) -> dict[str, Any]:
     )
 
 
-def _place(found: _PlaceJson) -> Place:
+def _place(place: _PlaceJson) -> Place:
     return Place(
-        launch=found.launch or "",
-        kernel=found.kernel or "",
-        operator=found.operator or "",
-        input=found.input or "",
-        argument=found.argument or "",
-        element=found.element,
-        frame=_frame(found),
+        launch=place.launch or "",
+        kernel=place.kernel or "",
+        operator=place.operator or "",
+        input=place.input or "",
+        argument=place.argument or "",
+        element=place.element,
+        frame=_frame(place),
     )
 
 
-def _frame(found: _PlaceJson) -> ModelLine | None:
-    if found.file is None:
+def _frame(place: _PlaceJson) -> ModelLine | None:
+    if place.file is None:
         return None
-    if found.line is None:
-        raise DamagedJsonError(f"a place in {found.file} has no line")
-    return ModelLine(found.file, found.line, found.function or "", found.text or "")
+    if place.line is None:
+        raise DamagedJsonError(f"a place in {place.file} has no line")
+    return ModelLine(place.file, place.line, place.function or "", place.text or "")

@@ -1,4 +1,4 @@
-"""Saves what the flight recorder held when a process died: the inputs of the suspects and of the launches before."""
+"""Saves the flight recorder's content of a dead process: the inputs of the suspects and of the launches before."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from aoti_debug.values import Layout, Tensor
 
 @dataclass(frozen=True)
 class Rescue:
-    """
+    """The result of a rescue.
+
     Attributes:
-        launches: those that have tensors now, oldest first.
-        tensors: how many were saved.
-        failure: why it is not complete; "" otherwise. What was not saved is still in the shared memory then.
+        launches: those with rescued tensors, oldest first.
+        tensors: the number of rescued tensors.
+        failure: the reason why it is incomplete, and the rest is still in shared memory; "" otherwise.
     """
 
     launches: tuple[LaunchKey, ...] = ()
@@ -91,7 +92,7 @@ def _is_recorded_here(path: Path) -> bool:
 
 
 def release(path: Path) -> None:
-    """Gives the shared memory of a run whose process has ended back."""
+    """Frees the shared memory of a run whose process has ended."""
     link = path / flight_recorder.NAME
     if link.is_symlink():
         link.resolve().unlink(missing_ok=True)
@@ -100,10 +101,10 @@ def release(path: Path) -> None:
 
 def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
     launches = {launch.key: launch for launch in run.launches}
-    chosen = [kept for kept in _chosen(verdict, recording) if kept.key in launches]
+    selected = [kept for kept in _select(verdict, recording) if kept.key in launches]
     index = [record for record in rescued_tensors.read(run.path) if record.path]
     failure = ""
-    for kept in chosen:
+    for kept in selected:
         launch = launches[kept.key]
         for tensor, layout in _tensors(launch, kept):
             record = _record(launch, tensor, layout, recording)
@@ -122,19 +123,19 @@ def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
     return Rescue(tuple(dict.fromkeys(record.key for record in saved)), len(saved), failure)
 
 
-def _chosen(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
+def _select(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
     """The suspects, and the launches before the last of them; without suspects, the newest."""
     suspects = {launch.key for launch in verdict.suspects}
     kept = [launch for launch in recording.launches if launch.key in suspects]
     last = kept[-1].key if kept else None
     if suspects and last is None:
         return []
-    chosen = {launch.generation: launch for launch in (*recording.until(last), *kept)}
-    return [chosen[generation] for generation in sorted(chosen)]
+    selected = {launch.generation: launch for launch in (*recording.launches_until(last), *kept)}
+    return [selected[generation] for generation in sorted(selected)]
 
 
 def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Layout]]:
-    """The tensors of a launch that the run did not save itself, with their layouts as the journal has them."""
+    """The tensors of a launch that the run did not save itself, with their layouts from the journal."""
     for tensor in kept.tensors:
         argument = launch.args[tensor.slot] if tensor.slot < len(launch.args) else None
         if argument is None or not isinstance(argument.before, Tensor):
@@ -150,7 +151,7 @@ def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recor
     if not reason and not tensor_file_format.is_storable(layout.dtype):
         reason = flight_recorder.REASONS[FlightStatus.UNREADABLE]
     if not reason and tensor.bytes < layout.extent_bytes:
-        reason = "the flight recorder holds too few of its bytes"
+        reason = "the flight recorder has only a part of its bytes"
     path = tensor_file_format.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
     hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor, layout, recording))
     return TensorFile(
@@ -169,18 +170,18 @@ def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recor
 
 def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memoryview:
     """The bytes of the logical tensor, row-major."""
-    held = recording.bytes_of(tensor)
+    data = recording.bytes_of(tensor)
     if layout.contiguous:
-        return held[: layout.bytes]
+        return data[: layout.bytes]
     item = layout.item_bytes
-    elements = np.frombuffer(held, dtype=f"V{item}")
+    elements = np.frombuffer(data, dtype=f"V{item}")
     strides = tuple(stride * item for stride in layout.strides)
     strided = np.lib.stride_tricks.as_strided(elements, layout.shape, strides, writeable=False)
     return memoryview(np.ascontiguousarray(strided).tobytes())
 
 
 def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> None:
-    """The file appears whole or not at all.
+    """Writes a tensor file atomically.
 
     Raises:
         OSError: it cannot be written.

@@ -1,12 +1,13 @@
-"""Which launch is to blame for the way a run ended, and how that is known.
+"""Diagnoses how a run ended: the launch that caused it, and how certain that is.
 
-Two records decide: the journal (what the host was doing) and the breadcrumbs (what the device had completed). An error
-of the device is noticed late, in whatever the host does next; the first launch that the device had not completed caused
+Two records are used: the journal (the state of the host) and the breadcrumbs (the launches that the device completed).
+A device error is reported late, by a later call of the host; the first launch that the device had not completed caused
 it.
 """
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,24 +23,26 @@ from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
 
 
 class Proof(str, Enum):
+    """The certainty of a verdict."""
+
     CERTAIN = "certain"
     RANGE = "range"  # one of several launches
-    LIKELY = "likely"  # it was running; nothing says that it did wrong
+    LIKELY = "likely"  # it was running; there is no evidence of a fault of its own
     NONE = "none"  # no launch can be named
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What happened, and which launch it is laid to.
+    """The diagnosis of a run that did not end cleanly.
 
     Attributes:
         what: "SIGSEGV", "CUDA error 700: an illegal memory access was encountered".
-        suspects: the guilty launch; several where `proof` is RANGE, in order; none where it is NONE.
-        why: how this is known, one sentence.
-        surfaced: the launch in which it was noticed, where that is another one.
-        next_commands: what to type next.
-        frames: where the host was, innermost first: at most six useful frames of its stack; none where the device is to
-            blame, or nothing was caught.
+        suspects: the guilty launch; several if `proof` is RANGE, in order; none if it is NONE.
+        why: the reason for the verdict, one sentence.
+        surfaced: the launch in which the error was reported, if that is another one.
+        next_commands: the commands to type next.
+        frames: at most six useful frames of the host's call stack, innermost first; none if the device failed, or no
+            stack was recorded.
     """
 
     what: str
@@ -52,7 +55,7 @@ class Verdict:
 
     @property
     def launch(self) -> Launch | None:
-        """The guilty launch; None where it is one of several or none can be named."""
+        """The guilty launch; None if it is one of several, or unknown."""
         return self.suspects[0] if len(self.suspects) == 1 else None
 
 
@@ -81,7 +84,7 @@ DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
 
 
 def diagnose(run: RunDir) -> Verdict | None:
-    """None where nothing went wrong, or the run still goes on."""
+    """Diagnoses a run; None if it ended cleanly or is still running."""
     if run.state in (ExitKind.RUNNING, ExitKind.CLEAN):
         return None
     case = _Case(run)
@@ -104,7 +107,7 @@ class _Finding:
     suspects: tuple[Launch, ...]
     why: str
     surfaced: Launch | None = None
-    narrow: str = ""  # the environment variable that narrows a range
+    narrow: str = ""  # the environment variable that narrows the range
     fault: Fault | None = None  # what a launch reported
 
 
@@ -117,7 +120,7 @@ class _Case:
         self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
         self.caught = crash_stacks.read(run.path)
-        # The exit says which signal it was, unless nobody was left to write that down.
+        # The exit contains the signal, unless the parent process died too.
         vanished = run.state is ExitKind.ABORTED and not self.exit.signal
         died = self.caught.died if self.caught is not None else None
         self.died = died if vanished or self.exit.signal in DEATHS else None
@@ -126,7 +129,7 @@ class _Case:
     # What the device did
 
     def device_error(self) -> _Finding | None:
-        """The finding where a kernel failed, or hangs, on the device; None where nothing says so."""
+        """The finding of a kernel that failed or hangs on the device; None without evidence of one."""
         if not self.on_device:
             return None
         fault = next((f for f in self.faults if f.domain is FaultDomain.CUDA and f.code in ASYNCHRONOUS), None)
@@ -148,11 +151,11 @@ class _Case:
         return _Finding(what, Proof.NONE, (), why, surfaced)
 
     def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
-        """The first launch that the device had not completed; None where it had completed all.
+        """The first launch that the device had not completed; None if it had completed all.
 
         Args:
-            proof: what it proves, if the launch can be named.
-            surfaced: where the error was noticed: no later launch can have caused it.
+            proof: the proof of the finding if the launch is unique.
+            surfaced: the launch in which the error was reported: no later launch can have caused it.
         """
         begun = [x for x in self.launches if surfaced is None or x.begin_ns <= surfaced.begin_ns]
         crumbs = self.run.crumbs
@@ -162,8 +165,8 @@ class _Case:
             slot: _suspects([x for x in begun if x.stream_slot == slot], completed.get(slot, 0), every)
             for slot in dict.fromkeys(x.stream_slot for x in begun)
         }
-        suspects = tuple(sorted((x for found in per_stream.values() for x in found), key=lambda x: x.begin_ns))
-        streams = sum(bool(found) for found in per_stream.values())
+        suspects = tuple(sorted(itertools.chain(*per_stream.values()), key=lambda x: x.begin_ns))
+        streams = sum(bool(launches) for launches in per_stream.values())
         if not suspects:
             return None
         first = suspects[0]
@@ -186,7 +189,7 @@ class _Case:
     # What the host did
 
     def host_error(self) -> _Finding:
-        """The finding where the host failed: it was within a launch, or a launch reported an error."""
+        """The finding of a failure on the host: within a launch, by an error that a launch reported, or elsewhere."""
         what = self._ending()
         ended_itself = self.run.state is ExitKind.FAULT and not self.exit.signal
         if self.open and not (ended_itself and self.faults):
@@ -198,14 +201,14 @@ class _Case:
         text = _fault_text(fault)
         if launch is None:
             return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")
-        how = {
+        cause = {
             FaultDomain.EXCEPTION: "an exception left it",
             FaultDomain.SHIM: f"it returned error code {fault.code}",
             FaultDomain.CUDA: "the driver refused it",
         }[fault.domain]
         call = next((c for c in self.run.timeline.calls if (c.kind, c.call) == (fault.kind, fault.call)), None)
         went_on = call is not None and call.ended and not call.failed
-        why = f"{how}, which the generated code does not check: the model went on" if went_on else how
+        why = f"{cause}, which the generated code does not check: the model went on" if went_on else cause
         return _Finding(text, Proof.CERTAIN, (launch,), why, fault=fault)
 
     def _within_a_launch(self, what: str) -> _Finding:
@@ -223,7 +226,7 @@ class _Case:
         return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
 
     def _fault(self) -> Fault | None:
-        """What ended the model; where the model went on, its first fault.
+        """The fault that ended the model, or the first one if the model went on.
 
         Of several in one call the first caused the others: generated code does not check every call, and goes on
         without the result.
@@ -259,8 +262,7 @@ class _Case:
                 return f"{text}: {words}" if words else text
 
     def frames(self, finding: _Finding) -> tuple[str, ...]:
-        """Where the host was, where it was the host that failed or hung: in a launch that it had not left, or in
-        none."""
+        """The call stack of the host, if the host failed or hung: in an open launch, or outside of any launch."""
         open_threads = [launch.thread for launch in finding.suspects if launch.status is LaunchStatus.OPEN]
         died = self.died is not None and (open_threads or not finding.suspects)
         if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
@@ -276,11 +278,11 @@ class _Case:
 
 
 def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Launch]:
-    """Launches of one stream among which the first one is that the device had not completed.
+    """The launches of one stream, one of which is the first that the device had not completed.
 
     Args:
-        completed: what the breadcrumb says; 0: nothing.
-        every: a crumb is due after this many launches of a call, and at its end; 0: there are none.
+        completed: the sequence number of the breadcrumb; 0: none.
+        every: a crumb is written after this many launches of a call, and at its end; 0: no crumbs.
     """
     unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
     waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
@@ -298,19 +300,19 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
 
 
 def _host_waited(launch: Launch) -> bool:
-    """Whether the host has read a result of the launch: the device had come this far."""
+    """True if the host has read a result of the launch, so that the device had completed it."""
     return launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
 
 
 def _is_later(sequence: int, completed: int) -> bool:
-    """Sequence numbers are 32 bits wide and wrap around."""
+    """True if a launch comes after the completed one; sequence numbers have 32 bits and wrap around."""
     return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
 
 
 def _signal_text(name: str) -> str:
-    """ "SIGSEGV (Segmentation fault)"."""
-    known = signal.Signals.__members__.get(name)
-    return name if known is None else f"{name} ({signal.strsignal(known)})"
+    """A signal with its description: "SIGSEGV (Segmentation fault)"."""
+    number = signal.Signals.__members__.get(name)
+    return name if number is None else f"{name} ({signal.strsignal(number)})"
 
 
 def _fault_text(fault: Fault) -> str:
@@ -321,11 +323,11 @@ def _fault_text(fault: Fault) -> str:
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     if run.level == 0:
-        return (commands.again(run.info, level=3),)
+        return (commands.run_again(run.info, level=3),)
     if finding.narrow:
-        return (commands.again(run.info, environment={finding.narrow: "1"}),)
+        return (commands.run_again(run.info, environment={finding.narrow: "1"}),)
     if not finding.suspects:
-        return (commands.again(run.info, level=1),) if run.level != 1 else (commands.show(run),)
+        return (commands.run_again(run.info, level=1),) if run.level != 1 else (commands.show(run),)
     first = finding.suspects[0]
     if run.manifest.without_source:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
@@ -333,4 +335,4 @@ def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
         return (commands.repro(run, first),)
     if run.level == 1:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
-    return (commands.again(run.info, level=1), commands.show_newest(first.id))
+    return (commands.run_again(run.info, level=1), commands.show_newest(first.id))

@@ -16,7 +16,7 @@ from aoti_debug.inputs.files import Inputs, constant_value, unflatten
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
-from aoti_debug.values import reach
+from aoti_debug.values import extent_elements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,7 +114,7 @@ def _tensor(leaf: Leaf, shape: tuple[int, ...], limit: int, generator: Any) -> T
     import torch
 
     strides = _strides(leaf, shape)
-    extent = reach(shape, strides)
+    extent = extent_elements(shape, strides)
     dtype = getattr(torch, dtypes.bare_name(leaf.dtype))
     if dtype is torch.bool:
         flat = torch.randint(0, 2, (extent,), generator=generator).to(dtype)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Sameness
+from aoti_debug.manifest import KernelMatch
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2.archive import AOTINDUCTOR, KERNEL_BINARIES, Artifact
 from aoti_debug.pt2.archive_safety import DAMAGED
@@ -20,10 +20,10 @@ _LIBRARIES = (".so", ORIGINAL)
 _KERNEL_PREFIXES = ("cpp_", "cuda_")
 
 
-def compare(original: Mapping[str, str], other: Mapping[str, str]) -> Sameness:
+def compare(original: Mapping[str, str], other: Mapping[str, str]) -> KernelMatch:
     """Compares the hashes of two packages' kernels by name."""
     different = (name for name, digest in original.items() if other.get(name) != digest)
-    return Sameness(len(original), tuple(sorted(different)))
+    return KernelMatch(len(original), tuple(sorted(different)))
 
 
 def hash_package(package: Artifact, model: str) -> Mapping[str, str]:

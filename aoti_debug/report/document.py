@@ -189,7 +189,7 @@ def _commands(subject: ReportSubject) -> tuple[tuple[str, str], ...]:
     run = subject.run
     if run is not None:
         if subject.triage is not None and run.info.command:
-            found.append((commands.again(run.info), "the run that is shown here"))
+            found.append((commands.run_again(run.info), "the run that is shown here"))
         found.append((commands.show(run), "its launches on the terminal"))
     return tuple(found)
 

@@ -79,7 +79,9 @@ def find(name: str | Path | None = None) -> ReportSubject:
     except RunDirError as error:
         known = (*run_directory.runs(base_directory()), *triage_directory.triages(Path(triage_directory.BASE)))
         if known and (wanted / "run.json").exists() is False:
-            raise RunDirError(f"no run or triage {str(name)!r}", hint=run_directory.near(str(name), known)) from error
+            raise RunDirError(
+                f"no run or triage {str(name)!r}", hint=run_directory.name_hint(str(name), known)
+            ) from error
         raise
 
 

@@ -1,4 +1,4 @@
-"""Loads a model of a package, with weights that lie beside it."""
+"""Loads a model of a package, with the weights that the archive stores beside it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from aoti_debug.machine import cache
 from aoti_debug.pt2 import compatibility
 from aoti_debug.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
 
-FINDS_BY_METADATA = (
-    2,
-    13,
-)  # the first torch that looks for a model's metadata itself, not for what lies beside its C++
+_FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
 
 
 def load(package: Artifact, model: str, device: str) -> Any:
     """The model as torch loads it, on the current device.
 
-    A torch before 2.13 finds the metadata of a model by the name of its C++ source, and loads no package from which
-    all of the source was taken out; such a package gets an empty one.
+    torch before 2.13 finds the metadata of a model by the name of its C++ source, and cannot load a package without
+    any source; such a package is copied and gets an empty source.
 
     Raises:
-        ArtifactError: it was compiled for another GPU.
+        ArtifactError: the package was compiled for another GPU.
     """
     if device == "cuda":
         compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
@@ -37,7 +34,7 @@ def load(package: Artifact, model: str, device: str) -> Any:
 def _needs_source() -> bool:
     import torch
 
-    return bool(torch.__version__ < FINDS_BY_METADATA)
+    return bool(torch.__version__ < _FIRST_WITHOUT_SOURCE)
 
 
 def _has_any_source(package: Artifact, model: str) -> bool:
@@ -46,7 +43,7 @@ def _has_any_source(package: Artifact, model: str) -> bool:
 
 
 def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
-    """A copy of the package in which an empty C++ source lies beside each library of a model."""
+    """A copy of the package with an empty C++ source beside each library of a model."""
     copy = directory / package.path.name
     shutil.copyfile(package.path, copy)
     folder = f"{AOTINDUCTOR}{model}/"

@@ -1,4 +1,4 @@
-"""What a run is asked for: the options, whether they go together, and the command line that says them."""
+"""The options of a run, their validation, and the equivalent command line."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
-LONGEST_FLIGHT = 65536  # launches
+MAX_FLIGHT = 65536  # launches
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is run, and what is recorded of it.
+    """The package to run, and the options for what is recorded.
 
     Attributes:
         inputs: a .pt or .safetensors file; None for those embedded in the package.
-        random_inputs: a seed: make fitting inputs and keep them in the run.
-        level, filters, phase: None for what the environment or the package says.
-        out: where run directories are made; None for `rundir.base_directory()`.
-        calls: how often the model is called.
-        timeout: seconds, counted from when the package is being loaded.
-        stall: seconds in which no launch may begin or end before the process is killed; level 1 or more.
-        imports, libraries: besides those that the package was built with.
+        random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
+        level, filters, phase: None for the setting of the environment or the package.
+        out: the directory for run directories; None for `rundir.base_directory()`.
+        calls: the number of calls of the model.
+        timeout: seconds, counted from the beginning of loading.
+        stall: seconds without a launch that begins or ends, after which the process is killed; level 1 or more.
+        imports, libraries: in addition to those that the package was built with.
         launch: "0.3", or "0.3,0.5": print and save these launches only.
-        flight: launches whose inputs outlive a crash; None for what the environment says.
-        crumb_every: launches a breadcrumb.
-        environment: variables of the process, besides this one's.
-        guards: zones of known bytes around the buffers that the model allocates, compared after every launch.
-        model: which one of a compiled package without source that holds several; "" for the only one.
-        poison: the byte that those buffers are filled with, needs guards; None for 0xff.
+        flight: the number of launches whose inputs survive a crash; None for the setting of the environment.
+        crumb_every: launches per breadcrumb.
+        environment: variables of the process, in addition to this process's.
+        guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
+            launch.
+        model: the name of the model in a compiled package without source that holds several; "" for the only one.
+        poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
 
     package: Path
@@ -57,35 +58,37 @@ class RunOptions:
 
 
 def check(options: RunOptions) -> None:
-    """Raises:
-    UsageError: an option is wrong, or does not go with another.
-    ArtifactError: the inputs are no file.
+    """Validates the options.
+
+    Raises:
+        UsageError: an option is wrong, or excludes another.
+        ArtifactError: the inputs file does not exist.
     """
     if options.level is not None and options.level not in range(4):
         raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
     if options.phase is not None and options.phase not in PHASES:
         raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
     if options.calls < 1:
-        raise UsageError(f"--calls {options.calls} runs nothing", hint="--calls takes a number from 1")
+        raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     if options.timeout is not None and options.timeout <= 0:
-        raise UsageError(f"--timeout {options.timeout:g} leaves no time", hint="--timeout takes seconds")
+        raise UsageError(f"--timeout {options.timeout:g} is not greater than 0", hint="--timeout takes seconds")
     if options.stall is not None and options.stall <= 0:
-        raise UsageError(f"--stall {options.stall:g} leaves no time", hint="--stall takes seconds")
+        raise UsageError(f"--stall {options.stall:g} is not greater than 0", hint="--stall takes seconds")
     if options.crumb_every is not None and options.crumb_every < 1:
-        raise UsageError(f"no breadcrumb every {options.crumb_every} launches", hint="it takes a number from 1")
+        raise UsageError(f"--crumb-every {options.crumb_every} is less than 1", hint="it takes a number from 1")
     if options.poison is not None and not options.guards:
         raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
     if options.poison is not None and options.poison not in range(256):
-        raise UsageError(f"{options.poison} is no byte", hint="--poison takes two hexadecimal digits")
+        raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
     for pattern in options.filters or ():
         if "," in pattern:
-            raise UsageError(f"the filter {pattern!r} has a comma in it", hint="give --filter more than once")
+            raise UsageError(f"the filter {pattern!r} contains a comma", hint="give --filter more than once")
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
-    if options.flight is not None and options.flight not in range(LONGEST_FLIGHT + 1):
-        raise UsageError(f"--flight {options.flight} cannot be kept", hint=f"it takes a number up to {LONGEST_FLIGHT}")
+    if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
+        raise UsageError(f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {MAX_FLIGHT}")
     if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
+        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None and not options.inputs.is_file():
         raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
     for library in options.libraries:
@@ -94,7 +97,7 @@ def check(options: RunOptions) -> None:
 
 
 def command(options: RunOptions) -> tuple[str, ...]:
-    """The command line that runs the same again."""
+    """The command line that repeats the run."""
     words = ["aoti-debug", "run", str(options.package)]
     single = {
         "--inputs": options.inputs,

@@ -1,6 +1,6 @@
-"""The request to the process that a package runs in, and the messages that it sends; both are JSON, one object a line.
+"""The request to the process that a package runs in, and the messages that it sends; each is one line of JSON.
 
-A message comes before the thing that it announces.
+A message is sent before the step that it announces.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class InterposedLibraries:
     """The libraries that record the calls of a package without the source of its wrapper.
 
     Attributes:
-        front: stands in front of what the model's library calls.
-        recorder: records it.
-        model: which of the package's models.
+        front: path of the library with the interposed symbols.
+        recorder: path of the library that records the calls.
+        model: the name of one of the package's models.
     """
 
     front: str
@@ -34,18 +34,18 @@ class InterposedLibraries:
 
 @dataclass(frozen=True)
 class Request:
-    """A run.
+    """The request to run a package.
 
     Attributes:
-        package: its path.
+        package: path of the package.
         run: the run directory.
-        parent: the process whose end is this one's end, too.
-        device: that the model runs on, "cpu" or "cuda".
-        calls: how often the model is called.
+        parent: id of the parent process; the child is killed when it ends.
+        device: the device that the model runs on, "cpu" or "cuda".
+        calls: the number of calls of the model.
         inputs: a file of inputs; None for those embedded in the package.
-        random_inputs: a seed: make fitting inputs and keep them in the run.
+        random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
         interposed: None for an instrumented package.
-        imports, libraries: modules and libraries that hold the model's operators.
+        imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
     package: str
@@ -62,16 +62,22 @@ class Request:
 
 @dataclass(frozen=True)
 class StageReached:
+    """The process is about to begin a stage."""
+
     stage: Stage
 
 
 @dataclass(frozen=True)
 class TorchImported:
+    """The process has imported torch."""
+
     version: str
 
 
 @dataclass(frozen=True)
 class CallsDone:
+    """Every call of the model has returned."""
+
     seconds: float  # of all calls
 
 
@@ -99,7 +105,8 @@ def message_line(message: Message) -> str:
 
 
 def read_message(line: bytes) -> Message:
-    """
+    """Parses one line.
+
     Raises:
         DamagedJsonError: it is none of the messages.
     """

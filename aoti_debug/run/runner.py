@@ -1,4 +1,4 @@
-"""Runs an instrumented package in a process of its own and keeps what happened in a run directory."""
+"""Runs an instrumented package in a process of its own and records it in a run directory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
-from aoti_debug.run import shared_memory, target
+from aoti_debug.run import shared_memory
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import Request
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
-from aoti_debug.run.target import RunTarget
+from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
 
 HOST = "aoti-debug run"
-_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
+_EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def run(
     model: str = "",
     observer: Observer | None = None,
 ) -> RunResult:
-    """Runs a package; see RunOptions. A fault of the model is a result, not an error.
+    """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
 
     Raises:
         UsageError: an option is wrong, or the directory for runs cannot be written.
@@ -104,29 +104,29 @@ def run(
 
 
 def run_with(options: RunOptions, observer: Observer) -> RunResult:
-    """`run`, with an observer that is told what happens meanwhile."""
+    """Runs a package and notifies the observer meanwhile; see `run`."""
     run_options.check(options)
-    subject = target.subject(options.package, options.model)
-    manifest = subject.manifest
-    _check_subject(subject, options)
+    target = run_target(options.package, options.model)
+    manifest = target.manifest
+    _check_target(target, options)
     if options.stall is not None and _level(manifest, options) == 0:
-        raise UsageError("at level 0 nothing shows progress: --stall cannot be kept", hint="--level 3 records launches")
+        raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
-    shared_memory.clear()
-    made = not base.exists()
+    shared_memory.reclaim()
+    is_new_base = not base.exists()
     path = _new_directory(base)
     try:
-        return _run_in(path, subject, options, observer)
+        return _run_in(path, target, options, observer)
     except (ArtifactError, TargetError, UsageError):
-        stamped_directories.remove(path, base if made else None)
+        stamped_directories.remove(path, base if is_new_base else None)
         raise
 
 
-def _check_subject(subject: RunTarget, options: RunOptions) -> None:
-    if subject.interposed is None:
+def _check_target(target: RunTarget, options: RunOptions) -> None:
+    if target.interposed is None:
         return
-    for given, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
-        if given:
+    for is_set, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
+        if is_set:
             raise UsageError(
                 f"{option} needs the source of the package's wrapper, and {options.package} holds none",
                 hint=UNCHANGED_PACKAGE_HINT,
@@ -134,8 +134,10 @@ def _check_subject(subject: RunTarget, options: RunOptions) -> None:
 
 
 def _new_directory(base: Path) -> Path:
-    """Raises:
-    UsageError: it cannot be made.
+    """Creates a run directory.
+
+    Raises:
+        UsageError: it cannot be created.
     """
     try:
         return stamped_directories.create(base)
@@ -145,50 +147,51 @@ def _new_directory(base: Path) -> Path:
         ) from error
 
 
-def _begin(path: Path, info: RunInfo, subject: RunTarget, options: RunOptions) -> None:
-    """Writes what a run directory has before its process starts.
+def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> None:
+    """Writes the files that a run directory has before its process starts.
 
     Raises:
-        UsageError: the disk does not take it.
+        UsageError: they cannot be written.
     """
     try:
-        (path / run_directory.MANIFEST).write_bytes(subject.text)
+        (path / run_directory.MANIFEST).write_bytes(target.text)
         (path / run_directory.PACKAGE).symlink_to(options.package.resolve())
         if options.inputs is not None:
             (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
         run_json.write(info, path)
     except OSError as error:
         raise UsageError(
-            f"cannot write to {path}: {error.strerror}", hint="free some room, or name another place with --out DIR"
+            f"cannot write to {path}: {error.strerror}",
+            hint="free some disk space, or name another one with --out DIR",
         ) from error
 
 
-def _run_in(path: Path, subject: RunTarget, options: RunOptions, observer: Observer) -> RunResult:
-    manifest = subject.manifest
+def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observer) -> RunResult:
+    manifest = target.manifest
     info = _info(manifest, options)
-    _begin(path, info, subject, options)
+    _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
     try:
-        with ModelProcess(_request(path, info, subject, options), _environment(path, options)) as process:
+        with ModelProcess(_request(path, info, target, options), _environment(path, options)) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
-            report = process.watch(_Linking(observer, path), Limits(options.timeout, options.stall))
+            report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall))
     except KeyboardInterrupt:
         rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
     info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
     ended = _finish(path, info)
-    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.given_up:
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
         rescue.release(path)
-        raise _never_started(path, report, manifest)
+        raise _start_error(path, report, manifest)
     stamped_directories.link_latest(path)
     ended, rescued = rescue.rescued(ended)
-    return RunResult(ended, time.monotonic() - began, report.lost or rescued.failure)
+    return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure)
 
 
-class _Linking(Observer):
-    """Makes the run the latest one as soon as the model is called, and passes everything on."""
+class _LatestLinker(Observer):
+    """Links `latest` to the run as soon as the model is called, and forwards every event."""
 
     def __init__(self, observer: Observer, path: Path) -> None:
         self._observer = observer
@@ -211,24 +214,24 @@ def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
     breadcrumbs.preserve(path)
     crash_stacks.preserve(path)
     run_json.write(info, path)
-    ended = run_directory.open_run(path)
-    if info.exit.kind is ExitKind.CLEAN and ended.timeline.faults:
-        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=ended.timeline.faults[0].text))
+    finished = run_directory.open_run(path)
+    if info.exit.kind is ExitKind.CLEAN and finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=finished.timeline.faults[0].text))
         run_json.write(info, path)
-        ended = ended.with_info(info)
-    return DiagnosedRun(ended)
+        finished = finished.with_info(info)
+    return DiagnosedRun(finished)
 
 
 def _exit(report: Report) -> Exit:
-    """How the process ended. An exception comes first: what a broken device makes of the end that follows says less."""
+    """The end of the process. An exception comes first: on a broken device, the exit status that follows says less."""
     error = report.error
     if error is not None:
         detail = f"{error.type}: {error.message}"
         return Exit(ExitKind.FAULT, detail, report.stage, exception=error.type, code=error.code)
-    if report.given_up:
-        return Exit(ExitKind.TIMEOUT, report.given_up, report.stage, seconds=report.seconds)
+    if report.kill_reason:
+        return Exit(ExitKind.TIMEOUT, report.kill_reason, report.stage, seconds=report.seconds)
     if report.signal:
-        kind = ExitKind.ABORTED if report.signal in _OUTSIDE else ExitKind.FAULT
+        kind = ExitKind.ABORTED if report.signal in _EXTERNAL_SIGNALS else ExitKind.FAULT
         return Exit(kind, f"killed by {report.signal}", report.stage, report.signal, seconds=report.seconds)
     if report.returncode != 0:
         detail = f"the process ended itself with exit code {report.returncode}"
@@ -236,18 +239,21 @@ def _exit(report: Report) -> Exit:
     return Exit(ExitKind.CLEAN, "", report.stage, seconds=report.seconds)
 
 
-def _never_started(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
+def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
     """The error of a run in which no launch began."""
     error = report.error
-    ours = None if error is None else error.to_error()
-    if ours is not None:
-        return ours
-    doing = {Stage.IMPORT: "while torch and --import modules were loaded", Stage.INPUTS: "while the inputs were loaded"}
-    where = doing.get(report.stage, "while the package was loaded")
-    said = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
-    what = _exit(report).detail
-    lines = [f"the model never started: {what}, {where}", *(said if error is None else [])]
-    hint = "operators of your own need --import MODULE or --load-library PATH"
+    library_error = None if error is None else error.to_error()
+    if library_error is not None:
+        return library_error
+    loading = {
+        Stage.IMPORT: "while torch and --import modules were loaded",
+        Stage.INPUTS: "while the inputs were loaded",
+    }
+    activity = loading.get(report.stage, "while the package was loaded")
+    stderr_lines = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    ending = _exit(report).detail
+    lines = [f"the model never started: {ending}, {activity}", *(stderr_lines if error is None else [])]
+    hint = "custom operators need --import MODULE or --load-library PATH"
     if report.torch_version is not None and report.torch_version != manifest.torch_version:
         hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
     elif manifest.other_torch:
@@ -277,7 +283,7 @@ def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
 
 
 def _torch_version() -> str | None:
-    """Of the torch that the process will import, found without importing it."""
+    """The version of the torch that the process will import, read without importing it."""
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -288,11 +294,11 @@ def _level(manifest: Manifest, options: RunOptions) -> int:
     """The level in force: the option's, the environment's, or the package's."""
     if options.level is not None:
         return options.level
-    set_ = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
-    return int(set_[0]) if set_ and set_[0] in ("0", "1", "2", "3") else manifest.level
+    levels = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
+    return int(levels[0]) if levels and levels[0] in ("0", "1", "2", "3") else manifest.level
 
 
-def _request(path: Path, info: RunInfo, subject: RunTarget, options: RunOptions) -> Request:
+def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> Request:
     return Request(
         package=str(options.package.resolve()),
         run=str(path),
@@ -301,15 +307,15 @@ def _request(path: Path, info: RunInfo, subject: RunTarget, options: RunOptions)
         calls=options.calls,
         inputs=None if options.inputs is None else str(options.inputs.resolve()),
         random_inputs=options.random_inputs,
-        interposed=subject.interposed,
+        interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,
     )
 
 
 def _environment(path: Path, options: RunOptions) -> dict[str, str]:
-    """This process's environment and what steers the runtime."""
-    ours = {
+    """This process's environment and the variables that configure the runtime."""
+    variables = {
         Variable.RUN: path,
         Variable.LEVEL: options.level,
         Variable.FILTER: None if options.filters is None else ",".join(options.filters),
@@ -328,5 +334,5 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
         **options.environment,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library])),
         "PYTHONUNBUFFERED": "1",
-        **{name.value: str(value) for name, value in ours.items() if value is not None},
+        **{name.value: str(value) for name, value in variables.items() if value is not None},
     }

@@ -1,4 +1,4 @@
-"""Shared memory that processes left behind when they died and nobody was there to look after them."""
+"""Reclaims shared memory of runs whose process has died without cleaning up."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from aoti_debug.rundir import breadcrumbs, flight_recorder
 
 SHARED = Path("/dev/shm")
 _NAME = re.compile(r"aoti_debug-(\d+)-\d+(?:-(.+))?\Z")
-_MAKER = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
+_CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 _PAGE = 4096  # the last page of the file is the run directory's path (runtime_shims/shared_file.h)
 
 
-def clear(shared: Path = SHARED) -> None:
-    """Saves what runs whose process has died left in shared memory into their directories, and frees it. Memory that
-    a living process holds or looks after, or that is another user's, is left alone."""
+def reclaim(shared: Path = SHARED) -> None:
+    """Saves the shared memory of runs whose process has died into their run directories, and frees it.
+
+    Memory that a living process uses, that a living tool still watches, or that belongs to another user is skipped.
+    """
     for path in shared.glob("aoti_debug-*"):
         match = _NAME.match(path.name)
-        if match is None or _lives(int(match[1])) or not _is_ours(path):
+        if match is None or _is_alive(int(match[1])) or not _is_ours(path):
             continue
-        run = _run_of(path)
-        if run is not None and match[2] and _leads_to(run / match[2], path):
-            if not _has_keeper(run):
-                _settle(run, match[2])
+        run = _run_directory_of(path)
+        if run is not None and match[2] and _is_link_to(run / match[2], path):
+            if not _is_creator_alive(run):
+                _save(run, match[2])
         else:
             path.unlink(missing_ok=True)
 
 
-def _settle(run: Path, name: str) -> None:
-    """What cannot be saved for want of room stays where it is."""
+def _save(run: Path, name: str) -> None:
+    """Saves one file of shared memory and frees it; if the disk is full, it stays in shared memory."""
     if name == breadcrumbs.NAME:
         try:
             breadcrumbs.preserve(run)
@@ -42,22 +44,22 @@ def _settle(run: Path, name: str) -> None:
     elif name == flight_recorder.NAME:
         try:
             rescue(run)
-        except RunDirError:  # a run that cannot be opened has no use for its inputs
+        except RunDirError:  # the inputs of a run that cannot be opened are of no use
             (run / name).resolve().unlink(missing_ok=True)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def _has_keeper(run: Path) -> bool:
-    """Whether the process that made the run's directory lives: it knows better how its child ended."""
-    made_by = (_MAKER.search(folder.name) for folder in (run, run.parent))
-    return any(match is not None and _lives(int(match[1])) for match in made_by)
+def _is_creator_alive(run: Path) -> bool:
+    """True if the process that created the run directory is alive: it records how its child ended."""
+    creators = (_CREATOR.search(folder.name) for folder in (run, run.parent))
+    return any(match is not None and _is_alive(int(match[1])) for match in creators)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is this user's, and no process has it locked: one of another container may."""
+    """True if it belongs to this user and no process has it locked (one of another container may)."""
     try:
         if path.stat().st_uid != os.getuid():
             return False
@@ -68,7 +70,7 @@ def _is_ours(path: Path) -> bool:
     return True
 
 
-def _run_of(path: Path) -> Path | None:
+def _run_directory_of(path: Path) -> Path | None:
     try:
         with path.open("rb") as file:
             file.seek(-min(_PAGE, path.stat().st_size), os.SEEK_END)
@@ -78,5 +80,5 @@ def _run_of(path: Path) -> Path | None:
     return Path(os.fsdecode(name)) if name.startswith(b"/") and b"\0" not in name else None
 
 
-def _leads_to(link: Path, target: Path) -> bool:
+def _is_link_to(link: Path, target: Path) -> bool:
     return link.is_symlink() and os.readlink(link) == str(target)

@@ -1,4 +1,4 @@
-"""Starts the process that a package runs in, passes its output on, and keeps the time."""
+"""Starts the process that a package runs in, forwards its output, and enforces the time limits."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from aoti_debug.run.protocol import (
     TorchImported,
     read_message,
 )
-from aoti_debug.run.watchdog import Limits, Patience, ask_for_stacks
+from aoti_debug.run.watchdog import Limits, Watchdog, request_stacks
 from aoti_debug.rundir.run_json import Stage
 
 WORKER = "aoti_debug.run.worker"
-_MESSAGES = "messages"  # the pipe beside "stdout" and "stderr"
+_MESSAGES = "messages"  # the third pipe, beside "stdout" and "stderr"
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16
-_FAREWELL = 30.0  # seconds that a process with a broken device may take to end
+_EXIT_GRACE_PERIOD = 30.0  # seconds that a process may take to end after an exception, with a broken device
 
 
 class Observer:
-    """Is told what happens while a package runs; does nothing with it."""
+    """Receives the events of a run; ignores all of them. Subclasses override what they need."""
 
     def started(self, run: Path) -> None:
-        """The run directory is made and the process is about to start."""
+        """The run directory exists and the process is about to start."""
 
     def reached(self, stage: Stage) -> None:
-        """The process came to a stage."""
+        """The process reached a stage."""
 
     def output(self, stream: str, data: bytes) -> None:
         """The process wrote to "stdout" or "stderr"."""
@@ -52,17 +52,18 @@ class Observer:
 
 @dataclass
 class Report:
-    """What the process told of itself, and how it ended."""
+    """The messages that the process sent, and how it ended."""
 
     stage: Stage = Stage.IMPORT
     torch_version: str | None = None
     seconds: float | None = None
     error: ErrorData | None = None
     returncode: int = 0
-    given_up: str = ""  # why the process was killed: "no progress for 30 s"; "" where it was not
-    lost: str = ""  # why stdout.log or stderr.log is not complete
+    kill_reason: str = ""  # "no progress for 30 s"; "" if the process was not killed
+    log_failure: str = ""  # the reason why stdout.log or stderr.log is incomplete
 
-    def hear(self, message: Message, observer: Observer) -> None:
+    def receive(self, message: Message, observer: Observer) -> None:
+        """Stores the content of a message, and notifies the observer of a new stage."""
         match message:
             case StageReached(stage):
                 self.stage = stage
@@ -76,30 +77,32 @@ class Report:
 
     @property
     def signal(self) -> str:
-        """ "SIGSEGV"; "" where no signal ended the process."""
+        """The signal that ended the process, "SIGSEGV"; "" if none did."""
         return process.fatal_signal(self.returncode)
 
 
 class ModelProcess:
-    """The process that a package runs in, killed at the end of a `with`. Its output goes to `stdout.log` and
-    `stderr.log` of the run, and to the observer."""
+    """The process that a package runs in; killed at the end of a `with`.
+
+    Its output goes to `stdout.log` and `stderr.log` of the run directory, and to the observer.
+    """
 
     def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
         self._run = Path(request.run)
-        self._messages, writing = os.pipe()
+        self._messages, write_end = os.pipe()
         try:
             self._child = Child(
-                [sys.executable, "-m", WORKER, str(writing), json_data.to_text(request, indent=None)],
+                [sys.executable, "-m", WORKER, str(write_end), json_data.to_text(request, indent=None)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 environment=environment,
-                pass_fds=(writing,),
+                pass_fds=(write_end,),
             )
         except OSError:
             os.close(self._messages)
             raise
         finally:
-            os.close(writing)
+            os.close(write_end)
         self.pid = self._child.pid
 
     def __enter__(self) -> ModelProcess:
@@ -112,15 +115,15 @@ class ModelProcess:
         os.close(self._messages)
 
     def watch(self, observer: Observer, limits: Limits) -> Report:
-        """Waits for the end. A process that goes beyond the limits says where it is, and is killed.
+        """Waits for the end of the process. One that exceeds the limits writes its stacks and is killed.
 
         Raises:
-            DamagedJsonError: it sent what is no message.
+            DamagedJsonError: it sent a line that is not a message.
         """
         report = Report()
-        patience = Patience(limits, self._run)
-        farewell: float | None = None
-        unfinished = b""
+        watchdog = Watchdog(limits, self._run)
+        exit_deadline: float | None = None
+        unfinished = b""  # the beginning of a message
         logs = {name: _Log(self._run / f"{name}.log") for name in ("stdout", "stderr")}
         try:
             with selectors.DefaultSelector() as selector:
@@ -136,21 +139,21 @@ class ModelProcess:
                         elif key.data == _MESSAGES:
                             *lines, unfinished = (unfinished + data).split(b"\n")
                             for line in lines:
-                                report.hear(read_message(line), observer)
+                                report.receive(read_message(line), observer)
                         else:
                             logs[key.data].write(data)
                             observer.output(key.data, data)
                     observer.tick()
                     if ended and not ready:
-                        break  # a process that it started still holds the pipes
-                    if report.error is not None and farewell is None:
-                        farewell = time.monotonic() + _FAREWELL
-                    if not report.given_up and report.error is None and not ended:
-                        report.given_up = self._end_if(patience.exhausted(report.stage))
-                    if farewell is not None and time.monotonic() > farewell:
+                        break  # a process that it started still has the pipes open
+                    if report.error is not None and exit_deadline is None:
+                        exit_deadline = time.monotonic() + _EXIT_GRACE_PERIOD
+                    if not report.kill_reason and report.error is None and not ended:
+                        report.kill_reason = self._kill_for(watchdog.exceeded_limit(report.stage))
+                    if exit_deadline is not None and time.monotonic() > exit_deadline:
                         self._child.kill()
             report.returncode = self._child.wait()
-            report.lost = next((log.failure for log in logs.values() if log.failure), "")
+            report.log_failure = next((log.failure for log in logs.values() if log.failure), "")
         finally:
             for log in logs.values():
                 log.close()
@@ -165,17 +168,17 @@ class ModelProcess:
             _MESSAGES: self._messages,
         }
 
-    def _end_if(self, why: str) -> str:
-        """Ends the process where there is a reason; "" where there is none, or it has ended already."""
-        if not why or self._child.poll() is not None:
+    def _kill_for(self, reason: str) -> str:
+        """Kills the process and returns the reason; "" if there is no reason, or the process has ended."""
+        if not reason or self._child.poll() is not None:
             return ""
-        ask_for_stacks(self.pid, self._run)
+        request_stacks(self.pid, self._run)
         self._child.kill()
-        return why
+        return reason
 
 
 class _Log:
-    """A file that takes what it is given until the disk does not: losing a log must not end the run."""
+    """A log file. A write error is kept in `failure` and ends the log, not the run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -185,12 +188,12 @@ class _Log:
     def write(self, data: bytes) -> None:
         if self.failure:
             return
-        view = memoryview(data)
+        remaining = memoryview(data)
         try:
-            while view:
-                view = view[self._file.write(view) or 0 :]
+            while remaining:
+                remaining = remaining[self._file.write(remaining) or 0 :]
         except OSError as error:
-            self.failure = f"{self._path.name} is not complete: {error.strerror}"
+            self.failure = f"{self._path.name} is incomplete: {error.strerror}"
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""What can be run: an instrumented package, or a compiled one without the source of its wrapper."""
+"""The packages that can be run: an instrumented package, or a compiled one without wrapper source."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from aoti_debug.run.protocol import InterposedLibraries
 
 @dataclass(frozen=True)
 class RunTarget:
-    """
+    """A model that can be run.
+
     Attributes:
-        text: the manifest as it goes to a run.
+        text: the manifest as it is written to the run directory.
         interposed: None for an instrumented package.
     """
 
@@ -26,26 +27,27 @@ class RunTarget:
 
 
 def is_stripped(package: Artifact, model: str = "") -> bool:
-    """Whether it is a compiled package that holds no source of a model's wrapper; of any, where none is named."""
+    """True if a compiled package has no wrapper source of the named model, or, without a name, of any model."""
     if package.kind is not ArtifactKind.PACKAGE:
         return False
     return not any(package.has_source(name) for name in ((model,) if model else package.models))
 
 
-def subject(path: Path, model: str) -> RunTarget:
-    """
+def run_target(path: Path, model: str) -> RunTarget:
+    """Reads a package, and prepares the interposing libraries of one without wrapper source.
+
     Args:
-        model: which model of a compiled package with several; "" for the only one.
+        model: the name of the model in a compiled package with several; "" for the only one.
 
     Raises:
         ArtifactError: it cannot be run.
         UsageError: it holds several models, or none of that name.
-        ToolchainError: what stands in front of its calls does not compile.
+        ToolchainError: the interposing libraries do not compile.
     """
     package = archive.inspect(path)
     if not is_stripped(package, model):
         archive.require_kind(package, ArtifactKind.INSTRUMENTED)
         return RunTarget(package.manifest(), package.read(MEMBER), None)
-    made = prepare(package, archive.resolve_model(package, model))
-    interposed = InterposedLibraries(str(made.front), str(made.recorder), made.manifest.model)
-    return RunTarget(made.manifest, made.text.encode(), interposed)
+    interposition = prepare(package, archive.resolve_model(package, model))
+    libraries = InterposedLibraries(str(interposition.front), str(interposition.recorder), interposition.manifest.model)
+    return RunTarget(interposition.manifest, interposition.text.encode(), libraries)

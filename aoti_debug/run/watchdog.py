@@ -1,4 +1,4 @@
-"""Whether a model that runs still gets anywhere, seen from outside, and where its threads are when it does not."""
+"""Detects from outside the process that a model makes no progress, and requests the call stacks of its threads."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage
 
 REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/backtrace.h
-_LOOK = 1.0  # seconds between two looks at the journal
-_ANSWER = 2.0  # seconds that the threads have to write their stacks down
-_SETTLED = 0.3  # seconds without another stack: all have answered
-_MOST_THREADS = 256
-_SIZE = struct.Struct("<I")
+_POLL_INTERVAL = 1.0  # seconds between two reads of the journal
+_STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
+_QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered
+_MAX_THREADS = 256
+_RECORD_SIZE = struct.Struct("<I")
 _CALLED = frozenset({Stage.CALL, Stage.SYNCHRONISE, Stage.UNLOAD})
 _LOADED = _CALLED | {Stage.LOAD}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a process is given up. None: never.
+    """The time limits after which a process is killed; None: no limit.
 
     Attributes:
-        timeout: seconds from when the package is being loaded.
+        timeout: seconds from the beginning of loading.
         stall: seconds in which no launch begins, ends on the host, or completes on the device; counted once the model
             is called.
     """
@@ -39,20 +39,20 @@ class Limits:
     stall: float | None = None
 
 
-class Patience:
-    """Watches over one process's progress."""
+class Watchdog:
+    """Checks one process against its limits."""
 
     def __init__(self, limits: Limits, run: Path) -> None:
         self._limits = limits
         self._run = run
         self._stage = Stage.IMPORT
         self._deadline: float | None = None
-        self._next_look = 0.0
+        self._next_poll = 0.0
         self._progress: object = None
-        self._since = 0.0
+        self._progress_time = 0.0
 
-    def exhausted(self, stage: Stage) -> str:
-        """Why the process must be ended now; "" while it may go on."""
+    def exceeded_limit(self, stage: Stage) -> str:
+        """The reason to kill the process now: the limit that it exceeds; "" if it exceeds none."""
         now = time.monotonic()
         if stage in _LOADED and self._deadline is None and self._limits.timeout is not None:
             self._deadline = now + self._limits.timeout
@@ -63,33 +63,35 @@ class Patience:
         return ""
 
     def _stalls(self, stage: Stage, now: float, limit: float) -> bool:
-        if stage is self._stage and now < self._next_look:
+        if stage is self._stage and now < self._next_poll:
             return False
-        self._next_look = now + min(_LOOK, limit / 4)
-        found = progress(self._run)
-        if stage is not self._stage or found != self._progress:
-            self._stage, self._progress, self._since = stage, found, now
-        return now - self._since >= limit
+        self._next_poll = now + min(_POLL_INTERVAL, limit / 4)
+        current = progress(self._run)
+        if stage is not self._stage or current != self._progress:
+            self._stage, self._progress, self._progress_time = stage, current, now
+        return now - self._progress_time >= limit
 
 
 def progress(run: Path) -> object:
-    """Something that changes whenever a launch begins, ends, or completes on the device."""
+    """A value that changes whenever a launch begins, ends, or completes on the device."""
     journals = [run / "journal.bin", *sorted(run.glob("process-*/journal.bin"))]
-    words = [run / breadcrumbs.NAME, *sorted(run.glob(f"process-*/{breadcrumbs.NAME}"))]
-    return tuple(_journal_end(path) for path in journals), tuple(_bytes(path) for path in words)
+    crumbs = [run / breadcrumbs.NAME, *sorted(run.glob(f"process-*/{breadcrumbs.NAME}"))]
+    return tuple(_journal_end(path) for path in journals), tuple(_bytes(path) for path in crumbs)
 
 
 def _journal_end(path: Path) -> tuple[tuple[int, int, int], ...]:
-    """Of each thread: its newest block and the end of what is written there. Mapped memory is read as it is: the file's
-    time and size say nothing."""
+    """The newest block of each thread and the end of its records.
+
+    The content is read since the file is mapped memory: its time and size do not change.
+    """
     try:
         with path.open("rb") as file:
-            return _ends(file.fileno(), os.fstat(file.fileno()).st_size)
+            return _thread_ends(file.fileno(), os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return ()
 
 
-def _ends(descriptor: int, size: int) -> tuple[tuple[int, int, int], ...]:
+def _thread_ends(descriptor: int, size: int) -> tuple[tuple[int, int, int], ...]:
     newest: dict[int, tuple[int, int]] = {}
     header = abi.BLOCK_HEADER
     for offset in range(abi.JOURNAL_HEADER.size, size, abi.BLOCK_BYTES):
@@ -107,8 +109,8 @@ def _ends(descriptor: int, size: int) -> tuple[tuple[int, int, int], ...]:
 
 def _records_end(block: bytes) -> int:
     position = abi.BLOCK_HEADER.size
-    while position + _SIZE.size <= len(block):
-        (size,) = _SIZE.unpack_from(block, position)
+    while position + _RECORD_SIZE.size <= len(block):
+        (size,) = _RECORD_SIZE.unpack_from(block, position)
         if size == 0:
             break
         position += size
@@ -122,33 +124,33 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def ask_for_stacks(pid: int, run: Path) -> None:
-    """Has the threads of a process write down where they are; returns when they have, or after two seconds."""
-    deadline = time.monotonic() + _ANSWER
+def request_stacks(pid: int, run: Path) -> None:
+    """Makes the threads of a process write their call stacks; returns when they have, or after two seconds."""
+    deadline = time.monotonic() + _STACKS_TIMEOUT
     libc = ctypes.CDLL(None)
-    for thread in _threads(pid)[:_MOST_THREADS]:
+    for thread in _threads(pid)[:_MAX_THREADS]:
         libc.tgkill(pid, thread, REQUEST)
-    path, size, settled = run / crash_stacks.STACKS, -1, time.monotonic() + _SETTLED
-    while time.monotonic() < deadline and (size <= 0 or time.monotonic() < settled):
+    path, size, quiet_end = run / crash_stacks.STACKS, -1, time.monotonic() + _QUIET_TIME
+    while time.monotonic() < deadline and (size <= 0 or time.monotonic() < quiet_end):
         time.sleep(0.05)
-        found = len(_bytes(path))
-        if found != size:
-            size, settled = found, time.monotonic() + _SETTLED
+        new_size = len(_bytes(path))
+        if new_size != size:
+            size, quiet_end = new_size, time.monotonic() + _QUIET_TIME
 
 
 def _threads(pid: int) -> list[int]:
-    """Of those that handle the request; the main thread first."""
-    found = []
+    """Ids of the threads that handle the request, the main thread first."""
+    threads = []
     try:
         for task in sorted(int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()):
             if _handles(Path(f"/proc/{pid}/task/{task}/status")):
-                found.append(task)
+                threads.append(task)
     except OSError:
-        return found
-    return found
+        return threads
+    return threads
 
 
 def _handles(status: Path) -> bool:
-    """Whether the request ends no process: a handler is there for it."""
+    """True if the thread has a handler for the request, which would kill the process otherwise."""
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
     return bool(int(fields.get("SigCgt", "0"), 16) >> (REQUEST - 1) & 1)

@@ -1,6 +1,6 @@
 """The process that a package runs in: `python -m aoti_debug.run.worker PIPE REQUEST`.
 
-PIPE is the descriptor that it sends its messages to, REQUEST a JSON object; protocol.py describes both.
+PIPE is the descriptor of the pipe for its messages, REQUEST a JSON object; protocol.py describes both.
 """
 
 from __future__ import annotations
@@ -44,54 +44,55 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
+    """Runs the package of the request; 1 if it raised an exception, else 0."""
     descriptor, text = sys.argv[1:]
     request = json_data.parse(Request, text)
-    _die_with(request.parent)
-    _keep_python_stacks(Path(request.run) / crash_stacks.PYTHON)
+    _die_with_parent(request.parent)
+    _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
             _run(request, pipe)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises is what the parent wants to know
-            _tell(pipe, Failed(ErrorData.from_exception(error)))
+        except Exception as error:  # noqa: BLE001 - every exception of the model is reported to the parent
+            _send(pipe, Failed(ErrorData.from_exception(error)))
             return 1
     return 0
 
 
 def _run(request: Request, pipe: TextIO) -> None:
-    _tell(pipe, StageReached(Stage.IMPORT))
+    _send(pipe, StageReached(Stage.IMPORT))
     import torch
     import torch._inductor.package
 
-    _tell(pipe, TorchImported(str(torch.__version__)))
+    _send(pipe, TorchImported(str(torch.__version__)))
     for module in request.imports:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
     model: Any
     if request.interposed is not None:
-        _tell(pipe, StageReached(Stage.LOAD))
-        path, data = _given_inputs(request)
-        _use_gpu_of(data)
+        _send(pipe, StageReached(Stage.LOAD))
+        path, data = _raw_inputs(request)
+        _select_gpu(data)
         model = _interposed(request.interposed, request)
-        _tell(pipe, StageReached(Stage.INPUTS))
-        given = files.arrange(path, data, model.signature)
+        _send(pipe, StageReached(Stage.INPUTS))
+        inputs = files.arrange(path, data, model.signature)
     else:
-        _tell(pipe, StageReached(Stage.INPUTS))
+        _send(pipe, StageReached(Stage.INPUTS))
         package = archive.inspect(request.package)
-        given = _inputs(request, package)
-        _tell(pipe, StageReached(Stage.LOAD))
-        _use_gpu_of((given.args, dict(given.kwargs)))
+        inputs = _inputs(request, package)
+        _send(pipe, StageReached(Stage.LOAD))
+        _select_gpu((inputs.args, dict(inputs.kwargs)))
         model = _load(package)
-    _tell(pipe, StageReached(Stage.CALL))
+    _send(pipe, StageReached(Stage.CALL))
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request.calls):
-            model(*given.args, **given.kwargs)
+            model(*inputs.args, **inputs.kwargs)
     if request.device == "cuda":
-        _tell(pipe, StageReached(Stage.SYNCHRONISE))
+        _send(pipe, StageReached(Stage.SYNCHRONISE))
         torch.cuda.synchronize()
-    _tell(pipe, CallsDone(time.monotonic() - began))
-    _tell(pipe, StageReached(Stage.UNLOAD))
+    _send(pipe, CallsDone(time.monotonic() - began))
+    _send(pipe, StageReached(Stage.UNLOAD))
     del model
     gc.collect()
 
@@ -106,22 +107,22 @@ def _interposed(libraries: InterposedLibraries, request: Request) -> Interposed:
     )
 
 
-def _use_gpu_of(data: Any) -> None:
-    """Makes the GPU that inputs are on the current one: the model is loaded there, and waited for."""
+def _select_gpu(inputs: Any) -> None:
+    """Makes the GPU of the inputs the current one, so that the model is loaded and synchronised there."""
     import torch
 
-    index = files.device_index(data)
+    index = files.device_index(inputs)
     if index >= 0:
         torch.cuda.set_device(index)
 
 
 def _load(package: Artifact) -> Any:
-    """The model of an instrumented package, with weights that lie beside it."""
+    """Loads the model of an instrumented package."""
     manifest = package.manifest()
     if manifest.without_weights:
         raise ArtifactError(
             f"{package.path} has no weights: {manifest.without_weights}",
-            hint="load it where they are given, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
+            hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
     return load(package, manifest.model, manifest.device)
 
@@ -129,9 +130,9 @@ def _load(package: Artifact) -> Any:
 def _inputs(request: Request, package: Artifact) -> Inputs:
     signature = files.read_signature(package)
     if request.random_inputs is not None:
-        made = random_inputs.make(signature, package.manifest(), request.random_inputs)
-        files.write(made, Path(request.run) / run_directory.RANDOM_INPUTS)
-        return made
+        inputs = random_inputs.make(signature, package.manifest(), request.random_inputs)
+        files.write(inputs, Path(request.run) / run_directory.RANDOM_INPUTS)
+        return inputs
     if request.inputs is not None:
         return files.read(request.inputs, signature)
     embedded = files.read_embedded(package)
@@ -141,35 +142,35 @@ def _inputs(request: Request, package: Artifact) -> Inputs:
     return embedded
 
 
-def _given_inputs(request: Request) -> tuple[Path, Any]:
-    """The inputs file of a package that has no inputs in it and does not tell what would fit, and what it holds."""
+def _raw_inputs(request: Request) -> tuple[Path, Any]:
+    """The inputs file and its content, not yet checked, for a package without inputs and without signature."""
     if request.inputs is None:
         raise ArtifactError(
-            f"{request.package} has no inputs in it, and without its source it does not tell what the model takes",
-            hint="pass some with --inputs FILE.pt",
+            f"{request.package} has no inputs in it, and without its source the model's signature is not known",
+            hint="pass inputs with --inputs FILE.pt",
         )
     path = Path(request.inputs)
     return path, files.load(path)
 
 
-def _tell(pipe: TextIO, message: Message) -> None:
+def _send(pipe: TextIO, message: Message) -> None:
     pipe.write(message_line(message) + "\n")
 
 
-def _keep_python_stacks(path: Path) -> None:
-    """Where Python is when a signal ends the process, or asks; a faulthandler that the user wants stays as it is."""
+def _enable_python_stacks(path: Path) -> None:
+    """Writes Python's call stack to a file on a fatal signal or on request; the user's own faulthandler is kept."""
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # open to the very end
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # stays open
     except OSError as error:
-        print(f"aoti-debug: the stacks of Python are not kept: {error}", file=sys.stderr)
+        print(f"aoti-debug: the call stacks of Python cannot be written: {error}", file=sys.stderr)
         return
     if not faulthandler.is_enabled():
         faulthandler.enable(file, all_threads=False)
     faulthandler.register(REQUEST, file, all_threads=False)
 
 
-def _die_with(parent: int) -> None:
-    """A killed tool leaves no model running behind."""
+def _die_with_parent(parent: int) -> None:
+    """Makes the kernel kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

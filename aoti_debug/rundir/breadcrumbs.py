@@ -19,6 +19,8 @@ NAME = "crumbs.bin"
 
 @dataclass(frozen=True)
 class Crumb:
+    """The progress of one stream."""
+
     stream_slot: int
     stream: int
     completed: int  # Launch.sequence; 0: none yet
@@ -26,15 +28,17 @@ class Crumb:
 
 @dataclass(frozen=True)
 class Crumbs:
-    every: int  # a crumb every this many launches
-    crumbs: tuple[Crumb, ...]  # streams that were used
+    """The breadcrumbs of a run."""
+
+    every: int  # launches per crumb
+    crumbs: tuple[Crumb, ...]  # of the streams that were used
 
 
 def read(path: Path) -> Crumbs | None:
-    """None where the file is not there: a CPU run, or the shared memory is gone.
+    """Reads crumbs.bin; None if the file does not exist: a CPU run, or the shared memory was freed.
 
     Raises:
-        RunDirError: it is no crumbs file, of another version, or cut off.
+        RunDirError: the file is not a crumbs file, has another version, or is truncated.
     """
     try:
         data = path.read_bytes()
@@ -44,7 +48,7 @@ def read(path: Path) -> Crumbs | None:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
     header, slot = abi.CRUMB_HEADER, abi.CRUMB_SLOT
     if len(data) < header.size:
-        raise RunDirError(f"{path} is cut off: it ends within its header")
+        raise RunDirError(f"{path} is truncated: it ends within its header")
     magic, version, n_slots, every = header.codec.unpack_from(data)
     if magic != abi.CRUMB_MAGIC or version != abi.CRUMB_VERSION:
         raise RunDirError(
@@ -52,7 +56,7 @@ def read(path: Path) -> Crumbs | None:
             hint="read it with the version of aoti-debug that built the package",
         )
     if len(data) < header.size + n_slots * slot.size:
-        raise RunDirError(f"{path} is cut off: it ends within its slots")
+        raise RunDirError(f"{path} is truncated: it ends within its slots")
     slots = [slot.codec.unpack_from(data, header.size + index * slot.size) for index in range(n_slots)]
     return Crumbs(
         every, tuple(Crumb(index, stream, completed) for index, (completed, used, stream) in enumerate(slots) if used)
@@ -60,7 +64,7 @@ def read(path: Path) -> Crumbs | None:
 
 
 def preserve(run: Path) -> None:
-    """Replaces the link of a run whose process has ended by a copy, and frees the shared memory."""
+    """Replaces the link of a run whose process has ended with a copy, and frees the shared memory."""
     link = run / NAME
     if not link.is_symlink() or not link.exists():
         return

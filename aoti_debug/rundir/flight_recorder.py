@@ -24,15 +24,17 @@ from aoti_debug.rundir.records import LaunchKey
 NAME = "flight.bin"
 
 REASONS = {
-    FlightStatus.TOO_LARGE: "larger than the flight recorder has room for (AOTI_DEBUG_FLIGHT_BYTES)",
+    FlightStatus.TOO_LARGE: "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)",
     FlightStatus.UNREADABLE: "its elements cannot be read",
     FlightStatus.NOT_COPIED: "its bytes could not be copied from the device",
-    FlightStatus.BUSY: "the flight recorder's room was still other streams'",
+    FlightStatus.BUSY: "the flight recorder's memory was still in use by other streams",
     FlightStatus.FULL: "/dev/shm is full",
 }
 
 
 class KeptTensor(NamedTuple):
+    """An input of a launch, and the place of its bytes in the file."""
+
     slot: int
     status: FlightStatus
     address: int  # of the first element
@@ -42,11 +44,11 @@ class KeptTensor(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptLaunch:
-    """A launch all of whose bytes are there.
+    """A launch whose recording is complete.
 
     Attributes:
-        generation: counts recorded launches from 1.
-        left_out: tensors that there was no room to list.
+        generation: its number among the recorded launches, from 1.
+        left_out: the number of tensors for which the table had no space.
     """
 
     key: LaunchKey
@@ -57,11 +59,11 @@ class KeptLaunch:
 
 @dataclass(frozen=True)
 class Recording:
-    """What the recorder held when its process ended.
+    """The content of the recorder at the end of its process.
 
     Attributes:
-        keep: launches that it was asked to keep (AOTI_DEBUG_FLIGHT).
-        launches: those that are whole, oldest first.
+        keep: the number of launches to keep (AOTI_DEBUG_FLIGHT).
+        launches: those that are complete, oldest first.
     """
 
     keep: int
@@ -69,10 +71,11 @@ class Recording:
     _data: memoryview
 
     def bytes_of(self, tensor: KeptTensor) -> memoryview:
+        """The bytes from the tensor's first element to the end of its last one."""
         return self._data[tensor.begin : tensor.begin + tensor.bytes]
 
-    def until(self, key: LaunchKey | None) -> tuple[KeptLaunch, ...]:
-        """The last launches that it was asked to keep, up to one launch; None for the newest."""
+    def launches_until(self, key: LaunchKey | None) -> tuple[KeptLaunch, ...]:
+        """The last `keep` launches up to and including one launch; None for the newest."""
         last = next((i for i, launch in enumerate(self.launches) if launch.key == key), len(self.launches) - 1)
         return self.launches[max(last + 1 - self.keep, 0) : last + 1]
 
@@ -97,20 +100,20 @@ class _Entry(NamedTuple):
     n_left_out: int
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.arrived == self.generation & 0xFFFFFFFF
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Whose copies are made one after the other."""
+        """The stream, model and thread; the copies of launches that share them are made in order."""
         return self.stream, self.model, self.thread
 
 
 def read(path: Path) -> Recording | None:
-    """What is in a file whose process has ended; None where it is not there, or was never set up.
+    """Reads the file of a process that has ended; None if it does not exist or was never initialised.
 
     Raises:
-        RunDirError: it is of another version, or cut off.
+        RunDirError: the file has another version, or is truncated.
     """
     try:
         with path.open("rb") as file:
@@ -130,7 +133,7 @@ def read(path: Path) -> Recording | None:
         )
     table = header.size + n_launches * flight_recorder_format.LAUNCH.size
     if begin < table + n_tensors * flight_recorder_format.TENSOR.size or len(data) < begin + size:
-        raise RunDirError(f"{path} is cut off")
+        raise RunDirError(f"{path} is truncated")
     entries = sorted(
         _Entry(*values)
         for values in flight_recorder_format.LAUNCH.codec.iter_unpack(data[header.size : table])
@@ -140,50 +143,51 @@ def read(path: Path) -> Recording | None:
         flight_recorder_format.TENSOR.codec.unpack_from(data, table + index * flight_recorder_format.TENSOR.size)
         for index in range(n_tensors)
     ]
-    kept = (_launch(entry, tensors, begin, size) for entry in _untouched(entries))
-    return Recording(keep, tuple(launch for launch in kept if launch is not None), data)
+    launches = (_launch(entry, tensors, begin, size) for entry in _intact(entries))
+    return Recording(keep, tuple(launch for launch in launches if launch is not None), data)
 
 
 def _launch(entry: _Entry, tensors: Sequence[tuple[int, ...]], data: int, size: int) -> KeptLaunch | None:
-    """None where its list of tensors was overwritten."""
-    found = []
+    """The launch of an entry; None if its list of tensors was overwritten."""
+    kept_tensors = []
     for index in range(entry.first, entry.first + entry.n_tensors):
         generation, slot, status, address, begin, bytes_ = tensors[index % len(tensors)]
-        kept = FlightStatus(status)
-        if generation != entry.generation & 0xFFFFFFFF or (kept is FlightStatus.KEPT and begin + bytes_ > size):
+        flight_status = FlightStatus(status)
+        is_kept = flight_status is FlightStatus.KEPT
+        if generation != entry.generation & 0xFFFFFFFF or (is_kept and begin + bytes_ > size):
             return None
-        found.append(KeptTensor(slot, kept, address, data + begin, bytes_))
+        kept_tensors.append(KeptTensor(slot, flight_status, address, data + begin, bytes_))
     key = LaunchKey(CallKind(entry.kind), entry.call, entry.launch)
-    return KeptLaunch(key, entry.generation, tuple(found), entry.n_left_out)
+    return KeptLaunch(key, entry.generation, tuple(kept_tensors), entry.n_left_out)
 
 
-def _untouched(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Launches that are whole and whose bytes no later launch has begun to overwrite. `entries` are ordered by age."""
+def _intact(entries: Sequence[_Entry]) -> list[_Entry]:
+    """The complete launches whose bytes no later launch has begun to overwrite; `entries` are ordered by age."""
     if not entries:
         return []
     host = np.array([(e.host_begin, e.host_end) for e in entries], dtype=np.uint64)
     on_device = _may_have_begun(entries)
     device = np.array([(e.device_begin, e.device_end) if e in on_device else (0, 0) for e in entries], dtype=np.uint64)
-    found = []
+    intact = []
     for index, entry in enumerate(entries):
         later_host, later_device = host[index + 1 :], device[index + 1 :]
         overwritten = (
             ((later_host[:, 0] < entry.host_end) & (later_host[:, 1] > entry.host_begin)).any()
             or ((later_device[:, 0] < entry.device_end) & (later_device[:, 1] > entry.device_begin)).any()
         )  # fmt: skip
-        if entry.is_whole and not overwritten:
-            found.append(entry)
-    return found
+        if entry.is_complete and not overwritten:
+            intact.append(entry)
+    return intact
 
 
 def _may_have_begun(entries: Sequence[_Entry]) -> set[_Entry]:
-    """Launches whose copies the device may have begun: on each stream, up to the first that is not whole."""
+    """The launches whose copies the device may have begun: on each stream, up to the first incomplete one."""
     by_order: dict[tuple[int, int, int], list[_Entry]] = defaultdict(list)
     for entry in entries:
         if entry.device_end > entry.device_begin:
             by_order[entry.order].append(entry)
     begun: set[_Entry] = set()
-    for of_stream in by_order.values():
-        whole = max((index for index, entry in enumerate(of_stream) if entry.is_whole), default=-1)
-        begun.update(of_stream[: whole + 2])
+    for ordered in by_order.values():
+        last_complete = max((index for index, entry in enumerate(ordered) if entry.is_complete), default=-1)
+        begun.update(ordered[: last_complete + 2])
     return begun

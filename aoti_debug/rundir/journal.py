@@ -1,7 +1,7 @@
 """Reads journal.bin (runtime_shims/journal_format.h): its header, and its records ordered by time.
 
-A process may die at any instruction: every record before that instruction is read. What cannot be decoded (a block that
-the runtime was about to reuse, the end of a file that was cut off) is counted and left out.
+A process may die at any instruction: every record before that instruction is read. Parts that cannot be decoded (a
+block that the runtime was about to reuse, the end of a truncated file) are counted and skipped.
 """
 
 from __future__ import annotations
@@ -48,15 +48,19 @@ from aoti_debug.values import Layout
 
 @dataclass(frozen=True)
 class Header:
+    """The header of a journal."""
+
     pid: int
     level: int
     start_unix_ns: int  # wall clock when `time_ns` was 0
     blocks_reused: int  # > 0: older launches were overwritten
-    crumb_every: int  # launches a breadcrumb; 0: none are written
+    crumb_every: int  # launches per breadcrumb; 0: none are written
 
 
 @dataclass(frozen=True)
 class Journal:
+    """The content of a journal, its records ordered by time."""
+
     header: Header
     records: tuple[Record, ...]
     damaged_blocks: int  # blocks whose end could not be decoded
@@ -66,7 +70,7 @@ def read(path: Path) -> Journal:
     """Reads a journal, also one that is still being written.
 
     Raises:
-        RunDirError: it cannot be opened, its header is cut off, or it is of another version.
+        RunDirError: it cannot be opened, its header is truncated, or it has another version.
     """
     try:
         with path.open("rb") as file:
@@ -85,10 +89,10 @@ def read(path: Path) -> Journal:
 def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
     data = file.read(abi.JOURNAL_HEADER.size)
     if len(data) < abi.JOURNAL_HEADER.size:
-        raise RunDirError(f"{path} is cut off: it ends within its header", hint="run the package again")
+        raise RunDirError(f"{path} is truncated: it ends within its header", hint="run the package again")
     magic, version, block_bytes, pid, level, start, reused, every = abi.JOURNAL_HEADER.codec.unpack(data)
     if magic != abi.JOURNAL_MAGIC:
-        raise RunDirError(f"{path} is no journal of aoti-debug", hint="run the package again")
+        raise RunDirError(f"{path} is not a journal of aoti-debug", hint="run the package again")
     if version != abi.JOURNAL_VERSION:
         raise RunDirError(
             f"{path} has version {version}; this aoti-debug reads version {abi.JOURNAL_VERSION}",
@@ -100,7 +104,7 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
 
 
 def _read_block(file: BinaryIO, offset: int, block_bytes: int) -> _Block | None:
-    """None where there is no block yet, or its owner changed while it was read."""
+    """The block at an offset; None if none was written yet, or its owner changed while it was read."""
     size = abi.BLOCK_HEADER.size
     before = os.pread(file.fileno(), size, offset)
     if len(before) < size:
@@ -151,7 +155,7 @@ class _Block:
         id_, dtype, device_type, device_index, kind, ndim, offset, storage_bytes = abi.LAYOUT.codec.unpack_from(
             self.data, body
         )
-        known = dtypes.numbered(dtype)
+        known_dtype = dtypes.of_scalar_type(dtype)
         dims = struct.unpack_from(f"<{2 * ndim}q", self.data, body + abi.LAYOUT.size)
         self.layouts[id_] = Layout(
             dtype=dtypes.name_of_number(dtype),
@@ -160,7 +164,7 @@ class _Block:
             strides=dims[ndim:],
             storage_offset=offset,
             storage_bytes=storage_bytes,
-            item_bytes=known.item_bytes if known else 0,
+            item_bytes=known_dtype.item_bytes if known_dtype else 0,
             kind=abi.layout_name(kind),
         )
 
@@ -271,12 +275,12 @@ class _Block:
         return FaultRecord(time_ns, self.thread, _KINDS[kind], call, key, FaultDomain(domain), code, text)
 
     def guard_damage(self, body: int, _flags: int, time_ns: int) -> GuardDamage:
-        call, launch, allocation, kind, data, size, first, last, damaged, *found = abi.GUARD_DAMAGE.codec.unpack_from(
+        call, launch, allocation, kind, data, size, first, last, damaged, *content = abi.GUARD_DAMAGE.codec.unpack_from(
             self.data, body
         )
         key = LaunchKey(_KINDS[kind], call, launch)
-        shown = bytes(found[: last + 1 - first])
-        return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, shown)
+        found = bytes(content[: last + 1 - first])
+        return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, found)
 
     def note(self, body: int, _flags: int, time_ns: int) -> NoteRecord:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)
@@ -303,7 +307,7 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
 
 
 def _extremum(bits: int, integer: int) -> int | float:
-    """`integer`: 0 a double's pattern, 1 an int64, 2 a uint64."""
+    """A minimum or maximum; `integer` is the type of `bits`: 0 double, 1 int64, 2 uint64."""
     if integer == 2:
         return bits
     if integer == 1:

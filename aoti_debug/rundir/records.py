@@ -1,6 +1,7 @@
 """The records of a journal (runtime_shims/journal_format.h), decoded.
 
-They are named tuples, not dataclasses: a journal holds hundreds of thousands, and these are made three times as fast.
+They are named tuples, not dataclasses: a journal has hundreds of thousands of them, and named tuples are created three
+times as fast.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aoti_debug.values import Absent, Layout, Tensor, Value, number
 
 
 class LaunchKey(NamedTuple):
-    """A launch's place in its run: the kind of call, the call, the launch within it."""
+    """The identity of a launch in its run: the kind of call, the call, the launch within it."""
 
     kind: CallKind
     call: int
@@ -26,7 +27,7 @@ class LaunchKey(NamedTuple):
 
 
 class SlotValues(NamedTuple):
-    """The values of a launch, decoded when asked for."""
+    """The values of a launch, decoded on demand."""
 
     block: bytes
     offset: int
@@ -34,7 +35,7 @@ class SlotValues(NamedTuple):
     layouts: dict[int, Layout]
 
     def decode(self) -> dict[int, Value]:
-        """Slot index -> value."""
+        """The values by slot index."""
         end = self.offset + self.length * abi.SLOT_VALUE.size
         return {
             slot: _value(tag, type_, layout, bits, self.layouts)
@@ -60,11 +61,13 @@ def _value(tag: int, type_: int, layout: int, bits: int, layouts: dict[int, Layo
 
 
 class CallBegin(NamedTuple):
+    """The beginning of a call of the model."""
+
     time_ns: int
     thread: int
     kind: CallKind
     call: int
-    level: int  # what is recorded in this call
+    level: int  # the recording level in this call
     stream_slot: int
     model: int
     stream: int
@@ -72,6 +75,8 @@ class CallBegin(NamedTuple):
 
 
 class CallEnd(NamedTuple):
+    """The end of a call of the model."""
+
     time_ns: int
     thread: int
     kind: CallKind
@@ -81,6 +86,8 @@ class CallEnd(NamedTuple):
 
 
 class LaunchBegin(NamedTuple):
+    """The beginning of a launch, with the values of its arguments."""
+
     time_ns: int
     thread: int
     key: LaunchKey
@@ -92,6 +99,8 @@ class LaunchBegin(NamedTuple):
 
 
 class GridRecord(NamedTuple):
+    """A device kernel that a launch started."""
+
     time_ns: int
     thread: int
     key: LaunchKey
@@ -99,19 +108,23 @@ class GridRecord(NamedTuple):
     grid: tuple[int, int, int]
     num_warps: int
     shared_bytes: int
-    arguments: tuple[int, ...]  # AotiDebugValue::bits, one an argument
+    arguments: tuple[int, ...]  # AotiDebugValue::bits of each argument
 
 
 class LaunchEnd(NamedTuple):
+    """The return of a launch."""
+
     time_ns: int
     thread: int
     key: LaunchKey
     status: int
     not_started: bool
-    values: SlotValues  # what the output slots hold now
+    values: SlotValues  # of the output slots after the launch
 
 
 class TensorFile(NamedTuple):
+    """A tensor that was saved, or the reason why it was not."""
+
     time_ns: int
     thread: int
     key: LaunchKey
@@ -120,25 +133,29 @@ class TensorFile(NamedTuple):
     status: SaveStatus
     bytes: int  # of the logical tensor
     hash: tuple[int, int]
-    path: str  # relative to the run; "" where it was skipped
+    path: str  # relative to the run directory; "" if it was skipped
     reason: str
 
 
 class TensorStats(NamedTuple):
+    """The statistics of a tensor at one phase of a launch."""
+
     time_ns: int
     thread: int
     key: LaunchKey
     slot: int
     phase: Phase
     uninitialised: bool
-    statistics: Statistics | None  # None: not read; `reason` says why
+    statistics: Statistics | None  # None: not read; see `reason`
     hash: int
     layout: Layout | None
-    values: bytes  # the elements, row-major; empty where there are too many
+    values: bytes  # the elements, row-major; empty if there are too many
     reason: str
 
 
 class FaultRecord(NamedTuple):
+    """An exception or an error code."""
+
     time_ns: int
     thread: int
     kind: CallKind
@@ -161,10 +178,12 @@ class GuardDamage(NamedTuple):
     first: int  # offset of the first damaged byte
     last: int
     damaged: int  # bytes
-    found: bytes  # what is there now, from `first` on; at most 16
+    found: bytes  # the damaged content from `first` on; at most 16 bytes
 
 
 class NoteRecord(NamedTuple):
+    """A message of the runtime about its own state."""
+
     time_ns: int
     thread: int
     code: NoteCode
@@ -172,7 +191,7 @@ class NoteRecord(NamedTuple):
 
 
 class RunEnd(NamedTuple):
-    """The package was unloaded in order."""
+    """The normal unload of the package."""
 
     time_ns: int
     thread: int

@@ -35,15 +35,15 @@ class _Index:
 
 
 def read(run: Path) -> tuple[TensorFile, ...]:
-    """Empty where nothing was rescued.
+    """Reads rescued.json; empty if nothing was rescued.
 
     Raises:
         RunDirError: the file is damaged.
     """
     path = run / NAME
     try:
-        found = json_data.from_data(_Index, json_data.parse_versioned(path.read_bytes(), FORMAT))
-        return tuple(_record(tensor) for tensor in found.tensors)
+        index = json_data.from_data(_Index, json_data.parse_versioned(path.read_bytes(), FORMAT))
+        return tuple(_record(tensor) for tensor in index.tensors)
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -51,26 +51,30 @@ def read(run: Path) -> tuple[TensorFile, ...]:
     except json_data.OtherFormatError as error:
         raise RunDirError(f"{path} has {error}") from error
     except ValueError as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint="without this file the run opens as it was") from error
+        raise RunDirError(
+            f"{path} is damaged: {error}", hint="without this file the run opens with the tensors that it saved itself"
+        ) from error
 
 
 def write(run: Path, tensors: Sequence[TensorFile]) -> None:
-    """In one step.
+    """Replaces rescued.json atomically.
 
     Raises:
         OSError: it cannot be written.
     """
-    files.write(run / NAME, json_data.to_text(_Index(FORMAT, tuple(map(_described, tensors)))) + "\n")
+    files.write(run / NAME, json_data.to_text(_Index(FORMAT, tuple(map(_to_json, tensors)))) + "\n")
 
 
-def _described(tensor: TensorFile) -> _Tensor:
+def _to_json(tensor: TensorFile) -> _Tensor:
     first, second = (f"{part:016x}" for part in tensor.hash)
     return _Tensor(str(tensor.key), tensor.slot, tensor.bytes, (first, second), tensor.path, tensor.reason)
 
 
 def _record(tensor: _Tensor) -> TensorFile:
-    """Raises:
-    ValueError: its launch or its hash is none.
+    """The inverse of `_to_json`.
+
+    Raises:
+        ValueError: the launch or the hash is malformed.
     """
     call, _, launch = tensor.launch.rpartition(".")
     kind = CallKind.CONSTANT if call.startswith("c") else CallKind.MODEL

@@ -25,8 +25,7 @@ from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
-from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json
-from aoti_debug.rundir import timeline as launches
+from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json, timeline
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
@@ -35,14 +34,14 @@ BASE = "aoti_debug_runs"
 JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
-RANDOM_INPUTS = "inputs.pt"  # made for the run
+RANDOM_INPUTS = "inputs.pt"  # generated for the run
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")
 
 
 @dataclass(frozen=True)
 class RunDir:
-    """One run. The journal is read when it is first asked for."""
+    """A run directory. The journal is read on first use."""
 
     path: Path
     info: RunInfo
@@ -50,7 +49,7 @@ class RunDir:
 
     @cached_property
     def journal(self) -> journal.Journal | None:
-        """None where the run recorded none: level 0, or nothing was launched yet.
+        """The journal; None if the run has none: level 0, or no launch yet.
 
         Raises:
             RunDirError: it cannot be read.
@@ -61,9 +60,10 @@ class RunDir:
 
     @cached_property
     def timeline(self) -> Timeline:
+        """The calls, launches and faults of the run, with rescued tensors counted as saved."""
         with _garbage_collection_paused():
-            found = self.journal.records if self.journal else ()
-            return launches.assemble((*found, *rescued_tensors.read(self.path)), self.manifest)
+            records = self.journal.records if self.journal else ()
+            return timeline.assemble((*records, *rescued_tensors.read(self.path)), self.manifest)
 
     def with_info(self, info: RunInfo) -> RunDir:
         """The run with another run.json; its journal is not read again."""
@@ -79,31 +79,34 @@ class RunDir:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
+        """The launches in the order in which they began."""
         return self.timeline.launches
 
     @cached_property
     def crumbs(self) -> breadcrumbs.Crumbs | None:
+        """The breadcrumbs; None if the run has none."""
         return breadcrumbs.read(self.path / breadcrumbs.NAME)
 
     @property
     def level(self) -> int:
+        """The recording level: the journal's, or without a journal the requested one."""
         return self.journal.header.level if self.journal else self.info.level
 
     @property
     def package(self) -> Path | None:
-        """The package that was run; None where the run has no link to it or it is gone."""
+        """The package that was run; None if the run has no link to it, or the link is broken."""
         link = self.path / PACKAGE
         return link.resolve() if link.exists() else None
 
     @property
     def inputs(self) -> Path | None:
-        """The inputs file that was given; None where the embedded ones were used or the host made them."""
-        found = (self.path / f"inputs{suffix}" for suffix in (".pt", ".safetensors"))
-        return next((path.resolve() for path in found if path.exists()), None)
+        """The inputs file of the run; None if it used the embedded inputs, or the host program passed its own."""
+        paths = (self.path / f"inputs{suffix}" for suffix in (".pt", ".safetensors"))
+        return next((path.resolve() for path in paths if path.exists()), None)
 
     @property
     def state(self) -> ExitKind:
-        """How it ended, also where nobody was left to write it down."""
+        """The kind of end; derived from the journal and the process if run.json does not record it."""
         if self.info.exit.kind not in (ExitKind.RUNNING, ExitKind.CLEAN):
             return self.info.exit.kind
         if self.timeline.ended or self.info.exit.kind is ExitKind.CLEAN:
@@ -116,33 +119,33 @@ class RunDir:
         """A launch by its id: "0.3", "c0.1", or "3" for "0.3".
 
         Raises:
-            UsageError: it is no id.
+            UsageError: it is not a launch id.
             RunDirError: the run has no such launch.
         """
         key = parse_launch_id(id_)
-        found = self._by_key.get(key)
-        if found is None:
-            raise RunDirError(f"{self.path.name} has no launch {key}", hint=self._what_there_is())
-        return found
+        launch = self._by_key.get(key)
+        if launch is None:
+            raise RunDirError(f"{self.path.name} has no launch {key}", hint=self._launches_hint())
+        return launch
 
     @cached_property
     def _by_key(self) -> dict[LaunchKey, Launch]:
         return {launch.key: launch for launch in self.launches}
 
     def launches_of(self, kernel: str) -> tuple[Launch, ...]:
-        """Launches of a kernel, by its name or a pattern of fnmatch."""
+        """The launches of a kernel, by its name or an fnmatch pattern."""
         exact = tuple(launch for launch in self.launches if launch.kernel == kernel)
         return exact or tuple(launch for launch in self.launches if fnmatchcase(launch.kernel, kernel))
 
     def kernels(self) -> tuple[str, ...]:
-        """Names of the kernels that were launched, in order."""
+        """The names of the launched kernels, in order of their first launch."""
         return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
 
     def tensor_path(self, saved: SavedTensor) -> Path:
-        """Where a saved tensor lies.
+        """The path of a saved tensor.
 
         Raises:
-            RunDirError: it was skipped, or the journal names a place outside of the run.
+            RunDirError: it was skipped, or its path leads outside of the run directory.
         """
         if not saved.path:
             raise RunDirError(f"the tensor was not saved: {saved.reason}", hint="aoti-debug run --level 1 saves it")
@@ -150,7 +153,7 @@ class RunDir:
             raise RunDirError(f"the journal names {saved.path!r}, which lies outside of the run")
         return self.path / saved.path
 
-    def _what_there_is(self) -> str:
+    def _launches_hint(self) -> str:
         if not self.launches:
             return "it recorded none"
         return f"it has {len(self.launches)}, {self.launches[0].id} to {self.launches[-1].id}: aoti-debug show"
@@ -158,7 +161,7 @@ class RunDir:
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Half of the time of making a million small objects goes into looking for garbage among them."""
+    """Disables garbage collection, which takes half of the time in which a million small objects are created."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -169,8 +172,10 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 
 def parse_launch_id(text: str) -> LaunchKey:
-    """Raises:
-    UsageError: `text` is neither LAUNCH nor CALL.LAUNCH.
+    """Parses "0.3", "c0.1", or "3" for "0.3".
+
+    Raises:
+        UsageError: `text` is neither LAUNCH nor CALL.LAUNCH.
     """
     match = _LAUNCH_ID.match(text)
     if match is None:
@@ -180,11 +185,12 @@ def parse_launch_id(text: str) -> LaunchKey:
 
 
 def is_launch_id(text: str) -> bool:
+    """True if the text has the form of a launch id."""
     return _LAUNCH_ID.match(text) is not None
 
 
 def base_directory() -> Path:
-    """Where runs are kept unless somebody says otherwise."""
+    """The default directory for runs: AOTI_DEBUG_DIR, else aoti_debug_runs."""
     return Path(os.environ.get(Variable.DIR.value) or BASE)
 
 
@@ -195,30 +201,30 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
         RunDirError: there is none.
     """
     base = base or base_directory()
-    found = stamped_directories.find(name, base, run_json.NAME)
-    if found is not None:
-        return found
+    path = stamped_directories.find(name, base, run_json.NAME)
+    if path is not None:
+        return path
     names = runs(base)
     if not names:
         raise RunDirError(f"no runs in {base}", hint="aoti-debug run PACKAGE.pt2 makes one; --run DIR names another")
     if name is None or str(name) == LATEST:
-        raise RunDirError(f"{base / LATEST} leads nowhere", hint=f"name a run: --run {base / names[-1]}")
-    raise RunDirError(f"no run {str(name)!r} in {base}", hint=near(str(name), names))
+        raise RunDirError(f"{base / LATEST} is a broken link", hint=f"name a run: --run {base / names[-1]}")
+    raise RunDirError(f"no run {str(name)!r} in {base}", hint=name_hint(str(name), names))
 
 
 def runs(base: Path) -> tuple[str, ...]:
-    """Names of the runs in `base`, oldest first."""
+    """The names of the runs in `base`, oldest first."""
     return stamped_directories.names(base, run_json.NAME)
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """What `name` may have meant, as a hint."""
+def name_hint(name: str, known: Iterable[str]) -> str:
+    """A hint with the known names that are most similar to an unknown one."""
     names = tuple(known)
     lowered = name.lower()
-    close = difflib.get_close_matches(name, names, n=5, cutoff=0.4)
-    inside = [n for n in names if lowered in n.lower() and n not in close]
-    found = [*close, *inside][:8] or list(names[-8:])
-    return "there is " + ", ".join(found) if found else "there are none"
+    similar = difflib.get_close_matches(name, names, n=5, cutoff=0.4)
+    containing = [n for n in names if lowered in n.lower() and n not in similar]
+    listed = [*similar, *containing][:8] or list(names[-8:])
+    return "there is " + ", ".join(listed) if listed else "there are none"
 
 
 def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir:
@@ -240,7 +246,7 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
 
 
 def _is_alive(info: RunInfo) -> bool:
-    """Whether the run's process still lives: a process of its number that did not start after it."""
+    """True if the run's process is alive: a process of its id that did not start after the run."""
     try:
         fields = Path(f"/proc/{info.pid}/stat").read_text().rpartition(")")[2].split()
         uptime = float(Path("/proc/uptime").read_text().split()[0])

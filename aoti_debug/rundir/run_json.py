@@ -1,4 +1,4 @@
-"""run.json: what was run, how, and how it ended."""
+"""Reads and writes run.json: the package and options of a run, and how it ended."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
 
 
 class ExitKind(str, Enum):
+    """The kind of end of a run."""
+
     RUNNING = "running"
     CLEAN = "clean"
     FAULT = "fault"  # an exception, a device error, SIGSEGV, SIGABRT, …
-    ABORTED = "aborted"  # killed from outside, or it vanished
+    ABORTED = "aborted"  # killed from outside, or it disappeared
     TIMEOUT = "timeout"
-    ERROR = "error"  # the model was not loaded to the end
+    ERROR = "error"  # loading the model failed
 
 
 class Stage(str, Enum):
-    """How far the process of `aoti-debug run` came."""
+    """The stages of the process of `aoti-debug run`, in order."""
 
     IMPORT = "import"
     INPUTS = "inputs"
@@ -45,18 +47,22 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True)
 class Exit:
+    """The end of a run's process."""
+
     kind: ExitKind
     detail: str = ""  # for people: "SIGSEGV", "RuntimeError: …"
     stage: Stage | None = None
-    signal: str = ""  # "SIGSEGV"; "" where no signal ended it
+    signal: str = ""  # "SIGSEGV"; "" if no signal ended it
     exception: str = ""  # the Python type's name
-    code: int | None = None  # the device error's code, where the exception carries one
+    code: int | None = None  # the device error's code, if the exception has one
     seconds: float | None = None  # of the calls
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    tool_version: str | None  # None where the package does not say, as torch_version
+    """The content of run.json."""
+
+    tool_version: str | None  # None if the package does not record it; the same for torch_version
     torch_version: str | None
     pid: int
     started: str  # ISO 8601
@@ -65,7 +71,7 @@ class RunInfo:
     phase: str  # "before", "after", "both", "" for the level's own choice
     device: str  # "cpu" or "cuda"
     command: tuple[str, ...]
-    host: str  # "aoti-debug run", or "embedded" where any other program loaded the package
+    host: str  # "aoti-debug run", or "embedded" if another program loaded the package
     exit: Exit = Exit(ExitKind.RUNNING)
     calls: int = 1
     imports: tuple[str, ...] = ()
@@ -76,25 +82,28 @@ class RunInfo:
 
 
 def to_json(info: RunInfo) -> str:
+    """The text of run.json."""
     data = asdict(info)
     return json.dumps({"format": data.pop("format"), **data, "phase": info.phase or None}, indent=1) + "\n"
 
 
 def write(info: RunInfo, run: Path) -> None:
-    """Replaces run.json in one step."""
+    """Replaces run.json atomically."""
     files.write(run / NAME, to_json(info))
 
 
 def read(run: Path) -> RunInfo:
-    """Raises:
-    RunDirError: there is none, it is damaged, or of another format version.
+    """Reads run.json of a run directory.
+
+    Raises:
+        RunDirError: there is none, it is damaged, or it has another format version.
     """
     path = run / NAME
     try:
         return _read(json_data.parse_versioned(path.read_bytes(), FORMAT))
     except OSError as error:
         raise RunDirError(
-            f"{run} is no run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"
+            f"{run} is not a run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"
         ) from error
     except json_data.OtherFormatError as error:
         raise RunDirError(f"{run} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
@@ -103,41 +112,44 @@ def read(run: Path) -> RunInfo:
 
 
 def poison_in_force(guards: bool, poison: int | None) -> int | None:
-    """The byte that guarded buffers begin with: what was asked for, else the environment's, else the default.
+    """The byte that guarded buffers are filled with; None without guards.
 
-    None: there are no guards.
+    It is the requested one, else that of the environment, else the default.
     """
     if not guards and os.environ.get(Variable.GUARDS.value) != "1":
         return None
     if poison is not None:
         return poison
-    given = os.environ.get(Variable.POISON.value, "")
-    return int(given, 16) if _HEX_BYTE.match(given) else 0xFF
+    variable = os.environ.get(Variable.POISON.value, "")
+    return int(variable, 16) if _HEX_BYTE.match(variable) else 0xFF
 
 
 def started_at(info: RunInfo) -> datetime:
+    """The start of the run, in local time."""
     return datetime.fromisoformat(info.started.replace("Z", "+00:00")).astimezone()
 
 
-# What takes the place of a member that is missing or null.
-_EMPTY: Mapping[str, Any] = {"filters": (), "phase": "", "command": (), "imports": (), "libraries": ()}
-_EMPTY_OF_EXIT: Mapping[str, Any] = {"detail": ""}
+# The values of members that are missing or null.
+_DEFAULTS: Mapping[str, Any] = {"filters": (), "phase": "", "command": (), "imports": (), "libraries": ()}
+_EXIT_DEFAULTS: Mapping[str, Any] = {"detail": ""}
 
 
 def _read(data: Mapping[str, Any]) -> RunInfo:
-    """Raises:
-    DamagedJsonError: `data` is no run.json.
+    """The content of a parsed run.json.
+
+    Raises:
+        DamagedJsonError: `data` is malformed.
     """
     if not isinstance(data.get("exit"), Mapping):
-        raise DamagedJsonError("exit is missing or no object")
-    exit_ = _completed(data["exit"], _EMPTY_OF_EXIT)
-    info = json_data.from_data(RunInfo, {**_completed(data, _EMPTY), "exit": exit_})
+        raise DamagedJsonError("exit is missing or not an object")
+    exit_ = _with_defaults(data["exit"], _EXIT_DEFAULTS)
+    info = json_data.from_data(RunInfo, {**_with_defaults(data, _DEFAULTS), "exit": exit_})
     try:
         started_at(info)
     except (ValueError, OverflowError) as error:
-        raise DamagedJsonError(f"started is no date: {error}") from error
+        raise DamagedJsonError(f"started is not a date: {error}") from error
     return info
 
 
-def _completed(data: Mapping[str, Any], empty: Mapping[str, Any]) -> dict[str, Any]:
-    return {**data, **{name: value for name, value in empty.items() if data.get(name) is None}}
+def _with_defaults(data: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, **{name: value for name, value in defaults.items() if data.get(name) is None}}

@@ -1,4 +1,4 @@
-"""Statistics of one tensor, as the runtime records them at level 2 and as they are computed from a saved tensor."""
+"""Statistics of one tensor, recorded by the runtime at level 2 or computed from a saved tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _CHUNK = 1 << 22  # elements converted to double at a time
 
 @dataclass(frozen=True)
 class Statistics:
-    """Counts over all elements; the rest over the finite ones. A complex element counts once, by its magnitude."""
+    """Statistics of a tensor: counts are over all elements, the rest over the finite ones.
+
+    A complex element counts once, by its magnitude.
+    """
 
     numel: int
     n_nan: int
@@ -32,18 +35,19 @@ class Statistics:
 
     @property
     def n_finite(self) -> int:
+        """The number of finite elements."""
         return self.numel - self.n_nan - self.n_pos_inf - self.n_neg_inf
 
 
-def of(tensor: torch.Tensor) -> Statistics:
+def tensor_statistics(tensor: torch.Tensor) -> Statistics:
     """Statistics of a strided tensor.
 
     Raises:
-        TypeError: its dtype has no values that could be read (quantized, packed).
+        TypeError: the elements of its dtype cannot be read as numbers (quantized, packed).
     """
     name = dtypes.bare_name(tensor.dtype)
     if not dtypes.has_values(name):
-        raise TypeError(f"{name} has no values that statistics could be made of")
+        raise TypeError(f"the elements of {name} cannot be read as numbers")
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     starts = range(0, flat.numel(), _CHUNK)
     counts = [0, 0, 0, 0]
@@ -52,10 +56,10 @@ def of(tensor: torch.Tensor) -> Statistics:
     for start in starts:
         part = _Part(_as_array(flat[start : start + _CHUNK]), start)
         counts = [a + b for a, b in zip(counts, part.counts(), strict=True)]
-        if (found := part.lowest()) and (low is None or found[0] < low[0]):
-            low = found
-        if (found := part.highest()) and (high is None or found[0] > high[0]):
-            high = found
+        if (part_low := part.lowest()) and (low is None or part_low[0] < low[0]):
+            low = part_low
+        if (part_high := part.highest()) and (high is None or part_high[0] > high[0]):
+            high = part_high
     n_nan, n_pos_inf, n_neg_inf, n_zero = counts
     if low is None or high is None:
         return Statistics(flat.numel(), n_nan, n_pos_inf, n_neg_inf, n_zero, None, None, 0, 0, math.nan, math.nan)
@@ -87,34 +91,34 @@ class _Part:
 
         self.values = values
         self.start = start
-        self.where = np.flatnonzero(np.isfinite(values))
+        self.finite_positions = np.flatnonzero(np.isfinite(values))
 
     def counts(self) -> tuple[int, int, int, int]:
-        """NaN, +Inf, -Inf, zeros."""
+        """The counts of NaN, +Inf, -Inf and zeros."""
         import numpy as np
 
         zeros = self.values.size - int(np.count_nonzero(self.values))
-        if len(self.where) == self.values.size:
+        if len(self.finite_positions) == self.values.size:
             return 0, 0, 0, zeros
         above, below = int((self.values == math.inf).sum()), int((self.values == -math.inf).sum())
-        return self.values.size - len(self.where) - above - below, above, below, zeros
+        return self.values.size - len(self.finite_positions) - above - below, above, below, zeros
 
     def finite(self) -> Any:
-        return self.values[self.where]
+        return self.values[self.finite_positions]
 
     def lowest(self) -> tuple[Any, int] | None:
-        return self._at(int(self.finite().argmin())) if len(self.where) else None
+        return self._at(int(self.finite().argmin())) if len(self.finite_positions) else None
 
     def highest(self) -> tuple[Any, int] | None:
-        return self._at(int(self.finite().argmax())) if len(self.where) else None
+        return self._at(int(self.finite().argmax())) if len(self.finite_positions) else None
 
     def _at(self, position: int) -> tuple[Any, int]:
-        index = int(self.where[position])
+        index = int(self.finite_positions[position])
         return self.values[index], self.start + index
 
 
 class _Moments:
-    """Mean and sum of squared deviations of what was added, merged part by part."""
+    """The mean and the sum of squared deviations of all added values, merged part by part."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -132,7 +136,7 @@ class _Moments:
 
 
 def _as_array(chunk: torch.Tensor) -> Any:
-    """A numpy array of float64, int64 or uint64 with the chunk's values (the magnitude of a complex one)."""
+    """The chunk's values as a numpy array of float64, int64 or uint64; complex numbers by their magnitude."""
     import torch
 
     if chunk.is_complex():

@@ -1,6 +1,6 @@
-"""A tensor file as the runtime writes it: where it lies in the run, and the bytes before the elements.
+"""The tensor files of the runtime: their paths in the run directory, and the header before the elements.
 
-The Python twin of runtime_shims/safetensors_file.h; tests compare what both write.
+The Python counterpart of runtime_shims/safetensors_file.h; tests compare the output of both.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _CHUNK = 1 << 22  # bytes, a multiple of 8
 
 
 def is_storable(dtype: str) -> bool:
-    """Whether tensors of a dtype are saved: quantized ones are not."""
-    known = dtypes.named(dtype)
-    return known is not None and bool(known.safetensors)
+    """True if tensors of a dtype can be saved; quantized ones cannot."""
+    known_dtype = dtypes.of_name(dtype)
+    return known_dtype is not None and bool(known_dtype.safetensors)
 
 
 def tensor_path(key: LaunchKey, phase: Phase, kernel: str, argument: str, device: str) -> str:
-    """Relative to the run: "tensors/0/0003_relu/before_launch_relu_buf4_cpu.safetensors"."""
+    """The path in the run directory: "tensors/0/0003_relu/before_launch_relu_buf4_cpu.safetensors"."""
     call = str(key).partition(".")[0]
-    when = "before" if phase is Phase.BEFORE else "after"
-    folder = _file_name(f"{key.launch:04}_{escaped(kernel)}", "")
-    file = _file_name(f"{when}_launch_{escaped(kernel)}_{escaped(argument)}_{device}", ".safetensors")
+    phase_name = "before" if phase is Phase.BEFORE else "after"
+    folder = _file_name(f"{key.launch:04}_{escape(kernel)}", "")
+    file = _file_name(f"{phase_name}_launch_{escape(kernel)}_{escape(argument)}_{device}", ".safetensors")
     return f"tensors/{call}/{folder}/{file}"
 
 
-def escaped(name: str) -> str:
-    """Bytes outside of [A-Za-z0-9._,=@:+-] as %XX."""
-    return re.sub(rb"[^A-Za-z0-9._,=@:+-]", lambda found: b"%%%02X" % found[0][0], name.encode()).decode()
+def escape(name: str) -> str:
+    """A name in which bytes outside of [A-Za-z0-9._,=@:+-] are written as %XX."""
+    return re.sub(rb"[^A-Za-z0-9._,=@:+-]", lambda match: b"%%%02X" % match[0][0], name.encode()).decode()
 
 
 def _file_name(name: str, extension: str) -> str:
-    """A name that is too long is cut and ends in "~" and 8 digits of its hash."""
+    """A file name; one that is too long is shortened and ends in "~" and 8 digits of its hash."""
     if len(name) + len(extension) <= _LONGEST_NAME:
         return name + extension
     first, _ = content_hashes(memoryview(name.encode()))
@@ -54,8 +54,8 @@ def _file_name(name: str, extension: str) -> str:
 
 
 def header(name: str, layout: Layout) -> bytes:
-    """What comes before the elements of a tensor whose dtype is storable: length, JSON, padding."""
-    dtype = dtypes.named(layout.dtype)
+    """The bytes before the elements of a tensor whose dtype is storable: length, JSON, padding."""
+    dtype = dtypes.of_name(layout.dtype)
     assert dtype is not None
     parts = dtype.stored_parts
     shape = list(layout.shape)
@@ -71,8 +71,8 @@ def header(name: str, layout: Layout) -> bytes:
         "storage_offset": str(layout.storage_offset),
         "strides": _compact(list(layout.strides)),
     }
-    described = {"dtype": dtype.safetensors, "shape": shape, "data_offsets": [0, layout.bytes]}
-    text = _compact({"__metadata__": metadata, name: described}).encode()
+    entry = {"dtype": dtype.safetensors, "shape": shape, "data_offsets": [0, layout.bytes]}
+    text = _compact({"__metadata__": metadata, name: entry}).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
@@ -82,22 +82,22 @@ def _compact(value: object) -> str:
 
 
 def content_hashes(data: memoryview) -> tuple[int, int]:
-    """TensorFile.hash of a tensor's bytes (row-major), as runtime_shims/content_hash.h defines it."""
+    """TensorFile.hash of a tensor's bytes (row-major), defined in runtime_shims/content_hash.h."""
     sums = [0, 0]
     for words, first in _words(data):
-        place = np.arange(first + 1, first + 1 + len(words), dtype=np.uint64)
-        for which, step in enumerate(_STEPS):
-            sums[which] += int(np.add.reduce(_mix(words + place * np.uint64(step)), dtype=np.uint64))
+        positions = np.arange(first + 1, first + 1 + len(words), dtype=np.uint64)
+        for index, step in enumerate(_STEPS):
+            sums[index] += int(np.add.reduce(_mix(words + positions * np.uint64(step)), dtype=np.uint64))
     finished = _mix(np.array([(total + len(data)) & _MASK for total in sums], dtype=np.uint64))
     return int(finished[0]), int(finished[1])
 
 
 def _words(data: memoryview) -> Iterator[tuple[NDArray[np.uint64], int]]:
-    """64-bit words, the last one padded with zeros, and the index of the first."""
+    """Chunks of 64-bit words, the last word padded with zeros, each with the index of its first word."""
     for start in range(0, len(data), _CHUNK):
         chunk = data[start : start + _CHUNK]
-        whole = chunk if len(chunk) % 8 == 0 else bytes(chunk) + bytes(-len(chunk) % 8)
-        yield np.frombuffer(whole, "<u8"), start // 8
+        padded = chunk if len(chunk) % 8 == 0 else bytes(chunk) + bytes(-len(chunk) % 8)
+        yield np.frombuffer(padded, "<u8"), start // 8
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

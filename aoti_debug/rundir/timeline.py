@@ -1,4 +1,4 @@
-"""Launches, calls and faults of a run: the journal's records put together with the manifest's sites."""
+"""Joins the journal's records with the manifest's sites: the launches, calls and faults of a run."""
 
 from __future__ import annotations
 
@@ -18,30 +18,34 @@ from aoti_debug.values import Absent, Layout, Number, Tensor, Value, number
 
 
 class LaunchStatus(str, Enum):
-    OPEN = "open"  # began and never returned: what was running when the process died
+    """The end of a launch on the host."""
+
+    OPEN = "open"  # began and did not return: it was running when the process ended
     RETURNED = "returned"
     NOT_STARTED = "not started"  # an empty grid
-    FAILED = "failed"  # the callee returned an error, or an exception left it
+    FAILED = "failed"  # the callee returned an error or threw an exception
 
 
 @dataclass(frozen=True)
 class SavedTensor:
+    """A tensor that was saved, or the reason why it was not."""
+
     status: SaveStatus
-    path: str  # relative to the run; "" where it was skipped
+    path: str  # relative to the run directory; "" if it was skipped
     bytes: int  # of the logical tensor
     hash: tuple[int, int]
-    reason: str  # why it was skipped
+    reason: str  # for which it was skipped
 
 
 @dataclass(frozen=True)
 class RecordedStats:
-    """What level 2 recorded of a tensor at one phase."""
+    """The record of a tensor at one phase, at level 2."""
 
     uninitialised: bool  # an output before its launch
-    statistics: Statistics | None  # None: not read; `reason` says why
+    statistics: Statistics | None  # None: not read; see `reason`
     hash: int
     layout: Layout | None
-    values: bytes  # the elements, row-major; empty where there are too many
+    values: bytes  # the elements, row-major; empty if there are too many
     reason: str
 
 
@@ -49,7 +53,7 @@ class RecordedStats:
 class Argument:
     """One recorded value of a launch: a tensor, an element of a list, a number.
 
-    `before` and `after` differ for output slots only: a slot is unset before its launch.
+    `before` and `after` differ only for output slots, which are unset before their launch.
     """
 
     slot: int  # index in Site.args
@@ -61,25 +65,27 @@ class Argument:
 
     @property
     def name(self) -> str:
+        """The name, unique in its launch: "buf4"."""
         return self.spec.name
 
     @property
     def role(self) -> Role:
+        """The direction: input, output or both."""
         return self.spec.role
 
     @property
     def written(self) -> bool:
-        """Whether the launch may have written it."""
+        """True if the launch may have written it."""
         return self.role in (Role.OUT, Role.INOUT, Role.UNKNOWN) or self.spec.form is Form.OUTPUT_SLOT
 
     @property
     def tensor(self) -> Tensor | None:
-        """The tensor: after the launch where it made one, else before it."""
+        """The tensor after the launch, else the one before it; None if it is no tensor."""
         return next((value for value in (self.after, self.before) if isinstance(value, Tensor)), None)
 
     @property
     def layout(self) -> Layout | None:
-        """The tensor's; where the journal has none for it (an output of the proxy executor), that of its statistics."""
+        """The tensor's layout; if the journal has none (an output of the proxy executor), that of its statistics."""
         if self.tensor is not None:
             return self.tensor.layout
         return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
@@ -87,7 +93,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class GridArgument:
-    """What launchKernel handed to the device for one parameter."""
+    """An argument that launchKernel passed to a device kernel."""
 
     name: str
     ctype: str
@@ -96,6 +102,8 @@ class GridArgument:
 
 @dataclass(frozen=True)
 class Grid:
+    """The launch configuration and arguments of a device kernel."""
+
     kernel: str  # name of the device kernel
     grid: tuple[int, int, int]
     num_warps: int
@@ -105,10 +113,12 @@ class Grid:
 
 @dataclass(frozen=True)
 class Fault:
+    """An exception or an error code."""
+
     domain: FaultDomain
     code: int  # -1: an exception; an AOTITorchError; a CUresult
     text: str
-    launch: LaunchKey | None  # where it was noticed; None: at the end of a call
+    launch: LaunchKey | None  # in which it was noticed; None: at the end of a call
     kind: CallKind
     call: int
     time_ns: int
@@ -116,6 +126,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class ModelCall:
+    """A call of the model, or of its constant folding."""
+
     kind: CallKind
     call: int
     thread: int
@@ -138,39 +150,43 @@ class Launch:
     site: Site
     thread: int
     stream_slot: int
-    sequence: int  # run-wide, from 1: what a breadcrumb stores
+    sequence: int  # run-wide, from 1; the number that a breadcrumb stores
     loops: tuple[int, ...]  # iteration of each enclosing while loop, outermost first
     status: LaunchStatus
-    returned: int | None  # what the callee returned; None: it did not return
+    returned: int | None  # the callee's status code; None: it did not return
     begin_ns: int  # from the journal's start
     end_ns: int | None
-    fault: Fault | None  # what was noticed in this launch
+    fault: Fault | None  # noticed in this launch
     _parts: _Parts = field(repr=False)
     _kernels: Mapping[int, Kernel] = field(repr=False)
 
     @property
     def id(self) -> str:
-        """ "0.3", "c0.1"."""
+        """The launch id: "0.3", "c0.1"."""
         return str(self.key)
 
     @property
     def kernel(self) -> str:
+        """The kernel's name."""
         return self.site.kernel
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
-        """What launchKernel started, one entry a device kernel."""
+        """The device kernels that launchKernel started."""
         return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
 
     @property
     def grid(self) -> Grid | None:
+        """The first device kernel; None if there is none."""
         return self.grids[0] if self.grids else None
 
     @cached_property
     def args(self) -> tuple[Argument, ...]:
+        """The recorded values, one for each of the site's args."""
         return self._parts.arguments(self.site)
 
     def argument(self, name: str) -> Argument | None:
+        """The argument of a name; None if there is none."""
         return next((argument for argument in self.args if argument.name == name), None)
 
 
@@ -220,21 +236,21 @@ class _Parts:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened in a run, in order of time."""
+    """The calls, launches and faults of a run, in order of time."""
 
     calls: tuple[ModelCall, ...]
     launches: tuple[Launch, ...]
     faults: tuple[Fault, ...]
     notes: tuple[records.NoteRecord, ...]
-    damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order in which it was found
-    ended: bool  # the package was unloaded in order
+    damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
+    ended: bool  # by a normal unload of the package
 
 
-def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
-    """Joins records that are ordered by time. Those of a launch whose beginning was overwritten are left out.
+def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
+    """Joins records that are ordered by time; those of a launch whose beginning was overwritten are dropped.
 
     Raises:
-        RunDirError: a record names a site or a kernel that the manifest has not.
+        RunDirError: a record names a site that the manifest does not have.
     """
     parts: dict[LaunchKey, _Parts] = defaultdict(_Parts)
     begins: list[records.LaunchBegin] = []
@@ -244,7 +260,7 @@ def assemble(found: Iterable[records.Record], manifest: Manifest) -> Timeline:
     notes: list[records.NoteRecord] = []
     damages: list[records.GuardDamage] = []
     ended = False
-    for record in found:
+    for record in ordered:
         match record:
             case records.LaunchBegin():
                 parts[record.key].begin = record
@@ -302,7 +318,7 @@ def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
 def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]) -> Launch:
     if begin.site >= len(manifest.sites):
         raise RunDirError(
-            f"the journal speaks of site {begin.site}, and the manifest has {len(manifest.sites)}",
+            f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
             hint="the manifest belongs to another package: run the package again",
         )
     end = parts.end

@@ -16,7 +16,7 @@ def decode(data: bytes, dtype: str) -> list[Any]:
 def _array(data: bytes, dtype: str) -> Any:
     import numpy as np
 
-    known = dtypes.named(dtype)
+    known = dtypes.of_name(dtype)
     if known and known.numpy:
         return np.frombuffer(data, dtype=known.numpy)
     if dtype == "bfloat16":

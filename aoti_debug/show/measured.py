@@ -63,7 +63,7 @@ class Measurer:
     def _read(self, argument: Argument, phase: Phase) -> Measurement:
         values, _ = load_tensors.load_values(self._run.tensor_path(argument.files[phase]))
         try:
-            return Measurement(statistics.of(values))
+            return Measurement(statistics.tensor_statistics(values))
         except TypeError as error:
             return Measurement(None, str(error))
 

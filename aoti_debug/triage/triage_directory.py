@@ -164,7 +164,7 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     names = triages(base)
     if not names:
         raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
-    raise RunDirError(f"no triage {wanted!r} in {base}", hint=run_directory.near(wanted, names))
+    raise RunDirError(f"no triage {wanted!r} in {base}", hint=run_directory.name_hint(wanted, names))
 
 
 def triages(base: Path) -> tuple[str, ...]:

@@ -15,7 +15,17 @@ from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifferenc
 from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.manifest import Certainty, Form, Kind, Manifest, PackageOrigin, Provenance, Role, Sameness, Unrecognised
+from aoti_debug.manifest import (
+    Certainty,
+    Form,
+    KernelMatch,
+    Kind,
+    Manifest,
+    PackageOrigin,
+    Provenance,
+    Role,
+    Unrecognised,
+)
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -81,7 +91,7 @@ def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
 def from_package(**fields: Any) -> Manifest:
     """Of a compiled package without model lines."""
     site = replace(RELU, provenance=Provenance(Certainty.NONE))
-    known: dict[str, Any] = {"source": PackageOrigin.COMPILED, "sameness": Sameness(7, ())}
+    known: dict[str, Any] = {"source": PackageOrigin.COMPILED, "sameness": KernelMatch(7, ())}
     return replace(factories.make_manifest(site), **(known | fields))
 
 

@@ -177,7 +177,7 @@ def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 def test_a_damaged_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (base / NEW / "journal.bin").write_bytes(b"AOTI")
     assert show() == 6
-    assert complaint(capsys)[0].endswith("journal.bin is cut off: it ends within its header")
+    assert complaint(capsys)[0].endswith("journal.bin is truncated: it ends within its header")
 
 
 def test_a_directory_that_is_no_run(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

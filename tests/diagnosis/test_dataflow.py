@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, outside_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
 from aoti_debug.manifest import Constant, Manifest, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import Argument
@@ -43,9 +43,9 @@ def recorded(base: Path, *launches: tuple[int, tuple[Tensor, ...]], package: Man
 
 
 def argument(run: RunDir, launch: str, name: str) -> Argument:
-    found = run.launch(launch).argument(name)
-    assert found is not None
-    return found
+    result = run.launch(launch).argument(name)
+    assert result is not None
+    return result
 
 
 def written_by(run: RunDir, launch: str, name: str) -> str:
@@ -66,7 +66,7 @@ def test_the_last_launch_that_wrote_the_bytes(tmp_path: Path) -> None:
 def test_an_input_is_known_by_the_name_that_its_user_gave_it(tmp_path: Path) -> None:
     run = recorded(tmp_path, (FIRST, (X, A)))
     assert written_by(run, "0.0", "arg0_1") == "index"
-    assert outside_name(replace(MANIFEST, input_names=()), argument(run, "0.0", "arg0_1")) == "arg0_1"
+    assert input_or_weight_name(replace(MANIFEST, input_names=()), argument(run, "0.0", "arg0_1")) == "arg0_1"
 
 
 def test_a_weight_is_known_by_its_place_in_the_module(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_what_changes_in_place_reads_and_ends_it(tmp_path: Path) -> None:
 
 
 def test_the_same_address_on_another_device_is_other_memory(tmp_path: Path) -> None:
-    there = tensor(4, 8, data_ptr=0x2000, device="cuda:1")
-    run = recorded(tmp_path, (FIRST, (X, there)), (SECOND, (A, B)))
+    on_other_device = tensor(4, 8, data_ptr=0x2000, device="cuda:1")
+    run = recorded(tmp_path, (FIRST, (X, on_other_device)), (SECOND, (A, B)))
     assert written_by(run, "0.1", "buf0") == ""
 
 

@@ -84,10 +84,10 @@ def test_wrong_types_are_damage() -> None:
 
 @pytest.mark.parametrize("name", sorted(findings.to_json(WHOLE)))
 def test_every_member_is_needed(name: str) -> None:
-    found = data()
-    del found[name]
+    members = data()
+    del members[name]
     with pytest.raises(DamagedJsonError, match=f"finding.{name} is missing"):
-        read(found, "finding")
+        read(members, "finding")
 
 
 def test_a_model_line_has_a_number() -> None:

@@ -1,4 +1,4 @@
-"""From the flight recorder's memory to files of the run."""
+"""Rescue of the flight recorder's memory into files of the run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
     assert [str(key) for key in rescue.rescue(crashed(tmp_path, file)).launches] == ["0.1"]
 
 
-def test_opening_a_run_that_nobody_finished_rescues_it(tmp_path: Path) -> None:
+def test_opening_a_run_that_was_not_finished_rescues_it(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     run = rescue.open_diagnosed(path).run
     assert run.state is ExitKind.ABORTED
@@ -86,8 +86,8 @@ def test_what_was_not_kept_says_why(tmp_path: Path) -> None:
     assert (done.launches, done.tensors) == ((), 0)
     files = [argument.files[Phase.BEFORE] for argument in rundir.open_run(path).launch("0.1").args[:2]]
     assert [saved.status for saved in files] == [SaveStatus.SKIPPED] * 2
-    assert files[0].reason == "the flight recorder holds too few of its bytes"
-    assert files[1].reason == "larger than the flight recorder has room for (AOTI_DEBUG_FLIGHT_BYTES)"
+    assert files[0].reason == "the flight recorder has only a part of its bytes"
+    assert files[1].reason == "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)"
 
 
 def test_other_launches_are_no_substitute_for_the_suspect(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_damaged_index(tmp_path: Path) -> None:
         _ = rundir.open_run(path).launches
 
 
-# ---- what dead processes left behind
+# ---- shared memory of dead processes
 
 
 def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     orphan.write_bytes(str(tmp_path / "gone").encode().ljust(4096, b"\0"))
     old = tmp_path / "aoti_debug-4194304-9"
     old.write_bytes(b"x")
-    other = tmp_path / "somebody-elses"
+    other = tmp_path / "other-directory"
     other.write_bytes(b"x")
-    shared_memory.clear(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "somebody-elses"]
+    shared_memory.reclaim(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "other-directory"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
 
@@ -160,7 +160,7 @@ def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
     path = crashed(
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
-    shared_memory.clear(tmp_path)
+    shared_memory.reclaim(tmp_path)
     assert (path / flight_recorder.NAME).exists()
 
 
@@ -180,10 +180,10 @@ def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     locked.write_bytes(b"x")
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        shared_memory.clear(tmp_path)
+        shared_memory.reclaim(tmp_path)
     assert alive.exists()
     assert locked.exists()
-    shared_memory.clear(tmp_path)
+    shared_memory.reclaim(tmp_path)
     assert not locked.exists()
 
 
@@ -199,14 +199,14 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
     assert result.verdict is not None
     assert result.verdict.launch is not None
     suspect = result.verdict.launch
-    found = {
+    tensors = {
         launch.id: list(load_tensors.load_launch(result.run, launch, Phase.BEFORE).values())
         for launch in result.run.launches
     }
     previous, guilty = (launch.id for launch in result.run.launches[-2:])
     assert guilty == suspect.id
-    assert [id_ for id_, loaded in found.items() if loaded] == [previous, guilty]
-    assert torch.equal(found[guilty][0], torch.relu(found[previous][0]))
+    assert [id_ for id_, loaded in tensors.items() if loaded] == [previous, guilty]
+    assert torch.equal(tensors[guilty][0], torch.relu(tensors[previous][0]))
     assert not (result.run.path / flight_recorder.NAME).is_symlink()
     repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
     monkeypatch.setenv("FAULTY_OPS", "segv")

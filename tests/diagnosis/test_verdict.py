@@ -49,7 +49,7 @@ def judge(
     return diagnose(open_run(run_directory(base, package, writer, exit=exit_, **fields)))
 
 
-def found(verdict: Verdict | None) -> tuple[str, Proof, list[str]]:
+def summary(verdict: Verdict | None) -> tuple[str, Proof, list[str]]:
     assert verdict is not None
     return verdict.what, verdict.proof, [launch.id for launch in verdict.suspects]
 
@@ -77,7 +77,7 @@ def test_a_clean_run_has_no_verdict(tmp_path: Path) -> None:
 
 def test_a_crash_within_a_launch(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP, PROXY, ended=1), SEGV)
-    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.launch is not None
     assert verdict.launch.kernel == "mylib::op.default"
@@ -90,7 +90,7 @@ def test_a_crash_within_a_launch_of_a_later_call(tmp_path: Path) -> None:
     writer.call_end(launches=1)
     writer.call_begin(1)
     writer.launch_begin(0, CPP, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
+    assert summary(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
 
 
 def test_a_crash_while_two_threads_were_within_a_launch(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_crash_while_two_threads_were_within_a_launch(tmp_path: Path) -> None:
     writer.call_begin(1)
     writer.launch_begin(0, PROXY, X, call=1)
     verdict = judge(tmp_path, writer, SEGV)
-    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.RANGE, ["0.0", "1.0"])
+    assert summary(verdict) == ("SIGSEGV (Segmentation fault)", Proof.RANGE, ["0.0", "1.0"])
     assert verdict
     assert verdict.launch is None
     assert verdict.why == "2 threads were within a launch; nothing says which of them failed"
@@ -110,19 +110,19 @@ def test_another_threads_finished_launch_is_not_blamed(tmp_path: Path) -> None:
     writer.thread = 2
     writer.call_begin(1)
     writer.launch(0, PROXY, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.0"])
+    assert summary(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.0"])
 
 
 def test_the_innermost_launch_of_a_thread_is_blamed(tmp_path: Path) -> None:
     writer = started(PROXY, ended=0)
     writer.call_begin(1)
     writer.launch_begin(0, CPP, X, call=1)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
+    assert summary(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["1.0"])
 
 
 def test_a_crash_between_launches(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP, PROXY), SEGV)
-    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.NONE, [])
+    assert summary(verdict) == ("SIGSEGV (Segmentation fault)", Proof.NONE, [])
     assert verdict
     assert verdict.why == "it happened between launches; 0.1 was the last one to return"
 
@@ -155,7 +155,7 @@ def test_an_exception_in_a_launch(tmp_path: Path) -> None:
     writer.fault(1, FaultDomain.EXCEPTION, text="index 99 is out of bounds")
     writer.call_end(launches=2, failed=True)
     verdict = judge(tmp_path, writer, RAISED)
-    assert found(verdict) == ("index 99 is out of bounds", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("index 99 is out of bounds", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.why == "an exception left it"
 
@@ -170,7 +170,7 @@ def test_an_exception_outside_of_any_launch(tmp_path: Path) -> None:
 
 def test_an_exception_that_the_package_never_saw(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP), RAISED)
-    assert found(verdict) == ("RuntimeError: run_func_ failed", Proof.NONE, [])
+    assert summary(verdict) == ("RuntimeError: run_func_ failed", Proof.NONE, [])
 
 
 def test_an_error_code_that_the_generated_code_drops(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_an_error_code_that_the_generated_code_drops(tmp_path: Path) -> None:
     writer.launch(2, CPP, X)
     writer.call_end(launches=3)
     verdict = judge(tmp_path, writer, CLEAN)
-    assert found(verdict) == ("index out of range", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("index out of range", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.why == "it returned error code 1, which the generated code does not check: the model went on"
 
@@ -190,34 +190,34 @@ def test_a_crash_after_an_error_code_is_the_crashs(tmp_path: Path) -> None:
     writer.launch_end(0, status=1)
     writer.fault(0, FaultDomain.SHIM, 1, "index out of range")
     writer.launch_begin(1, CPP, X)
-    assert found(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
+    assert summary(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
 
 
-def test_an_abort_for_an_exception_that_nobody_caught(tmp_path: Path) -> None:
+def test_an_abort_for_an_exception_that_was_not_caught(tmp_path: Path) -> None:
     writer = started(CPP, PROXY, ended=1)
     writer.launch_end(1, status=-1)
     writer.fault(1, FaultDomain.EXCEPTION, text="boom")
     writer.call_end(launches=2, failed=True)
-    assert found(judge(tmp_path, writer, ABRT)) == ("boom", Proof.CERTAIN, ["0.1"])
+    assert summary(judge(tmp_path, writer, ABRT)) == ("boom", Proof.CERTAIN, ["0.1"])
 
 
 def test_an_abort_within_a_launch(tmp_path: Path) -> None:
-    assert found(judge(tmp_path, started(CPP, ended=0), ABRT)) == ("SIGABRT (Aborted)", Proof.CERTAIN, ["0.0"])
+    assert summary(judge(tmp_path, started(CPP, ended=0), ABRT)) == ("SIGABRT (Aborted)", Proof.CERTAIN, ["0.0"])
 
 
 def test_a_hang_within_a_launch(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(CPP, CPP, ended=1), TIMEOUT)
-    assert found(verdict) == ("no end: it was killed after 5 s", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("no end: it was killed after 5 s", Proof.CERTAIN, ["0.1"])
 
 
 def test_a_killed_process_was_within_a_launch(tmp_path: Path) -> None:
-    assert found(judge(tmp_path, started(CPP, CPP, ended=1), KILLED)) == ("SIGKILL (Killed)", Proof.LIKELY, ["0.1"])
+    assert summary(judge(tmp_path, started(CPP, CPP, ended=1), KILLED)) == ("SIGKILL (Killed)", Proof.LIKELY, ["0.1"])
 
 
 def test_a_host_that_vanished(tmp_path: Path) -> None:
     writer = started(CPP, CPP, ended=1)
     verdict = judge(tmp_path, writer, Exit(ExitKind.RUNNING), host="embedded", pid=1 << 22)
-    assert found(verdict) == ("the process vanished", Proof.LIKELY, ["0.1"])
+    assert summary(verdict) == ("the process vanished", Proof.LIKELY, ["0.1"])
 
 
 def test_a_run_that_goes_on_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +232,11 @@ FRAME = StackFrame("ops::act(int)", "/t/libops.so", 1, "/src/ops.cpp", 9)
 
 
 def caught(base: Path, thread: int, signal: str = "SIGSEGV") -> None:
-    """Puts stacks beside a run that is there: of two threads, one of which may have died."""
+    """Puts stacks beside an existing run: of two threads, one of which may have died."""
     other = Stack(99, "", None, (StackFrame("ops::other(int)", "/t/libops.so", 1),))
-    found = Backtrace((Stack(thread, signal, None, (FRAME,)), other))
+    backtrace = Backtrace((Stack(thread, signal, None, (FRAME,)), other))
     run = find(base=base)
-    (run / crash_stacks.NAME).write_text(json.dumps({"format": 1, **asdict(found)}))
+    (run / crash_stacks.NAME).write_text(json.dumps({"format": 1, **asdict(backtrace)}))
 
 
 def two_threads() -> JournalWriter:
@@ -259,10 +259,10 @@ def rejudge(base: Path) -> Verdict | None:
 def test_the_thread_that_died_tells_which_launch(
     tmp_path: Path, thread: int, proof: Proof, suspects: list[str]
 ) -> None:
-    assert found(judge(tmp_path, two_threads(), SEGV))[1] is Proof.RANGE
+    assert summary(judge(tmp_path, two_threads(), SEGV))[1] is Proof.RANGE
     caught(tmp_path, thread)
     verdict = rejudge(tmp_path)
-    assert found(verdict) == ("SIGSEGV (Segmentation fault)", proof, suspects)
+    assert summary(verdict) == ("SIGSEGV (Segmentation fault)", proof, suspects)
     assert verdict
     assert verdict.frames == ("ops::act at /src/ops.cpp:9",)
 
@@ -279,7 +279,7 @@ def test_a_host_that_vanished_and_left_its_stack(tmp_path: Path) -> None:
     judge(tmp_path, started(CPP, CPP, ended=1), Exit(ExitKind.RUNNING), host="embedded", pid=1 << 22)
     caught(tmp_path, 1)
     verdict = rejudge(tmp_path)
-    assert found(verdict) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.frames == ("ops::act at /src/ops.cpp:9",)
 
@@ -298,7 +298,7 @@ def test_a_fault_of_the_device_shows_no_stack_of_the_host(tmp_path: Path) -> Non
     judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(2))
     caught(tmp_path, 1, signal="SIGABRT")
     verdict = rejudge(tmp_path)
-    assert found(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.2"])
+    assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.2"])
     assert verdict
     assert verdict.frames == ()
 
@@ -309,7 +309,7 @@ def test_an_exception_tells_where_it_was_raised(tmp_path: Path) -> None:
     text = "no\nException raised from act at /src/ops.cpp:9 (most recent call first):\nframe #0: x"
     writer.fault(1, FaultDomain.SHIM, 1, text)
     verdict = judge(tmp_path, writer, RAISED)
-    assert found(verdict) == ("no", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("no", Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.frames == ("act at /src/ops.cpp:9",)
 
@@ -317,7 +317,7 @@ def test_an_exception_tells_where_it_was_raised(tmp_path: Path) -> None:
 def test_what_the_process_said_last(tmp_path: Path) -> None:
     judge(tmp_path, started(CPP, ended=0), ABRT)
     (find(base=tmp_path) / "stderr.log").write_text("0.0 before cpp\nfree(): invalid pointer\n")
-    assert found(rejudge(tmp_path))[0] == "SIGABRT (Aborted): free(): invalid pointer"
+    assert summary(rejudge(tmp_path))[0] == "SIGABRT (Aborted): free(): invalid pointer"
 
 
 # The device
@@ -334,7 +334,7 @@ def test_the_launch_after_the_last_crumb_is_guilty_not_the_one_that_noticed(tmp_
     writer = started(*[TRITON] * 8, ended=7, crumb_every=1)
     cuda_fault(writer, 7)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(3))
-    assert found(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.3"])
+    assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.3"])
     assert verdict
     assert verdict.why == "the device had completed every launch before 0.3, and not 0.3"
     assert verdict.surfaced is not None
@@ -345,7 +345,7 @@ def test_a_fault_that_is_noticed_where_it_happened(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, ended=1, crumb_every=1)
     cuda_fault(writer, 1)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(1))
-    assert found(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.surfaced is None
 
@@ -353,7 +353,7 @@ def test_a_fault_that_is_noticed_where_it_happened(tmp_path: Path) -> None:
 def test_the_first_launch_of_a_run(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, crumb_every=1)
     cuda_fault(writer, None)
-    assert found(judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(0))) == (
+    assert summary(judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(0))) == (
         ILLEGAL,
         Proof.CERTAIN,
         ["0.0"],
@@ -369,7 +369,7 @@ def test_a_fault_of_an_earlier_call(tmp_path: Path) -> None:
     writer.launch_end(1, status=1, call=1)
     writer.fault(1, FaultDomain.CUDA, 700, call=1)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(1))
-    assert found(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.1"])
     assert verdict
     assert verdict.surfaced is not None
     assert verdict.surfaced.id == "1.1"
@@ -379,13 +379,13 @@ def test_a_fault_that_the_last_wait_notices(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, crumb_every=1)
     writer.call_end(launches=3)
     verdict = judge(tmp_path, writer, DEVICE, CUDA, crumbs=factories.crumbs(1))
-    assert found(verdict) == ("AcceleratorError: an illegal memory access", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("AcceleratorError: an illegal memory access", Proof.CERTAIN, ["0.1"])
 
 
 def test_a_device_code_in_the_hosts_exception(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, crumb_every=1)
     exit_ = Exit(ExitKind.FAULT, "AcceleratorError: x", Stage.CALL, exception="AcceleratorError", code=700)
-    assert found(judge(tmp_path, writer, exit_, CUDA, crumbs=factories.crumbs(1))) == (
+    assert summary(judge(tmp_path, writer, exit_, CUDA, crumbs=factories.crumbs(1))) == (
         ILLEGAL,
         Proof.CERTAIN,
         ["0.1"],
@@ -396,7 +396,7 @@ def test_a_crumb_every_4_launches_names_a_range_and_how_to_narrow_it(tmp_path: P
     writer = started(*[TRITON] * 12, ended=11, crumb_every=4)
     cuda_fault(writer, 11)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(4, every=4))
-    assert found(verdict) == (ILLEGAL, Proof.RANGE, ["0.4", "0.5", "0.6", "0.7"])
+    assert summary(verdict) == (ILLEGAL, Proof.RANGE, ["0.4", "0.5", "0.6", "0.7"])
     assert verdict
     assert verdict.launch is None
     assert verdict.why == "a breadcrumb every 4 launches: the device had completed every launch before 0.4"
@@ -410,15 +410,15 @@ def test_a_range_ends_where_its_call_ends(tmp_path: Path) -> None:
     writer.launch_begin(0, TRITON, X, call=1)
     cuda_fault(writer, None)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(4, every=4))
-    assert found(verdict)[2] == ["0.4", "0.5"]
+    assert summary(verdict)[2] == ["0.4", "0.5"]
     later = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(6, every=4), name="later")
-    assert found(later)[2] == ["1.0"]
+    assert summary(later)[2] == ["1.0"]
 
 
 def test_a_number_that_the_host_has_read_narrows_a_range(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, ITEM, TRITON, TRITON, crumb_every=8)
     cuda_fault(writer, None)
-    assert found(judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0, every=8)))[2] == ["0.3", "0.4"]
+    assert summary(judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0, every=8)))[2] == ["0.3", "0.4"]
 
 
 def test_an_empty_grid_is_not_suspected(tmp_path: Path) -> None:
@@ -427,9 +427,9 @@ def test_an_empty_grid_is_not_suspected(tmp_path: Path) -> None:
     writer.launch_end(1, flags=LaunchFlag.NOT_STARTED)
     writer.launch(2, TRITON, X)
     cuda_fault(writer, None)
-    assert found(judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0, every=2)))[2] == ["0.0"]
+    assert summary(judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0, every=2)))[2] == ["0.0"]
     later = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(1, every=2), name="later")
-    assert found(later)[2] == ["0.2"]
+    assert summary(later)[2] == ["0.2"]
 
 
 def test_streams_are_told_apart(tmp_path: Path) -> None:
@@ -438,9 +438,9 @@ def test_streams_are_told_apart(tmp_path: Path) -> None:
         writer.launch(launch, TRITON, X, stream_slot=launch % 2)
     cuda_fault(writer, None)
     one = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(3, 6))
-    assert found(one) == (ILLEGAL, Proof.CERTAIN, ["0.4"])
+    assert summary(one) == (ILLEGAL, Proof.CERTAIN, ["0.4"])
     both = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(3, 4), name="both")
-    assert found(both) == (ILLEGAL, Proof.RANGE, ["0.4", "0.5"])
+    assert summary(both) == (ILLEGAL, Proof.RANGE, ["0.4", "0.5"])
     assert both
     assert both.why == "2 streams had launches that the device had not completed"
     assert both.next_commands == ("CUDA_LAUNCH_BLOCKING=1 aoti-debug run m.pt2",)
@@ -451,17 +451,17 @@ def test_without_crumbs_every_launch_up_to_where_it_was_noticed_is_suspected(tmp
     writer.note(NoteCode.CRUMBS_OFF, "no breadcrumbs: no room in /dev/shm")
     cuda_fault(writer, 2)
     verdict = judge(tmp_path, writer, RAISED, CUDA)
-    assert found(verdict) == (ILLEGAL, Proof.RANGE, ["0.0", "0.1", "0.2"])
+    assert summary(verdict) == (ILLEGAL, Proof.RANGE, ["0.0", "0.1", "0.2"])
     assert verdict
     assert "no room in /dev/shm" in verdict.why
     assert verdict.next_commands == ("CUDA_LAUNCH_BLOCKING=1 aoti-debug run m.pt2",)
 
 
-def test_a_device_error_of_somebody_else(tmp_path: Path) -> None:
+def test_a_device_error_from_outside_the_package(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, crumb_every=1)
     cuda_fault(writer, None)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(2))
-    assert found(verdict) == (ILLEGAL, Proof.NONE, [])
+    assert summary(verdict) == (ILLEGAL, Proof.NONE, [])
     assert verdict
     assert "outside of the package" in verdict.why
 
@@ -471,7 +471,7 @@ def test_a_launch_that_the_driver_refuses_is_its_own_fault(tmp_path: Path) -> No
     writer.launch_end(2, status=-1)
     writer.fault(2, FaultDomain.CUDA, 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0))
-    assert found(verdict) == ("CUDA error 701: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Proof.CERTAIN, ["0.2"])
+    assert summary(verdict) == ("CUDA error 701: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Proof.CERTAIN, ["0.2"])
     assert verdict
     assert verdict.why == "the driver refused it"
 
@@ -479,18 +479,18 @@ def test_a_launch_that_the_driver_refuses_is_its_own_fault(tmp_path: Path) -> No
 def test_a_hang_on_the_device(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, ITEM, ended=3, crumb_every=1)
     verdict = judge(tmp_path, writer, TIMEOUT, CUDA, crumbs=factories.crumbs(1))
-    assert found(verdict) == ("no end: it was killed after 5 s", Proof.CERTAIN, ["0.1"])
+    assert summary(verdict) == ("no end: it was killed after 5 s", Proof.CERTAIN, ["0.1"])
 
 
 def test_a_hang_of_the_host_while_the_device_is_idle(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, crumb_every=1)
     verdict = judge(tmp_path, writer, TIMEOUT, CUDA, crumbs=factories.crumbs(2))
-    assert found(verdict) == ("no end: it was killed after 5 s", Proof.NONE, [])
+    assert summary(verdict) == ("no end: it was killed after 5 s", Proof.NONE, [])
 
 
 def test_a_crash_of_the_host_with_launches_queued(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, PROXY, ended=2, crumb_every=1)
-    assert found(judge(tmp_path, writer, SEGV, CUDA, crumbs=factories.crumbs(0))) == (
+    assert summary(judge(tmp_path, writer, SEGV, CUDA, crumbs=factories.crumbs(0))) == (
         "SIGSEGV (Segmentation fault)",
         Proof.CERTAIN,
         ["0.2"],
@@ -499,7 +499,7 @@ def test_a_crash_of_the_host_with_launches_queued(tmp_path: Path) -> None:
 
 def test_an_abort_with_launches_queued_and_nothing_open(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, crumb_every=1)
-    assert found(judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(1))) == (
+    assert summary(judge(tmp_path, writer, ABRT, CUDA, crumbs=factories.crumbs(1))) == (
         "SIGABRT (Aborted)",
         Proof.LIKELY,
         ["0.1"],
@@ -516,7 +516,7 @@ def test_sequence_numbers_wrap_around(tmp_path: Path) -> None:
         writer.launch(launch, TRITON, X)
     cuda_fault(writer, None)
     verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(2**32 - 1))
-    assert found(verdict)[2] == ["0.2"]
+    assert summary(verdict)[2] == ["0.2"]
 
 
 # What to type next

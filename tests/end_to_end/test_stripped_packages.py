@@ -1,4 +1,4 @@
-"""Packages without the source of their wrapper: what is seen of them from outside, and what is said of the rest."""
+"""Packages without wrapper source: launches recorded by symbol interposition, and the stated limits."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_command_line_says_what_is_missing_for_more(
     assert main.run(["run", str(lookup), "--inputs", str(lookup.with_name("good.pt"))]) == 0
     assert "the package as torch wrote it" in " ".join(capsys.readouterr().err.split())
     assert main.run(["run", str(lookup)]) == 3
-    assert "it does not tell what the model takes" in capsys.readouterr().err
+    assert "the model's signature is not known" in capsys.readouterr().err
     assert main.run(["build", str(lookup)]) == 3
     assert "aoti-debug run and aoti-debug triage take it as it is" in capsys.readouterr().err
 
@@ -166,9 +166,9 @@ def test_several_models_need_a_name(tmp_path: Path) -> None:
     members = {f"{archive.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
     path = archives.write(tmp_path / "m.pt2", members)
     with pytest.raises(UsageError, match="holds 2 models"):
-        target.subject(path, "")
+        target.run_target(path, "")
     with pytest.raises(UsageError, match="holds no model 'three'"):
-        target.subject(path, "three")
+        target.run_target(path, "three")
 
 
 def test_build_says_that_there_is_nothing_to_instrument(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Packages of CUDA models without the source of their wrapper: launches, grids and faults, seen from outside."""
+"""Packages of CUDA models without wrapper source: launches, grids and faults, recorded by symbol interposition."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import archives
 import pytest
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Sameness
+from aoti_debug.manifest import KernelMatch
 from aoti_debug.pt2 import archive, kernel_hashes
 
 KERNELS = """
@@ -49,14 +49,14 @@ def test_kernels_are_compared_and_nothing_else(folder: Path, tmp_path: Path) -> 
     before = kernel_hashes.hash_package(package(folder, tmp_path, "first.so", b"code"), "model")
     assert sorted(before) == ["c2.cubin", "cpp_fused_add_1", "cpp_fused_relu_0", "cuda_fused_mm_0"]
     same = kernel_hashes.hash_package(package(folder, tmp_path, "other_runtime.so", b"code", ".original"), "model")
-    assert kernel_hashes.compare(before, same) == Sameness(4, ())
+    assert kernel_hashes.compare(before, same) == KernelMatch(4, ())
     assert str(kernel_hashes.compare(before, same)) == "4 of 4 kernels identical to the original"
 
 
 def test_another_kernel_is_named(folder: Path, tmp_path: Path) -> None:
     before = kernel_hashes.hash_package(package(folder, tmp_path, "first.so", b"code"), "model")
     other = kernel_hashes.hash_package(package(folder, tmp_path, "other_kernel.so", b"another"), "model")
-    assert kernel_hashes.compare(before, other) == Sameness(4, ("c2.cubin", "cpp_fused_relu_0"))
+    assert kernel_hashes.compare(before, other) == KernelMatch(4, ("c2.cubin", "cpp_fused_relu_0"))
     assert str(kernel_hashes.compare(before, other)) == "2 of 4 kernels identical to the original"
     assert kernel_hashes.compare(before, {}).different == tuple(sorted(before))
 

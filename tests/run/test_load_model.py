@@ -20,10 +20,10 @@ def test_a_package_gets_an_empty_source_beside_its_library(tmp_path: Path) -> No
     before = path.read_bytes()
     (tmp_path / "work").mkdir()
     copy = load_model.with_empty_source(archive.inspect(path), "one", tmp_path / "work")
-    found, given = archive.inspect(copy), archive.inspect(path)
-    assert set(found.members) - set(given.members) == {f"{archive.AOTINDUCTOR}one/c1.wrapper.cpp"}
-    assert found.read(f"{archive.AOTINDUCTOR}one/c1.wrapper.cpp") == b""
-    assert found.read(library) == given.read(library)
+    copied, original = archive.inspect(copy), archive.inspect(path)
+    assert set(copied.members) - set(original.members) == {f"{archive.AOTINDUCTOR}one/c1.wrapper.cpp"}
+    assert copied.read(f"{archive.AOTINDUCTOR}one/c1.wrapper.cpp") == b""
+    assert copied.read(library) == original.read(library)
     assert path.read_bytes() == before
     assert zipfile.ZipFile(copy).testzip() is None
 
@@ -51,15 +51,15 @@ def test_a_package_without_any_source_gets_one_where_torch_needs_it(
 ) -> None:
     path = archives.write(tmp_path / "m.pt2", dict.fromkeys(members, b"\x7fELF"))
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
-    found: list[Path] = []
+    paths: list[Path] = []
 
     def load(path: str, model_name: str) -> str:
-        found.append(Path(path))
+        paths.append(Path(path))
         assert loaded <= set(archive.inspect(path).members)
         assert (SOURCE in archive.inspect(path).members) == (SOURCE in loaded)
         return model_name
 
     monkeypatch.setattr("torch._inductor.package.load_package", load)
     assert load_model.load(archive.inspect(path), "model", "cpu") == "model"
-    assert (found == [path]) == (loaded == set(members))
-    assert all(used == path or not used.exists() for used in found)
+    assert (paths == [path]) == (loaded == set(members))
+    assert all(used == path or not used.exists() for used in paths)

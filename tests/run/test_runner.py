@@ -1,4 +1,4 @@
-"""Runs of a real package whose third launch does what the test wants."""
+"""Runs of a real package whose third launch fails as the test requests."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     path = run(faulty_package, tmp_path, inputs=tmp_path / "ones.pt", **options).run.path
     data = json.loads((path / "run.json").read_text())
     assert next(iter(data)) == "format"
-    wanted = {"format": 1, "level": 2, "filters": ["faulty*", "!x"], "phase": "both", "device": "cpu", "calls": 1}
-    assert data.items() >= wanted.items()
+    expected = {"format": 1, "level": 2, "filters": ["faulty*", "!x"], "phase": "both", "device": "cpu", "calls": 1}
+    assert data.items() >= expected.items()
     assert data["command"] == (
         f"aoti-debug run {faulty_package} --inputs {tmp_path / 'ones.pt'} --level 2 --phase both"
         f" --out {tmp_path / 'runs'} --timeout 300 --launch 0.2 --filter faulty* --filter !x"
@@ -95,15 +95,15 @@ def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
 
 def test_saved_tensors_are_the_models(faulty_package: Path, tmp_path: Path) -> None:
     torch.save((torch.full((2, 4), 0.5),), tmp_path / "half.pt")
-    found = run(faulty_package, tmp_path, inputs=tmp_path / "half.pt", level=1).run
-    (launch,) = found.launches_of(ACT)
-    before = load_tensors.load_launch(found, launch, Phase.BEFORE)
-    after = load_tensors.load_launch(found, launch, Phase.AFTER)
+    opened = run(faulty_package, tmp_path, inputs=tmp_path / "half.pt", level=1).run
+    (launch,) = opened.launches_of(ACT)
+    before = load_tensors.load_launch(opened, launch, Phase.BEFORE)
+    after = load_tensors.load_launch(opened, launch, Phase.AFTER)
     (name,) = before
     (output,) = (argument.name for argument in launch.args if argument.written)
     assert torch.equal(after[output], before[name] + 1)
-    first = next(launch for launch in found.launches if "addmm" in launch.kernel)
-    values = load_tensors.load_launch(found, first, Phase.BEFORE).values()
+    first = next(launch for launch in opened.launches if "addmm" in launch.kernel)
+    values = load_tensors.load_launch(opened, first, Phase.BEFORE).values()
     assert any(torch.equal(value, torch.full((2, 4), 0.5)) for value in values)
 
 
@@ -122,7 +122,7 @@ def test_level_0_records_nothing(faulty_package: Path, tmp_path: Path, monkeypat
     assert result.verdict.why == "level 0 records nothing"
 
 
-def test_the_environments_level_counts_where_none_is_given(
+def test_the_environments_level_is_the_default(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTI_DEBUG_LEVEL", "0")
@@ -182,7 +182,7 @@ def test_a_hang(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def wait_for_launch(base: Path) -> None:
-    """Until the third launch is running."""
+    """Waits until the third launch is running."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         latest = base / "runs" / "latest"
@@ -206,9 +206,9 @@ def test_an_interrupt_ends_the_process_and_is_written_down(
     with pytest.raises(KeyboardInterrupt):
         run(faulty_package, tmp_path)
     thread.join()
-    found = open_run(tmp_path / "runs" / "latest")
-    assert (found.state, found.info.exit.detail) == (ExitKind.ABORTED, "interrupted")
-    assert not Path(f"/proc/{found.info.pid}").exists()
+    opened = open_run(tmp_path / "runs" / "latest")
+    assert (opened.state, opened.info.exit.detail) == (ExitKind.ABORTED, "interrupted")
+    assert not Path(f"/proc/{opened.info.pid}").exists()
 
 
 def test_a_killed_tool_leaves_no_model_running_and_a_run_that_reads(
@@ -230,9 +230,9 @@ def test_a_killed_tool_leaves_no_model_running_and_a_run_that_reads(
     deadline = time.monotonic() + 30
     while open_run(tmp_path / "runs").state is ExitKind.RUNNING and time.monotonic() < deadline:
         time.sleep(0.1)
-    found = open_run(tmp_path / "runs")
-    assert found.state is ExitKind.ABORTED
-    assert found.launches[-1].kernel == ACT
+    opened = open_run(tmp_path / "runs")
+    assert opened.state is ExitKind.ABORTED
+    assert opened.launches[-1].kernel == ACT
 
 
 # What never starts leaves nothing behind
@@ -303,15 +303,15 @@ def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
     [
         ({"level": 4}, "there is no level 4"),
         ({"phase": "during"}, "there is no phase 'during'"),
-        ({"calls": 0}, "--calls 0 runs nothing"),
-        ({"timeout": 0}, "--timeout 0 leaves no time"),
-        ({"filters": ["a,b"]}, "the filter 'a,b' has a comma in it"),
+        ({"calls": 0}, "--calls 0 is less than 1"),
+        ({"timeout": 0}, "--timeout 0 is not greater than 0"),
+        ({"filters": ["a,b"]}, "the filter 'a,b' contains a comma"),
         ({"launch": "zero"}, "'zero' is no launch"),
         ({"launch": "0.1,"}, "'' is no launch"),
-        ({"flight": -1}, "--flight -1 cannot be kept"),
-        ({"crumb_every": 0}, "no breadcrumb every 0 launches"),
+        ({"flight": -1}, "--flight -1 is out of range"),
+        ({"crumb_every": 0}, "--crumb-every 0 is less than 1"),
         ({"poison": 0}, "--poison needs --guards"),
-        ({"guards": True, "poison": 256}, "256 is no byte"),
+        ({"guards": True, "poison": 256}, "256 is not a byte"),
         ({"libraries": ["none.so"]}, "none.so does not exist"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The watch over the model's process."""
+"""Supervision of the model's process."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stall": 0}, "--stall 0 leaves no time"),
-        ({"stall": 5, "level": 0}, "at level 0 nothing shows progress: --stall cannot be kept"),
+        ({"stall": 0}, "--stall 0 is not greater than 0"),
+        ({"stall": 5, "level": 0}, "--stall needs a level above 0, which records progress"),
     ],
 )
 def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, int], message: str) -> None:

@@ -16,7 +16,7 @@ from aoti_debug import abi
 from aoti_debug.abi import NoteCode
 from aoti_debug.native import crash_stacks
 from aoti_debug.run import watchdog
-from aoti_debug.run.watchdog import Limits, Patience, progress
+from aoti_debug.run.watchdog import Limits, Watchdog, progress
 from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage
 
@@ -24,7 +24,7 @@ X = factories.tensor(4)
 
 
 class Clock:
-    """Time that a test tells."""
+    """A clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -49,17 +49,17 @@ def write(run: Path, writer: JournalWriter) -> None:
 
 def test_every_record_of_every_thread_is_progress(tmp_path: Path) -> None:
     writer = JournalWriter()
-    seen = [progress(tmp_path)]
+    states = [progress(tmp_path)]
     writer.call_begin()
     for launch, thread in itertools.product(range(2), (1, 2)):
         writer.thread = thread
         writer.launch_begin(launch, 0, X)
         write(tmp_path, writer)
-        seen.append(progress(tmp_path))
+        states.append(progress(tmp_path))
         writer.launch_end(launch)
         write(tmp_path, writer)
-        seen.append(progress(tmp_path))
-    assert all(a != b for a, b in itertools.pairwise(seen))
+        states.append(progress(tmp_path))
+    assert all(a != b for a, b in itertools.pairwise(states))
 
 
 def test_nothing_new_is_no_progress(tmp_path: Path) -> None:
@@ -86,15 +86,15 @@ def test_a_block_that_is_used_again_is_progress(tmp_path: Path) -> None:
 
 
 def test_a_breadcrumb_and_a_second_package_are_progress(tmp_path: Path) -> None:
-    seen = [progress(tmp_path)]
+    states = [progress(tmp_path)]
     (tmp_path / breadcrumbs.NAME).write_bytes(b"1")
-    seen.append(progress(tmp_path))
+    states.append(progress(tmp_path))
     (tmp_path / "process-8").mkdir()
     writer = JournalWriter()
     writer.note(NoteCode.CONFIGURATION, "x")
     write(tmp_path / "process-8", writer)
-    seen.append(progress(tmp_path))
-    assert len(set(seen)) == 3
+    states.append(progress(tmp_path))
+    assert len(set(states)) == 3
 
 
 def test_a_look_at_a_long_journal_is_cheap(tmp_path: Path) -> None:
@@ -113,55 +113,55 @@ def test_a_look_at_a_long_journal_is_cheap(tmp_path: Path) -> None:
 
 
 def test_a_timeout_counts_from_the_loading(tmp_path: Path, clock: Clock) -> None:
-    patience = Patience(Limits(timeout=5), tmp_path)
+    patience = Watchdog(Limits(timeout=5), tmp_path)
     for stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD):
-        assert patience.exhausted(stage) == ""
+        assert patience.exceeded_limit(stage) == ""
         clock += 4
     clock += 0.5
-    assert patience.exhausted(Stage.CALL) == ""
+    assert patience.exceeded_limit(Stage.CALL) == ""
     clock += 1
-    assert patience.exhausted(Stage.CALL) == "it was killed after 5 s"
+    assert patience.exceeded_limit(Stage.CALL) == "it was killed after 5 s"
 
 
 def test_a_stall_counts_from_the_last_progress(tmp_path: Path, clock: Clock) -> None:
-    patience = Patience(Limits(stall=30), tmp_path)
-    assert patience.exhausted(Stage.LOAD) == ""
+    patience = Watchdog(Limits(stall=30), tmp_path)
+    assert patience.exceeded_limit(Stage.LOAD) == ""
     clock += 100
     writer = JournalWriter()
     for launch in range(3):
         writer.launch(launch, 0, X)
         write(tmp_path, writer)
-        assert patience.exhausted(Stage.CALL) == ""
+        assert patience.exceeded_limit(Stage.CALL) == ""
         clock += 29
     clock += 0.9
-    assert patience.exhausted(Stage.CALL) == ""
+    assert patience.exceeded_limit(Stage.CALL) == ""
     clock += 1.2
-    assert patience.exhausted(Stage.CALL) == "no progress for 30 s"
+    assert patience.exceeded_limit(Stage.CALL) == "no progress for 30 s"
 
 
 def test_another_stage_is_progress(tmp_path: Path, clock: Clock) -> None:
-    patience = Patience(Limits(stall=2), tmp_path)
+    patience = Watchdog(Limits(stall=2), tmp_path)
     for stage in (Stage.CALL, Stage.SYNCHRONISE, Stage.UNLOAD):
-        assert patience.exhausted(stage) == ""
+        assert patience.exceeded_limit(stage) == ""
         clock += 1.9
     clock += 1
-    assert patience.exhausted(Stage.UNLOAD) == "no progress for 2 s"
+    assert patience.exceeded_limit(Stage.UNLOAD) == "no progress for 2 s"
 
 
 def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
     monkeypatch.setattr(watchdog, "progress", looks.append)
-    patience = Patience(Limits(stall=60), tmp_path)
+    patience = Watchdog(Limits(stall=60), tmp_path)
     for _ in range(100):
-        patience.exhausted(Stage.CALL)
+        patience.exceeded_limit(Stage.CALL)
         clock += 0.1
     assert len(looks) in (10, 11)
 
 
 def test_without_limits_there_is_no_end(tmp_path: Path, clock: Clock) -> None:
-    patience = Patience(Limits(), tmp_path)
+    patience = Watchdog(Limits(), tmp_path)
     for _ in range(3):
-        assert patience.exhausted(Stage.CALL) == ""
+        assert patience.exceeded_limit(Stage.CALL) == ""
         clock += 1e6
 
 
@@ -183,7 +183,7 @@ def test_a_process_that_answers(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         began = time.monotonic()
-        watchdog.ask_for_stacks(process.pid, tmp_path)
+        watchdog.request_stacks(process.pid, tmp_path)
         assert (tmp_path / crash_stacks.STACKS).read_text() == "answered\n"
         assert time.monotonic() - began < 2
         assert process.poll() is None
@@ -193,7 +193,7 @@ def test_a_process_that_answers(tmp_path: Path) -> None:
 def test_a_process_that_knows_no_request_lives_on(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         began = time.monotonic()
-        watchdog.ask_for_stacks(process.pid, tmp_path)
+        watchdog.request_stacks(process.pid, tmp_path)
         assert time.monotonic() - began < 5
         assert process.poll() is None
         process.kill()
@@ -202,5 +202,5 @@ def test_a_process_that_knows_no_request_lives_on(tmp_path: Path) -> None:
 def test_a_process_that_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-        watchdog.ask_for_stacks(process.pid, tmp_path)
+        watchdog.request_stacks(process.pid, tmp_path)
     assert not (tmp_path / crash_stacks.STACKS).exists()

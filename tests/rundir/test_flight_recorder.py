@@ -1,4 +1,4 @@
-"""What is whole in the flight recorder's file when its process has ended."""
+"""The complete launches in the flight recorder's file of an ended process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from aoti_debug.rundir.flight_recorder_format import FlightStatus
 def read(folder: Path, file: FlightFile) -> Recording:
     path = folder / flight_recorder.NAME
     path.write_bytes(file.bytes())
-    found = flight_recorder.read(path)
-    assert found is not None
-    return found
+    recording = flight_recorder.read(path)
+    assert recording is not None
+    return recording
 
 
-def launches(found: Recording) -> list[str]:
-    return [str(launch.key) for launch in found.launches]
+def launches(recording: Recording) -> list[str]:
+    return [str(launch.key) for launch in recording.launches]
 
 
 def test_launches_and_their_tensors(tmp_path: Path) -> None:
     file = FlightFile(keep=3)
     file.launch(0, Given(0, b"a" * 8, 0), Given(2, b"b" * 8, 64))
     file.launch(1, Given(1, b"", 0, FlightStatus.TOO_LARGE), call=2, left_out=5)
-    found = read(tmp_path, file)
-    assert (found.keep, launches(found)) == (3, ["0.0", "2.1"])
-    first, second = found.launches
-    assert [bytes(found.bytes_of(tensor)) for tensor in first.tensors] == [b"a" * 8, b"b" * 8]
+    recording = read(tmp_path, file)
+    assert (recording.keep, launches(recording)) == (3, ["0.0", "2.1"])
+    first, second = recording.launches
+    assert [bytes(recording.bytes_of(tensor)) for tensor in first.tensors] == [b"a" * 8, b"b" * 8]
     assert [(t.slot, t.status) for t in first.tensors] == [(0, FlightStatus.KEPT), (2, FlightStatus.KEPT)]
     assert [(t.slot, t.status) for t in second.tensors] == [(1, FlightStatus.TOO_LARGE)]
     assert (first.left_out, second.left_out) == (0, 5)
@@ -68,7 +68,7 @@ def test_old_launches_make_room_in_the_table(tmp_path: Path) -> None:
 
 
 def test_a_stream_has_begun_no_more_than_one_launch_after_the_last_whole_one(tmp_path: Path) -> None:
-    """The host gave bytes away that the device had not come to overwrite."""
+    """The host reused bytes that the device had not overwritten yet."""
     file = FlightFile()
     file.launch(0, Given(0, b"a" * 8, 0), device=True)
     file.launch(1, Given(0, b"b" * 8, 64), device=True)
@@ -84,10 +84,10 @@ def test_the_last_launches_up_to_one(tmp_path: Path) -> None:
     file = FlightFile(keep=2)
     for number in range(5):
         file.launch(number, Given(0, b"a" * 8, 64 * number))
-    found = read(tmp_path, file)
-    assert [launch.key.launch for launch in found.until(None)] == [3, 4]
-    assert [launch.key.launch for launch in found.until(found.launches[2].key)] == [1, 2]
-    assert [launch.key.launch for launch in found.until(found.launches[0].key)] == [0]
+    recording = read(tmp_path, file)
+    assert [launch.key.launch for launch in recording.launches_until(None)] == [3, 4]
+    assert [launch.key.launch for launch in recording.launches_until(recording.launches[2].key)] == [1, 2]
+    assert [launch.key.launch for launch in recording.launches_until(recording.launches[0].key)] == [0]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="version 2"):
         flight_recorder.read(path)
     path.write_bytes(FlightFile().bytes()[:-1])
-    with pytest.raises(RunDirError, match="cut off"):
+    with pytest.raises(RunDirError, match="truncated"):
         flight_recorder.read(path)
     path.write_bytes(b"")
     with pytest.raises(RunDirError, match="cannot read"):

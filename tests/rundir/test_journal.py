@@ -29,8 +29,8 @@ def read(path: Path, writer: JournalWriter) -> journal.Journal:
     return journal.read(write(path, writer))
 
 
-def names(found: journal.Journal) -> list[str]:
-    return [type(record).__name__ for record in found.records]
+def names(content: journal.Journal) -> list[str]:
+    return [type(record).__name__ for record in content.records]
 
 
 def test_header(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ NOTHING_FINITE = Statistics(3, 3, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
 def test_statistics(tmp_path: Path, statistics: Statistics, integer: int) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=b"12345", layout=X.layout)
-    (found,) = read(tmp_path, writer).records
-    assert isinstance(found, records.TensorStats)
-    assert found.statistics == statistics
-    assert (found.values, found.layout, found.hash, found.reason) == (b"12345", X.layout, 0xDEADBEEF12345678, "")
+    (record,) = read(tmp_path, writer).records
+    assert isinstance(record, records.TensorStats)
+    assert record.statistics == statistics
+    assert (record.values, record.layout, record.hash, record.reason) == (b"12345", X.layout, 0xDEADBEEF12345678, "")
 
 
 def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_threads_are_merged_by_time(tmp_path: Path) -> None:
     for launch in range(40):
         writer.thread = 1 + launch % 3
         writer.launch_begin(launch, 0, X)
-    found = read(tmp_path, writer).records
-    keys = [(r.thread, r.key.launch) for r in found if isinstance(r, records.LaunchBegin)]
+    decoded = read(tmp_path, writer).records
+    keys = [(r.thread, r.key.launch) for r in decoded if isinstance(r, records.LaunchBegin)]
     assert keys == [(1 + launch % 3, launch) for launch in range(40)]
 
 
@@ -162,8 +162,8 @@ def test_layouts_are_numbered_anew_in_each_block(tmp_path: Path) -> None:
     tensors = [tensor(n + 1, dtype="float64") for n in range(100)]
     for launch, t in enumerate(tensors):
         writer.launch_begin(launch, 0, t)
-    found = read(tmp_path, writer).records
-    assert [r.values.decode()[0] for r in found if isinstance(r, records.LaunchBegin)] == tensors
+    decoded = read(tmp_path, writer).records
+    assert [r.values.decode()[0] for r in decoded if isinstance(r, records.LaunchBegin)] == tensors
 
 
 def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
     writer.torn_record()
     writer.thread = 2
     writer.launch_begin(1, 0, X)
-    found = read(tmp_path, writer)
-    assert [r.key.launch for r in found.records if isinstance(r, records.LaunchBegin)] == [0, 1]
-    assert found.damaged_blocks == 0
+    content = read(tmp_path, writer)
+    assert [r.key.launch for r in content.records if isinstance(r, records.LaunchBegin)] == [0, 1]
+    assert content.damaged_blocks == 0
 
 
 def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ def test_bytes_that_are_no_records_end_a_block_and_are_counted(tmp_path: Path) -
     at = -(-len(data.rstrip(b"\0")) // 8) * 8
     data[at : at + 4] = (13).to_bytes(4, "little")
     (tmp_path / "journal.bin").write_bytes(data)
-    found = journal.read(tmp_path / "journal.bin")
-    assert names(found) == ["LaunchBegin"]
-    assert found.damaged_blocks == 1
+    content = journal.read(tmp_path / "journal.bin")
+    assert names(content) == ["LaunchBegin"]
+    assert content.damaged_blocks == 1
 
 
 def test_unknown_record_types_are_passed_over(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_unused_blocks_of_an_allocated_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is cut off: it ends within its header"),
-        (JournalWriter().bytes()[:40], "is cut off: it ends within its header"),
-        (b"NOTOURS!" + JournalWriter().bytes()[8:], "is no journal of aoti-debug"),
+        (b"", "is truncated: it ends within its header"),
+        (JournalWriter().bytes()[:40], "is truncated: it ends within its header"),
+        (b"NOTOURS!" + JournalWriter().bytes()[8:], "is not a journal of aoti-debug"),
         (
             JournalWriter().bytes()[:8] + b"\x02" + JournalWriter().bytes()[9:],
             "has version 2; this aoti-debug reads version 1",
@@ -254,7 +254,7 @@ def test_speed(tmp_path: Path) -> None:
         writer.launch(launch, 0, X, W, X)
     file = write(tmp_path, writer)
     began = time.process_time()
-    found = journal.read(file)
+    content = journal.read(file)
     took = time.process_time() - began
-    assert len(found.records) == 40_000
+    assert len(content.records) == 40_000
     assert took < 2.0

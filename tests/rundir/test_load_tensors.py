@@ -181,5 +181,5 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 def test_a_dtype_that_this_torch_has_not(tmp_path: Path) -> None:
     save(tmp_path / "t.safetensors", "x", BASE, dtype="torch.float1024")
-    with pytest.raises(RunDirError, match="holds float1024"):
+    with pytest.raises(RunDirError, match="contains float1024"):
         load_tensors.load_file(tmp_path / "t.safetensors")

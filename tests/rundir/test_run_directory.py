@@ -152,7 +152,7 @@ def test_a_manifest_of_another_package(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.launch_begin(0, 9)
     run = open_run(run_directory(tmp_path, PACKAGE, writer))
-    with pytest.raises(RunDirError, match="speaks of site 9, and the manifest has 3"):
+    with pytest.raises(RunDirError, match="names site 9, but the manifest has 3"):
         _ = run.launches
 
 
@@ -251,7 +251,7 @@ def test_an_unknown_run_lists_those_there_are(tmp_path: Path) -> None:
 def test_latest_that_leads_nowhere(tmp_path: Path) -> None:
     run_directory(tmp_path, PACKAGE, name="20261120-000000-1", latest=False)
     (tmp_path / "latest").symlink_to("gone")
-    with pytest.raises(RunDirError, match="leads nowhere") as caught:
+    with pytest.raises(RunDirError, match="is a broken link") as caught:
         open_run(base=tmp_path)
     assert "20261120-000000-1" in caught.value.hint
 
@@ -312,7 +312,7 @@ def test_no_manifest(tmp_path: Path) -> None:
 def test_a_journal_that_is_cut_off(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches())
     (path / "journal.bin").write_bytes(b"AOTIDBJ1")
-    assert "is cut off" in str(damaged(path))
+    assert "is truncated" in str(damaged(path))
 
 
 def test_notes(tmp_path: Path) -> None:
@@ -327,8 +327,8 @@ def test_notes(tmp_path: Path) -> None:
 
 def test_crumbs(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches(), crumbs=factories.crumbs(7, 3, every=16))
-    found = open_run(path).crumbs
-    assert found == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
+    crumbs = open_run(path).crumbs
+    assert crumbs == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
 
 
 def test_a_run_without_crumbs(tmp_path: Path) -> None:
@@ -354,13 +354,13 @@ def test_crumbs_outlive_their_shared_memory(tmp_path: Path) -> None:
     assert not shared.exists()
     assert not (path / "crumbs.bin").is_symlink()
     breadcrumbs.preserve(path)
-    found = open_run(path).crumbs
-    assert found
-    assert found.crumbs[0].completed == 5
+    crumbs = open_run(path).crumbs
+    assert crumbs
+    assert crumbs.crumbs[0].completed == 5
 
 
 def test_near_names() -> None:
     known = ["triton_poi_fused_0", "triton_red_fused_1", "aoti_torch_cpu_addmm_out"]
-    assert rundir.near("triton_poi_fused_9", known).startswith("there is triton_poi_fused_0")
-    assert rundir.near("addmm", known) == "there is aoti_torch_cpu_addmm_out"
-    assert rundir.near("x", []) == "there are none"
+    assert rundir.name_hint("triton_poi_fused_9", known).startswith("there is triton_poi_fused_0")
+    assert rundir.name_hint("addmm", known) == "there is aoti_torch_cpu_addmm_out"
+    assert rundir.name_hint("x", []) == "there are none"

@@ -50,10 +50,12 @@ def test_wrong_types_are_damage(tmp_path: Path) -> None:
     assert_refused(lambda changed: read(tmp_path, changed), data, RunDirError, unread=("format",))
 
 
-@pytest.mark.parametrize("found", [True, 1.0, "1", 2, None])
-def test_another_format(tmp_path: Path, found: Any) -> None:
-    data = json.loads(run_json.to_json(WHOLE)) | {"format": found}
-    assert str(refusal(tmp_path, data)) == f"{tmp_path} has format {json.dumps(found)}; this aoti-debug reads format 1"
+@pytest.mark.parametrize("version", [True, 1.0, "1", 2, None])
+def test_another_format(tmp_path: Path, version: Any) -> None:
+    data = json.loads(run_json.to_json(WHOLE)) | {"format": version}
+    assert (
+        str(refusal(tmp_path, data)) == f"{tmp_path} has format {json.dumps(version)}; this aoti-debug reads format 1"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", b"\xff", DEEP, f'{{"format": 1, "exit": {DEEP}'])
@@ -66,7 +68,7 @@ def test_what_is_no_object(tmp_path: Path, text: str | bytes) -> None:
 )
 def test_a_start_that_is_no_date(tmp_path: Path, started: str) -> None:
     data = json.loads(run_json.to_json(WHOLE)) | {"started": started}
-    assert "started is no date" in str(refusal(tmp_path, data))
+    assert "started is not a date" in str(refusal(tmp_path, data))
 
 
 def test_what_older_runs_and_the_runtime_have_written(tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_old_launches_go_wholly(load: Load, run: Path) -> None:
         for launch, tensors in found.items():
             value = int(launch.partition(".")[0])
             assert tensors == [[value] * 512, [-value] * 16]
-    assert [str(launch.key) for launch in recording(run).until(None)] == ["18.0", "19.0"]
-    assert [str(launch.key) for launch in recording(run).until(recording(run).launches[-2].key)][-1] == "18.0"
+    assert [str(launch.key) for launch in recording(run).launches_until(None)] == ["18.0", "19.0"]
+    assert [str(launch.key) for launch in recording(run).launches_until(recording(run).launches[-2].key)][-1] == "18.0"
 
 
 def test_the_memory_grows_to_what_the_launches_need(load: Load, run: Path) -> None:

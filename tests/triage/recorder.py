@@ -131,7 +131,7 @@ class Recorder:
             flags = int(StatsFlag.UNINITIALISED)
             self.journal.tensor_stats(launch, slot, phase, None, flags=flags, call=call)
             return
-        found = statistics.of(tensor)
+        found = statistics.tensor_statistics(tensor)
         integer = int(not tensor.dtype.is_floating_point and not tensor.dtype.is_complex)
         content = int.from_bytes(sha256(bytes(tensor.contiguous().clone().untyped_storage())).digest()[:8], "big")
         self.journal.tensor_stats(launch, slot, phase, found, integer=integer, call=call, content=content)

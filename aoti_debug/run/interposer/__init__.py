@@ -1,2 +1,1 @@
-"""Packages without the source of their wrapper: launches seen from outside, by standing in front of the functions that
-the package's library calls."""
+"""Records the launches of packages without wrapper source, by interposing the symbols that their library calls."""

@@ -1,4 +1,4 @@
-"""In the process that runs a package: stands in front of the functions that the package's library calls."""
+"""Loads the interposing libraries and the model, in the process that runs a package."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _DRIVER = "libcuda.so.1"
 
 
 class Interposed:
-    """A model whose calls are recorded. Made after torch is loaded, before the package is."""
+    """A model whose calls are recorded. Created after torch is loaded and before the package is."""
 
     def __init__(self, *, front: str, recorder: str, package: str, model: str, device: str) -> None:
         self._on_device = device == "cuda"
         # The dynamic linker asks the libraries of the global scope, in this order, before those that the package's
-        # library needs. The recorder takes the driver from there.
+        # library needs. The recorder finds the driver there.
         self._front = ctypes.CDLL(front, mode=ctypes.RTLD_GLOBAL)
         if self._on_device:
             ctypes.CDLL(_DRIVER, mode=ctypes.RTLD_GLOBAL)
@@ -32,7 +32,7 @@ class Interposed:
 
     @property
     def signature(self) -> ModelSignature:
-        """How many inputs there are, and in what structure: all that torch keeps of them."""
+        """The number of inputs and their structure, which is all that torch keeps of them."""
         from torch.utils import _pytree as pytree
 
         in_spec = str(self._model.loader.get_call_spec()[0])
@@ -50,7 +50,7 @@ class Interposed:
         return result
 
     def _stream(self) -> int | None:
-        """The one that torch gives to the model."""
+        """The handle of the stream that torch runs the model on; None on a CPU."""
         import torch
 
         return int(torch.cuda.current_stream().cuda_stream) if self._on_device else None

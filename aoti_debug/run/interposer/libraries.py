@@ -1,4 +1,4 @@
-"""Compiles the library whose symbols a model's library finds first, and the one that records the calls."""
+"""Compiles the library that interposes symbols, and the one that records the calls."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FRONT, RECORDER = "front.so", "recorder.so"
 def libraries(
     toolchain: Toolchain, device: str, flags: Flags, generated: Mapping[str, str], manifest_json: str
 ) -> tuple[Path, Path]:
-    """Both libraries, the one with the interposed symbols first; kept between runs.
+    """The library with the interposed symbols and the recorder, in this order; cached between runs.
 
     Args:
-        flags: directories of headers, and libraries of the recorder.
+        flags: header directories, and the libraries that the recorder is linked with.
         generated: "entries.cpp", "table.cpp" and "sites.cpp", by these names.
 
     Raises:
         ToolchainError: something did not compile or link.
     """
-    objects_of_runtime = compile_runtime(toolchain, device, flags)
-    own = sorted(SOURCES.glob("*"))
-    texts = [path.read_text() for path in (*own, RUNTIME / "aoti_debug.h")]
-    recorder_words = [*map(str, objects_of_runtime), "-fopenmp", *link_words(flags)]
-    parts_of = {
+    runtime_objects = compile_runtime(toolchain, device, flags)
+    sources = sorted(SOURCES.glob("*"))
+    texts = [path.read_text() for path in (*sources, RUNTIME / "aoti_debug.h")]
+    recorder_flags = [*map(str, runtime_objects), "-fopenmp", *link_words(flags)]
+    members = {
         FRONT: (("entries.cpp", "entry.cpp", "dispatch.cpp", "table.cpp"), ["-ldl"]),
-        RECORDER: (("recorder.cpp", "table.cpp", "sites.cpp"), recorder_words),
+        RECORDER: (("recorder.cpp", "table.cpp", "sites.cpp"), recorder_flags),
     }
 
     def fill(folder: Path) -> None:
@@ -42,21 +42,21 @@ def libraries(
             (folder / name).write_text(text)
             if name == "sites.cpp":
                 objects[name] = compile_site_tables(toolchain, folder, text, manifest_json)
-        for path in (*(folder / name for name in generated if name not in objects), *own):
+        for path in (*(folder / name for name in generated if name not in objects), *sources):
             if path.suffix == ".cpp":
-                words = [*FLAGS, f"-I{RUNTIME}"]
-                objects[path.name] = toolchain.compile(path, folder / f"{path.stem}.o", words)
-        for library, (names, others) in parts_of.items():
+                compile_flags = [*FLAGS, f"-I{RUNTIME}"]
+                objects[path.name] = toolchain.compile(path, folder / f"{path.stem}.o", compile_flags)
+        for library, (names, link_flags) in members.items():
             command = [
                 toolchain.compiler.path,
                 "-shared",
                 *(str(objects[name]) for name in names),
-                *others,
+                *link_flags,
                 NO_EXEC_STACK,
             ]
             run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
 
     folder = cache.entry(
-        "interposers", toolchain.key(*generated.values(), manifest_json, *texts, *recorder_words), fill
+        "interposers", toolchain.key(*generated.values(), manifest_json, *texts, *recorder_flags), fill
     )
     return folder / FRONT, folder / RECORDER

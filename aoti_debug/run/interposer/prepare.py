@@ -1,4 +1,4 @@
-"""Makes ready what a package without the source of its wrapper is run with: a manifest and two small libraries."""
+"""Prepares the run of a package without wrapper source: its manifest and the two interposing libraries."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
 from aoti_debug.run.interposer.libraries import libraries
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed
+from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
 from aoti_debug.wrapper import proxy
 from aoti_debug.wrapper.prototypes import parse_prototypes
 
 LEVEL = 3
-MISSING = (
-    "no wrapper source in the package: launches are seen from outside, without buffer names, arguments of C++ and "
-    "Triton kernels, model lines, guards and repros"
+LIMITS = (
+    "no wrapper source in the package: launches are recorded by symbol interposition, without buffer names, arguments "
+    "of C++ and Triton kernels, model lines, guards and repros"
 )
-_UNSEEN = "; its library binds the calls of its C++ kernels itself: they are not seen"
+_LOCAL_CALLS = "; its library binds the calls of its C++ kernels locally: they are not recorded"
 
 
 @dataclass(frozen=True)
 class Interposition:
-    """
+    """The manifest of a package without wrapper source, and the libraries that record its launches.
+
     Attributes:
         text: the manifest as JSON.
-        front: the library that stands in front of what the model's library calls.
-        recorder: the library that records it.
+        front: the library with the interposed symbols; the model's library finds them first.
+        recorder: the library that records the calls.
     """
 
     manifest: Manifest
@@ -51,9 +52,10 @@ class Interposition:
 
 
 def prepare(package: Artifact, model: str) -> Interposition:
-    """
+    """Describes a model's launches and compiles the libraries that record them.
+
     Args:
-        model: which of the package's models.
+        model: the name of one of the package's models.
 
     Raises:
         ArtifactError: the package is damaged, or was compiled for another machine.
@@ -61,19 +63,20 @@ def prepare(package: Artifact, model: str) -> Interposition:
     """
     if os.uname().machine != "x86_64":
         raise ArtifactError(
-            f"{package.path} holds no source of its wrapper, and calls can be followed on x86-64 only",
+            f"{package.path} holds no wrapper source, and calls can be interposed on x86-64 only",
             hint=extract.UNCHANGED_PACKAGE_HINT,
         )
-    tools = Toolchain(find_compiler(), find_torch())
+    toolchain = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
         extract.unpack(package, model, work)
-        described, symbols = _described(package, model, work, tools.torch)
-    text = manifest.to_json(described)
-    front, recorder = _libraries(tools, described, symbols, text)
-    return Interposition(described, text, front, recorder)
+        description, symbols = _describe(package, model, work, toolchain.torch)
+    text = manifest.to_json(description)
+    front, recorder = _libraries(toolchain, description, symbols, text)
+    return Interposition(description, text, front, recorder)
 
 
-def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
+def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
+    """The manifest of a model whose files were extracted, and the symbols to interpose."""
     metadata = _metadata(package, files)
     compatibility.check(package.path, metadata)
     library = extract.single_file(package, files, ".so")
@@ -81,13 +84,13 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
     torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
     nodes = proxy.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
-    with Library(library) as opened:
-        called = opened.relocated_symbols()
-        own = set(opened.machine_code("cpp_fused"))
+    with Library(library) as elf:
+        called = elf.relocated_symbols()
+        cpp_kernels = set(elf.machine_code("cpp_fused"))
     include = torch.directory / "include"
     shims = [path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()]
-    prototypes = {name: found for text in shims for name, found in parse_prototypes(text).items()}
-    symbols = interposed(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
+    prototypes = {name: prototype for text in shims for name, prototype in parse_prototypes(text).items()}
+    symbols = interposed_symbols(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
     cuda = any(symbol.action in (Action.KERNEL, Action.CONFIG) for symbol in symbols)
     return (
         Manifest(
@@ -101,17 +104,17 @@ def _described(package: Artifact, model: str, files: Path, torch: Torch) -> tupl
             kernels=kernels if cuda else (),
             model=model,
             source=PackageOrigin.STRIPPED,
-            without_source=MISSING + (_UNSEEN if own - called else ""),
+            without_source=LIMITS + (_LOCAL_CALLS if cpp_kernels - called else ""),
         ),
         symbols,
     )
 
 
 def _metadata(package: Artifact, files: Path) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     for path in sorted(files.glob("*_metadata.json")):
-        found |= compatibility.parse_metadata(package.path, path.name, path.read_bytes())
-    return found
+        metadata |= compatibility.parse_metadata(package.path, path.name, path.read_bytes())
+    return metadata
 
 
 def _operator_lists(files: Path) -> list[Path]:
@@ -119,38 +122,40 @@ def _operator_lists(files: Path) -> list[Path]:
 
 
 def _kernels(files: Path) -> tuple[Kernel, ...]:
-    """The device kernels of the package's binaries, and one that stands for those of which there is no binary."""
-    found: list[Kernel] = []
+    """The device kernels of the package's binaries, and a last one for every kernel without a binary."""
+    kernels: list[Kernel] = []
     for path in sorted(files.glob("*.cubin")):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         try:
             with Library(path) as binary:
                 names = sorted(binary.defined_functions())
         except ValueError:
-            continue  # not a binary for one GPU: its kernels are found by the name that the driver tells
-        found += [kernel_named(name, len(found) + i, path.name, digest) for i, name in enumerate(names)]
-    return (*found, kernel_named(OTHER_KERNEL, len(found)))
+            continue  # not a binary for one GPU: its kernels are found by the name that the driver looks up
+        kernels += [device_kernel(name, len(kernels) + i, path.name, digest) for i, name in enumerate(names)]
+    return (*kernels, device_kernel(OTHER_KERNEL, len(kernels)))
 
 
-def kernel_named(name: str, number: int, cubin: str = "", digest: str = "") -> Kernel:
-    """A device kernel of which nothing but the name, and maybe the binary, is known."""
-    return Kernel(name, "triton", "", "", id=number, mangled=name, cubin=cubin, cubin_sha256=digest)
+def device_kernel(name: str, id_: int, cubin: str = "", digest: str = "") -> Kernel:
+    """A device kernel of which only the name, and in most cases the binary, is known."""
+    return Kernel(name, "triton", "", "", id=id_, mangled=name, cubin=cubin, cubin_sha256=digest)
 
 
-def _libraries(tools: Toolchain, described: Manifest, symbols: tuple[Symbol, ...], text: str) -> tuple[Path, Path]:
+def _libraries(
+    toolchain: Toolchain, description: Manifest, symbols: tuple[Symbol, ...], text: str
+) -> tuple[Path, Path]:
     flags = Flags(
         compiler="",
         definitions=(),
-        include_dirs=include_dirs(described.device, tools.torch),
+        include_dirs=include_dirs(description.device, toolchain.torch),
         cflags=(),
         ldflags=(),
-        libraries_dirs=(f"{tools.torch.directory}/lib",),
+        libraries_dirs=(f"{toolchain.torch.directory}/lib",),
         libraries=("torch_cpu",),
         passthrough=(),
     )
     generated = {
         "entries.cpp": tables.entries(symbols),
         "table.cpp": tables.table(symbols),
-        "sites.cpp": sites_cpp(described),
+        "sites.cpp": sites_cpp(description),
     }
-    return libraries(tools, described.device, flags, generated, text)
+    return libraries(toolchain, description.device, flags, generated, text)

@@ -1,4 +1,4 @@
-"""Which functions a model's library calls that launch something, and what is known of their arguments."""
+"""Selects the symbols to interpose: the functions that a model's library calls to launch kernels and operators."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROXY = "aoti_torch_proxy_executor_call_function"
 OTHER_KERNEL = "a kernel of an unknown name"
 _OWN_KERNEL = re.compile(r"(cpp|cuda)_fused\w*\Z")
 _NAME = re.compile(r"\w+\Z", re.ASCII)
-_ELSEWHERE = Provenance(Certainty.NONE)
-_LENGTHS = ("_len_", "num_indices")
+_NO_PROVENANCE = Provenance(Certainty.NONE)
+_LENGTH_SUFFIXES = ("_len_", "num_indices")
 
 
 class Action(int, Enum):
@@ -41,12 +41,12 @@ _DRIVER = {
 
 @dataclass(frozen=True)
 class Symbol:
-    """A function that is stood in front of.
+    """An interposed symbol.
 
     Attributes:
-        sites: of its launches: one; one an operator or a kernel where it starts several; none where it starts nothing.
-        params: the C types of its parameters; () where they are not known.
-        returns_status: whether it returns a number that is 0 for success.
+        sites: the launch sites: one, or one for each operator or kernel that it can start; none if it starts nothing.
+        params: the C types of its parameters; () if they are not known.
+        returns_status: True if it returns a number that is 0 for success.
     """
 
     name: str
@@ -56,29 +56,29 @@ class Symbol:
     returns_status: bool = True
 
 
-def interposed(
+def interposed_symbols(
     called: Iterable[str],
     shims: Mapping[str, Prototype],
     targets: Sequence[str],
     kernels: Sequence[str],
 ) -> tuple[Symbol, ...]:
-    """The functions to stand in front of, sorted; their sites are numbered from 0.
+    """The symbols to interpose, sorted by name; their sites are numbered from 0.
 
     Args:
         called: names that the library calls through its linkage table, its own or those of other libraries.
-        shims: prototypes of the C shim.
-        targets: of the proxy executor's operators, by their index.
+        shims: prototypes of the C shim functions.
+        targets: names of the proxy executor's operators, by their index.
         kernels: names of the device kernels in the package, by their index.
     """
-    found: list[Symbol] = []
+    symbols: list[Symbol] = []
     count = 0
     for name in sorted(set(called)):
         symbol = _symbol(name, shims, targets, kernels)
         if symbol is not None:
             sites = tuple(replace(site, id=count + i) for i, site in enumerate(symbol.sites))
             count += len(sites)
-            found.append(replace(symbol, sites=sites))
-    return tuple(found)
+            symbols.append(replace(symbol, sites=sites))
+    return tuple(symbols)
 
 
 def _symbol(
@@ -89,8 +89,8 @@ def _symbol(
 ) -> Symbol | None:
     if not _NAME.match(name):
         return None
-    if own := _OWN_KERNEL.match(name):
-        cpp = own.group(1) == "cpp"
+    if kernel := _OWN_KERNEL.match(name):
+        cpp = kernel.group(1) == "cpp"
         return Symbol(name, Action.LAUNCH, (_site(name, Kind.CPP if cpp else Kind.CUTLASS, name),), (), not cpp)
     if name in _DRIVER:
         launched = (*kernels, OTHER_KERNEL) if _DRIVER[name] is not Action.NAME else ()
@@ -113,29 +113,29 @@ def _symbol(
 
 def _site(kernel: str, kind: Kind, callee: str) -> Site:
     return Site(
-        id=0, kernel=kernel, kind=kind, function="run_impl", callee=callee, line=0, args=(), provenance=_ELSEWHERE
+        id=0, kernel=kernel, kind=kind, function="run_impl", callee=callee, line=0, args=(), provenance=_NO_PROVENANCE
     )
 
 
 def _args(kind: Kind, prototype: Prototype) -> tuple[Arg, ...]:
-    """The tensors, numbers and strings that a function is given. How long a list is, its prototype does not say."""
+    """The tensor, number and string parameters of a function; without lists, whose length no prototype contains."""
     written = forms_shim.written(kind, prototype)
-    found: dict[str, Arg] = {}
+    args: dict[str, Arg] = {}
     for i, param in enumerate(prototype.params):
         form = form_of(param)
-        if form in (Form.LIST, Form.OPTIONAL_LIST, Form.INTS, Form.OPAQUE) or param.name.endswith(_LENGTHS):
+        if form in (Form.LIST, Form.OPTIONAL_LIST, Form.INTS, Form.OPAQUE) or param.name.endswith(_LENGTH_SUFFIXES):
             continue
         tensor = form in (Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL)
         role = (Role.OUT if form is Form.OUTPUT_SLOT else written.get(param.name, Role.IN)) if tensor else Role.NONE
         name = param.name or f"arg{i}"
         referent = number_type(param.ctype.removesuffix("*")) if form is Form.SCALAR_REF else CType.NONE
-        found[name] = Arg(name, param.name, form, role, param.ctype, "", i, referent=referent)
-    return tuple(found.values())
+        args[name] = Arg(name, param.name, form, role, param.ctype, "", i, referent=referent)
+    return tuple(args.values())
 
 
 def _ctype(ctype: str) -> CType:
-    """How a parameter travels: a handle, a number, or an address of whatever it points to."""
+    """The form in which a parameter is passed: a handle, a number, or an address for any other pointer."""
     if ctype.removeprefix("const ") == "AtenTensorHandle":
         return CType.HANDLE
-    found = number_type(ctype)
-    return CType.ADDRESS if found is CType.NONE else found
+    number = number_type(ctype)
+    return CType.ADDRESS if number is CType.NONE else number

@@ -1,4 +1,4 @@
-"""The generated texts of the two libraries: who is stood in front of, and the tables of interposer.h."""
+"""Generates the sources of the interposing libraries: the entry of each symbol, and the table of interposer.h."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ asm(R"(
 
 
 def entries(symbols: Sequence[Symbol]) -> str:
-    """The functions that the model's library finds instead of those that it wants."""
+    """Assembly that defines the interposed symbols; each jumps to the dispatcher with its index."""
     return "".join(_ENTRY.format(name=symbol.name, index=index) for index, symbol in enumerate(symbols))
 
 
 def table(symbols: Sequence[Symbol]) -> str:
-    """`aoti_debug_interposed`."""
+    """The definition of `aoti_debug_interposed`."""
     return "\n".join(_lines(symbols)) + "\n"
 
 
@@ -43,8 +43,8 @@ def _lines(symbols: Sequence[Symbol]) -> Iterator[str]:
     for index, symbol in enumerate(symbols):
         first = symbol.sites[0].id if symbol.sites else 0
         numbers = (first, len(symbol.sites), symbol.action.value, len(symbol.params))
-        told = int(symbol.returns_status)
-        yield f'    {{"{symbol.name}", {", ".join(map(str, numbers))}, params_{index}, {told}, 0}},'
+        returns_status = int(symbol.returns_status)
+        yield f'    {{"{symbol.name}", {", ".join(map(str, numbers))}, params_{index}, {returns_status}, 0}},'
     yield "};"
     yield f"const uint32_t aoti_debug_n_interposed = {len(symbols)};"
     yield '}  // extern "C"'

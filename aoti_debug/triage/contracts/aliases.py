@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from aoti_debug.diagnosis.dataflow import ByteRange, outside_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, span_of
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
@@ -37,12 +37,12 @@ def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
     for (first_input, first), (second_input, second) in combinations(inputs.values(), 2):
         if not first.overlaps(second):
             continue
-        shared = tuple(outside_name(run.manifest, argument) for argument in (first_input, second_input))
+        shared = tuple(input_or_weight_name(run.manifest, argument) for argument in (first_input, second_input))
         for launch in launches:
             changed = _written(launch, (first, second))
             if changed is None:
                 continue
-            name = outside_name(run.manifest, changed)
+            name = input_or_weight_name(run.manifest, changed)
             yield Finding(
                 CONTRACT,
                 f"the inputs {shared[0]} and {shared[1]} share memory, and the model writes to it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.dataflow import Dataflow, outside_name
+from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
@@ -28,7 +28,7 @@ class Blame:
             launch: the first one that has the tensor, as `argument`.
         """
         promise, real = layouts.contrast(promised, tensor.layout)
-        input_ = outside_name(self._flow.run.manifest, argument)
+        input_ = input_or_weight_name(self._flow.run.manifest, argument)
         producer, result = (launch, argument) if input_ else self._producer(launch, argument)
         if input_:
             where = Place(input=input_, argument=argument.name)

@@ -6,7 +6,7 @@ from aoti_debug import dtypes
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
-from aoti_debug.values import Tensor, reach
+from aoti_debug.values import Tensor, extent_elements
 
 _COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
 
@@ -46,6 +46,6 @@ def _past_the_end(promised: Promised, tensor: Tensor) -> str:
     strides = [stride for stride in promised.strides if stride is not None]
     if not item or len(sizes) != len(promised.sizes) or len(strides) != len(sizes):
         return ""
-    extent = reach(sizes, strides) * item
+    extent = extent_elements(sizes, strides) * item
     available = tensor.layout.storage_bytes - tensor.layout.storage_offset * tensor.layout.item_bytes
     return f", up to {extent - available} bytes past the end of its memory" if extent > available else ""

@@ -133,7 +133,7 @@ def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
     side = "before the start" if hit.is_before else "past the end"
     intact = "the guard zones around it were intact before the launch"
     if argument is None or argument.tensor is None or element is None:
-        written = wording.listed([a.name for a in launch.args if a.written])
+        written = wording.comma_separated([a.name for a in launch.args if a.written])
         return (
             f"writes {_length(hit)}, {distance} {side} of {buffer}; {intact}",
             f"{buffer} is not one of its arguments: the address is far from everything that it writes ({written})",

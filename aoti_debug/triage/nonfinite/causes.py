@@ -252,7 +252,7 @@ def _reduction_text(operation: Operation) -> str:
 
 def overflow_text(text: str, dtype: str) -> str:
     """ "70000, beyond the largest float16 (65504)"; the text alone for dtypes without such a limit."""
-    properties = dtypes.named(dtype)
+    properties = dtypes.of_name(dtype)
     if properties is None or dtype not in LARGEST:
         return text
     no_infinity = "" if properties.has_infinity else ", which has no infinity"

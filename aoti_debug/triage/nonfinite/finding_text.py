@@ -95,9 +95,9 @@ def _root_evidence(roots: RootSearch, root: Root) -> list[str]:
     ]
     parts = []
     if finite:
-        parts.append(f"finite values in {wording.listed(finite)}")
+        parts.append(f"finite values in {wording.comma_separated(finite)}")
     if nonfinite:
-        parts.append(f"non-finite values in {wording.listed(nonfinite)}")
+        parts.append(f"non-finite values in {wording.comma_separated(nonfinite)}")
     return [
         produced(root.occurrence),
         f"it reads {', and '.join(parts)}" if parts else "it reads no recorded tensor",

@@ -1,4 +1,4 @@
-"""Calls of a library as a model's is, recorded by the two libraries that stand between: what arrives, what is kept."""
+"""Calls of a library like a model's, recorded by the two interposing libraries: arguments, results, launches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
 from aoti_debug.run.interposer.libraries import libraries
-from aoti_debug.run.interposer.prepare import kernel_named
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, interposed
+from aoti_debug.run.interposer.prepare import device_kernel
+from aoti_debug.run.interposer.symbols import OTHER_KERNEL, interposed_symbols
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus
@@ -44,19 +44,19 @@ model, other = ctypes.CDLL(model), ctypes.CDLL(other)
 model.run_sum.restype = ctypes.c_double
 model.run_sum()
 recorder.aoti_debug_interposer_begin(None)
-found = [
+results = [
     model.run_sum(),
     model.run_throwing(ctypes.c_long(3)),
     model.run_throwing(ctypes.c_long(100)),
     other.run_kernel(b"triton_a"),
     model.run_kernel(b"triton_a"),
-    model.run_kernel(b"somebody_else_s"),
+    model.run_kernel(b"kernel_of_another_library"),
     model.run_kernel(b"b_failing"),
     model.run_sum(),
 ]
 recorder.aoti_debug_interposer_end(0)
 model.run_sum()
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
@@ -69,14 +69,14 @@ def compiled(folder: Path, name: str, source: str, *words: str) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
-    """What the functions returned, and what was recorded."""
+    """The results of the functions, and the recorded run."""
     folder = tmp_path_factory.mktemp("interposed")
     driver = compiled(folder, "libdriver.so", "driver.cpp")
     link = (f"-L{driver.parent}", "-ldriver", f"-Wl,-rpath,{driver.parent}")
     model = compiled(folder, "model.so", "model.cpp", *link)
     other = compiled(folder, "other.so", "model.cpp", "-DOTHER", *link)
-    symbols = interposed(CALLED, {}, (), KERNELS)
-    kernels = [kernel_named(name, i) for i, name in enumerate((*KERNELS, OTHER_KERNEL))]
+    symbols = interposed_symbols(CALLED, {}, (), KERNELS)
+    kernels = [device_kernel(name, i) for i, name in enumerate((*KERNELS, OTHER_KERNEL))]
     described = factories.make_manifest(*(site for symbol in symbols for site in symbol.sites), kernels=kernels)
     tools = Toolchain(find_compiler(), find_torch())
     flags = Flags(
@@ -99,9 +99,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
 
 
 def test_every_argument_arrives_and_every_result_comes_back(ran: tuple[list[float], RunDir]) -> None:
-    found, _ = ran
+    results, _ = ran
     total = 1.5 + 2 + 3.5 + 4 + 5.5 + 6 + 7.5 + 8 + 9.5 + 10 + 11.5 + 12 + 13.5 + 14 + 15.5 + 1 + 17.5
-    assert found == [total, 0, 1, 0, 0, 0, 700, total]
+    assert results == [total, 0, 1, 0, 0, 0, 700, total]
 
 
 def test_launches_of_the_model_within_a_call_are_recorded_in_order(ran: tuple[list[float], RunDir]) -> None:
@@ -120,11 +120,11 @@ def test_launches_of_the_model_within_a_call_are_recorded_in_order(ran: tuple[li
 def test_an_exception_passes_through_and_is_its_launch_s_fault(ran: tuple[list[float], RunDir]) -> None:
     _, run = ran
     failed = [launch for launch in run.launches if launch.status is LaunchStatus.FAILED]
-    said = [(launch.id, launch.fault.text if launch.fault else "") for launch in failed]
-    assert said == [("0.2", "index out of bounds"), ("0.5", "cuLaunchKernel returned CUDA error 700")]
+    faults = [(launch.id, launch.fault.text if launch.fault else "") for launch in failed]
+    assert faults == [("0.2", "index out of bounds"), ("0.5", "cuLaunchKernel returned CUDA error 700")]
 
 
-def test_a_device_kernel_s_launch_tells_its_grid(ran: tuple[list[float], RunDir]) -> None:
+def test_a_device_kernel_s_launch_has_its_grid(ran: tuple[list[float], RunDir]) -> None:
     _, run = ran
     (grid,) = run.launch("0.3").grids
     assert (grid.kernel, grid.grid, grid.num_warps, grid.shared_bytes) == ("triton_a", (2, 3, 4), 4, 64)

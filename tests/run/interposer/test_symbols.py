@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed
+from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
 from aoti_debug.wrapper.prototypes import parse_prototypes
 
 SHIMS = parse_prototypes("""
@@ -15,14 +15,14 @@ AOTITorchError aoti_torch_item_bool(AtenTensorHandle tensor, bool* ret_value);
 """)
 
 
-def found(*called: str, targets: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> dict[str, Symbol]:
-    symbols = interposed(called, SHIMS, targets, kernels)
+def symbols_by_name(*called: str, targets: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> dict[str, Symbol]:
+    symbols = interposed_symbols(called, SHIMS, targets, kernels)
     ids = [site.id for symbol in symbols for site in symbol.sites]
     assert ids == list(range(len(ids)))
     return {symbol.name: symbol for symbol in symbols}
 
 
-def test_only_what_launches_is_stood_in_front_of() -> None:
+def test_only_functions_that_launch_are_interposed() -> None:
     names = {
         "aoti_torch_cpu_addmm_out",
         "aoti_torch_get_dim",
@@ -31,11 +31,11 @@ def test_only_what_launches_is_stood_in_front_of() -> None:
         "cpp_fused_relu_0",
         "cpp_x",
     }
-    assert set(found(*names)) == {"aoti_torch_cpu_addmm_out", "cpp_fused_relu_0"}
+    assert set(symbols_by_name(*names)) == {"aoti_torch_cpu_addmm_out", "cpp_fused_relu_0"}
 
 
-def test_a_shim_tells_its_tensors_and_numbers() -> None:
-    symbol = found("aoti_torch_cpu_addmm_out")["aoti_torch_cpu_addmm_out"]
+def test_a_shim_has_its_tensors_and_numbers() -> None:
+    symbol = symbols_by_name("aoti_torch_cpu_addmm_out")["aoti_torch_cpu_addmm_out"]
     assert symbol.params == (CType.HANDLE,) * 4 + (CType.F64,) * 2
     (site,) = symbol.sites
     assert site.kind is Kind.SHIM_OUT
@@ -50,7 +50,7 @@ def test_a_shim_tells_its_tensors_and_numbers() -> None:
 
 
 def test_addresses_are_read_where_the_prototype_says_what_they_point_to() -> None:
-    symbols = found("aoti_torch_clone", "aoti_torch_item_bool", "aoti_torch_cpu_cat_out")
+    symbols = symbols_by_name("aoti_torch_clone", "aoti_torch_item_bool", "aoti_torch_cpu_cat_out")
     (clone,), (item,), (cat,) = (symbols[f"aoti_torch_{name}"].sites for name in ("clone", "item_bool", "cpu_cat_out"))
     assert [(a.form, a.role) for a in clone.args] == [(Form.TENSOR, Role.IN), (Form.OUTPUT_SLOT, Role.OUT)]
     assert item.kind is Kind.ITEM
@@ -60,24 +60,24 @@ def test_addresses_are_read_where_the_prototype_says_what_they_point_to() -> Non
 
 
 def test_a_function_of_an_unknown_prototype_is_a_launch_without_arguments() -> None:
-    symbol = found("aoti_torch_cpu_my_op")["aoti_torch_cpu_my_op"]
+    symbol = symbols_by_name("aoti_torch_cpu_my_op")["aoti_torch_cpu_my_op"]
     assert (symbol.params, symbol.sites[0].kind, symbol.sites[0].args) == ((), Kind.CUSTOM_SHIM, ())
 
 
 def test_a_kernel_returns_nothing_that_could_be_a_status() -> None:
-    assert not found("cpp_fused_relu_0")["cpp_fused_relu_0"].returns_status
-    assert found("cuda_fused_mm_0")["cuda_fused_mm_0"].returns_status
+    assert not symbols_by_name("cpp_fused_relu_0")["cpp_fused_relu_0"].returns_status
+    assert symbols_by_name("cuda_fused_mm_0")["cuda_fused_mm_0"].returns_status
 
 
 def test_every_operator_of_the_proxy_executor_has_a_site() -> None:
     name = "aoti_torch_proxy_executor_call_function"
-    symbol = found(name, targets=("mylib::op", "mylib::two.out"))[name]
+    symbol = symbols_by_name(name, targets=("mylib::op", "mylib::two.out"))[name]
     assert symbol.action is Action.NODE
     assert [site.kernel for site in symbol.sites[:-1]] == ["mylib::op.default", "mylib::two.out"]
 
 
 def test_every_device_kernel_has_a_site_and_so_have_unknown_ones() -> None:
-    symbols = found("cuLaunchKernel", "cuModuleGetFunction", kernels=("triton_a", "triton_b"))
+    symbols = symbols_by_name("cuLaunchKernel", "cuModuleGetFunction", kernels=("triton_a", "triton_b"))
     assert symbols["cuLaunchKernel"].action is Action.KERNEL
     assert [site.kernel for site in symbols["cuLaunchKernel"].sites] == ["triton_a", "triton_b", OTHER_KERNEL]
     assert symbols["cuModuleGetFunction"].sites == ()

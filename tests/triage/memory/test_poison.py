@@ -27,7 +27,7 @@ def poisoned(value: torch.Tensor, unwritten: torch.Tensor, poison: int) -> torch
 
 def recorded(value: torch.Tensor, *, with_values: bool) -> RecordedStats:
     data = value.contiguous().view(torch.uint8).numpy().tobytes()
-    return RecordedStats(False, statistics.of(value), hash(data), None, data if with_values else b"", "")
+    return RecordedStats(False, statistics.tensor_statistics(value), hash(data), None, data if with_values else b"", "")
 
 
 def compared(

@@ -148,10 +148,10 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     orphan.write_bytes(str(tmp_path / "gone").encode().ljust(4096, b"\0"))
     old = tmp_path / "aoti_debug-4194304-9"
     old.write_bytes(b"x")
-    other = tmp_path / "other-directory"
+    other = tmp_path / "unrelated"
     other.write_bytes(b"x")
     shared_memory.reclaim(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "other-directory"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "unrelated"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
 

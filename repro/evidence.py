@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.manifest import Compiler, Kind
+from aoti_debug.wrapper.forms import traits_of
 
 FAILED = "failed"
 
@@ -168,7 +169,8 @@ def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
     no_sanitizer = machine.cuda or machine.compute_sanitizer
     watched = [Mode(tool, ("--sanitize", tool), no_sanitizer) for tool in ("memcheck", "initcheck")]
     poison = Mode("poison", ("--poison",), machine.cuda if cuda else "")
-    if kind is Kind.TRITON:
+    replay = traits_of(kind).replay
+    if replay == "triton":
         device_needs = machine.triton or machine.cuda
         return (
             Mode("interpret", ("--backend", "interpret"), machine.triton),
@@ -177,7 +179,7 @@ def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
             *(Mode(m.name, m.words, machine.triton or m.missing) for m in watched),
             Mode("poison", ("--poison",), device_needs),
         )
-    if kind is Kind.CPP:
+    if replay == "cpp":
         return (
             Mode("checked", ("--backend", "checked"), machine.compiler),
             Mode("native", ("--backend", "native"), machine.compiler),

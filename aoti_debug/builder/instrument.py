@@ -13,8 +13,10 @@ from aoti_debug.errors import InternalError
 from aoti_debug.manifest import Kernel, Kind, Manifest, Site, to_json
 from aoti_debug.wrapper import allocations, expressions
 from aoti_debug.wrapper.calls import Call, Scan
+from aoti_debug.wrapper.forms import traits_of
 from aoti_debug.wrapper.functions import Body, device_of, entry_points
 from aoti_debug.wrapper.kernels import functions
+from aoti_debug.wrapper.launch_form import RunsOn
 from aoti_debug.wrapper.lexer import mask
 from aoti_debug.wrapper.prototypes import parse_externs
 from aoti_debug.wrapper.sites import scan_model
@@ -228,8 +230,9 @@ def _is_synchronous(site: Site, device: str) -> bool:
 
     Collectives carry the name of the CPU's shim on every device.
     """
-    on_host = site.kind is Kind.CPP or (site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee)
-    return device == "cpu" or on_host or site.kind is Kind.ITEM
+    traits = traits_of(site.kind)
+    of_the_cpu = site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee
+    return device == "cpu" or of_the_cpu or traits.runs_on is RunsOn.HOST or traits.waits_for_device
 
 
 def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:

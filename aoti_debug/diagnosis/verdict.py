@@ -14,11 +14,11 @@ from enum import Enum
 
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import commands
-from aoti_debug.manifest import Kind
 from aoti_debug.native import crash_stacks, exception_text
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
+from aoti_debug.wrapper.forms import traits_of
 
 
 class Proof(str, Enum):
@@ -55,9 +55,6 @@ class Verdict:
         """The guilty launch; None where it is one of several or none can be named."""
         return self.suspects[0] if len(self.suspects) == 1 else None
 
-
-# Kinds of launches that `aoti-debug repro` replays.
-REPLAYABLE = frozenset(Kind) - {Kind.ITEM, Kind.CUTLASS}
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
 # Any other code belongs to the call that returned it.
@@ -299,7 +296,7 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
 
 def _host_waited(launch: Launch) -> bool:
     """Whether the host has read a result of the launch: the device had come this far."""
-    return launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
+    return traits_of(launch.site.kind).waits_for_device and launch.status is LaunchStatus.RETURNED
 
 
 def _is_later(sequence: int, completed: int) -> bool:
@@ -329,7 +326,7 @@ def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     first = finding.suspects[0]
     if run.manifest.without_source:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
-    if len(finding.suspects) == 1 and first.site.kind in REPLAYABLE:
+    if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
         return (commands.repro(run, first),)
     if run.level == 1:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])

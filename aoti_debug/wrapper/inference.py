@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aoti_debug.manifest import Arg, Certainty, Form, Frame, Kind, Role, Site
-from aoti_debug.wrapper import expressions
+from aoti_debug.manifest import Arg, Certainty, Form, Frame, Role, Site
+from aoti_debug.wrapper import expressions, forms
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
@@ -39,8 +39,8 @@ def _completed(site: Site, donor: Site | None) -> Site:
 
 def _word(site: Site) -> str:
     """What the model's source calls the operator of a site: "scatter", "bernoulli", "item"."""
-    if site.kind is Kind.ITEM:
-        return "item"
+    if word := forms.traits_of(site.kind).word:
+        return word
     operator = re.split(r"::|\.", site.op)[1] if site.op else ""
     return operator if operator == "index_put" else next((word for word in operator.split("_") if word), "")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from aoti_debug.diagnosis.dataflow import Dataflow, outside_name
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import layouts, reader_effects
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
+from aoti_debug.wrapper.forms import traits_of
 
-_FORETOLD = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})  # operators whose fake kernel is the user's
 _MOST_READERS = 3
 
 
@@ -38,7 +37,7 @@ class Blame:
             f"{argument.name} was promised as {promised.full}",
             f"in launch {launch.id} it is {layouts.full(tensor.layout)}",
         ]
-        if maker.site.kind in _FORETOLD and not input_:
+        if traits_of(maker.site.kind).user_operator and not input_:
             evidence.append(f"{maker.site.op}: its real kernel does not return what its fake kernel foretold")
         reading = [(launch, argument)] if input_ or maker is not launch else []
         reading += [(r, a) for r, a in self._flow.readers(maker, made) if r is not launch]
@@ -62,7 +61,7 @@ class Blame:
             if writer.launch is not None and writer.argument is not None:
                 origin = place_of(writer.launch, writer.argument.name)
                 told.append(f"launch {writer.launch.id} {writer.launch.kernel} wrote it")
-                where = origin if writer.launch.site.kind in _FORETOLD else where
+                where = origin if traits_of(writer.launch.site.kind).user_operator else where
             elif writer.input:
                 origin = Place(input=writer.input)
                 told.append(f"it is {writer.input}, which came into the model from outside")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
 from aoti_debug.values import Tensor, reach
+from aoti_debug.wrapper.forms import traits_of
 
-_COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
 _ITEM_BYTES = {
     **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
     **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
@@ -26,7 +25,7 @@ def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: 
         tensor: what there is.
     """
     subject = f"launch {reader.id} {reader.kernel}"
-    if reader.site.kind not in _COMPILED_FOR_LAYOUTS:
+    if not traits_of(reader.site.kind).compiled_for_layouts:
         return f"{subject} reads it next"
     layout = tensor.layout
     does = "reads and writes" if argument.written else "reads"

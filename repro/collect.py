@@ -7,12 +7,13 @@ import hashlib
 import aoti_debug
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Form, Kind
+from aoti_debug.manifest import Form
 from aoti_debug.pt2 import archive
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.values import Absent, Tensor
+from aoti_debug.wrapper.forms import traits_of
 
 
 def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
@@ -30,7 +31,7 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
 
 def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
     """The machine code of a launch's Triton kernel out of the package that was run, or why it is not at hand."""
-    if launch.site.kind is not Kind.TRITON:
+    if traits_of(launch.site.kind).replay != "triton":
         return None, ""
     names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
     kernel = run.manifest.kernel(names[0]) if names else None

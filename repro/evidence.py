@@ -15,6 +15,7 @@ from pathlib import Path
 from aoti_debug.machine import json_data, process
 from aoti_debug.machine.process import FinishedProcess
 from aoti_debug.manifest import KernelCompilation, Kind
+from aoti_debug.wrapper.forms import traits_of
 
 FAILED = "failed"
 
@@ -157,7 +158,8 @@ def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
     no_sanitizer = machine.cuda or machine.compute_sanitizer
     watched = [Mode(tool, ("--sanitize", tool), no_sanitizer) for tool in ("memcheck", "initcheck")]
     poison = Mode("poison", ("--poison",), machine.cuda if cuda else "")
-    if kind is Kind.TRITON:
+    replay = traits_of(kind).replay
+    if replay == "triton":
         device_needs = machine.triton or machine.cuda
         return (
             Mode("interpret", ("--backend", "interpret"), machine.triton),
@@ -166,7 +168,7 @@ def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
             *(Mode(m.name, m.words, machine.triton or m.missing) for m in watched),
             Mode("poison", ("--poison",), device_needs),
         )
-    if kind is Kind.CPP:
+    if replay == "cpp":
         return (
             Mode("checked", ("--backend", "checked"), machine.compiler),
             Mode("native", ("--backend", "native"), machine.compiler),

@@ -9,6 +9,7 @@ from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, render
+from aoti_debug.wrapper.forms import traits_of
 
 
 def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str | bytes]:
@@ -54,7 +55,7 @@ def _provenance(provenance: Provenance) -> Iterator[str]:
 
 def _manual(launch: RecordedLaunch, script: Script) -> Iterator[str]:
     needs = "torch, safetensors, numpy" + (f" and {script.needs}" if script.needs else "")
-    watched = launch.site.kind in (Kind.CPP, Kind.TRITON) or launch.run.device == "cuda"
+    watched = traits_of(launch.site.kind).replay in ("cpp", "triton") or launch.run.device == "cuda"
     yield "    python repro.py                compares with the record"
     yield "    python repro.py --repeat 20    do the results vary from launch to launch?"
     if watched:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kind, Manifest
+from aoti_debug.manifest import Manifest
 from aoti_debug.repro import aten, cpp, proxy, triton
 from aoti_debug.repro.arguments import Arguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script
+from aoti_debug.wrapper.forms import traits_of
 
 
 class ReproKind(Protocol):
@@ -22,21 +23,8 @@ class ReproKind(Protocol):
     def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script: ...
 
 
-KINDS: dict[Kind, ReproKind] = {
-    Kind.CPP: cpp,
-    Kind.SHIM_OUT: aten,
-    Kind.SHIM_ALLOC: aten,
-    Kind.SHIM_INPLACE: aten,
-    Kind.CLONE: aten,
-    Kind.CUSTOM_SHIM: aten,
-    Kind.PROXY: proxy,
-    Kind.TRITON: triton,
-}
-
-_WITHOUT = {
-    Kind.ITEM: "it only reads a number from a tensor; its argument is saved in the run",
-    Kind.CUTLASS: "the generated CUDA source would have to be compiled with nvcc",
-}
+# By the name that a kind of launch gives in its LaunchTraits.
+REPLAYS: dict[str, ReproKind] = {"aten": aten, "cpp": cpp, "proxy": proxy, "triton": triton}
 
 
 def kind_of(launch: RecordedLaunch, manifest: Manifest) -> ReproKind:
@@ -44,8 +32,9 @@ def kind_of(launch: RecordedLaunch, manifest: Manifest) -> ReproKind:
     Raises:
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
-    kind = KINDS.get(launch.site.kind)
-    why = _WITHOUT.get(launch.site.kind, "") if kind is None else kind.refusal(launch, manifest)
+    traits = traits_of(launch.site.kind)
+    kind = REPLAYS[traits.replay] if traits.replay else None
+    why = traits.not_replayed if kind is None else kind.refusal(launch, manifest)
     if kind is None or why:
         raise UsageError(
             f"launch {launch.id}, {launch.site.kernel} ({launch.site.kind.value}), cannot be replayed alone: {why}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Site, to_json
+from aoti_debug.wrapper.forms import traits_of
+from aoti_debug.wrapper.launch_form import RunsOn
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
 
@@ -74,8 +76,9 @@ def _is_synchronous(site: Site, device: str) -> bool:
 
     Collectives have the name of the CPU's shim on every device.
     """
-    on_host = site.kind is Kind.CPP or (site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee)
-    return device == "cpu" or on_host or site.kind is Kind.ITEM
+    traits = traits_of(site.kind)
+    cpu_shim = site.callee.startswith("aoti_torch_cpu_") and "_c10d_" not in site.callee
+    return device == "cpu" or cpu_shim or traits.runs_on is RunsOn.HOST or traits.waits_for_device
 
 
 def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:

@@ -15,11 +15,11 @@ from enum import Enum
 
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import commands
-from aoti_debug.manifest import Kind
 from aoti_debug.native import crash_stacks, exception_text
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
+from aoti_debug.wrapper.forms import traits_of
 
 
 class Proof(str, Enum):
@@ -58,9 +58,6 @@ class Verdict:
         """The guilty launch; None if it is one of several, or unknown."""
         return self.suspects[0] if len(self.suspects) == 1 else None
 
-
-# Kinds of launches that `aoti-debug repro` replays.
-REPLAYABLE = frozenset(Kind) - {Kind.ITEM, Kind.CUTLASS}
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
 # Any other code belongs to the call that returned it.
@@ -301,7 +298,7 @@ def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Laun
 
 def _host_waited(launch: Launch) -> bool:
     """True if the host has read a result of the launch, so that the device had completed it."""
-    return launch.site.kind is Kind.ITEM and launch.status is LaunchStatus.RETURNED
+    return traits_of(launch.site.kind).waits_for_device and launch.status is LaunchStatus.RETURNED
 
 
 def _is_later(sequence: int, completed: int) -> bool:
@@ -331,7 +328,7 @@ def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     first = finding.suspects[0]
     if run.manifest.without_source:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
-    if len(finding.suspects) == 1 and first.site.kind in REPLAYABLE:
+    if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
         return (commands.repro(run, first),)
     if run.level == 1:
         return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])

@@ -13,7 +13,6 @@ from typing import Any
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.diagnosis.verdict import REPLAYABLE
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
@@ -24,6 +23,7 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory.walk_back import makers
 from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.triage_directory import Step
+from aoti_debug.wrapper.forms import traits_of
 
 SECONDS = 120.0  # for one way of running a repro
 CORES_A_TRIAL = 4
@@ -108,7 +108,7 @@ def same_values(model: Investigation, suspicion: Suspicion) -> Outcome:
 def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
     """The repro's folder, or None and the reason why there is none."""
     with steps.step("repro") as note:
-        if launch.site.kind not in REPLAYABLE:
+        if not traits_of(launch.site.kind).replay:
             note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
             return None, note.text
         try:

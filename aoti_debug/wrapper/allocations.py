@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.manifest import Allocation, Form, Kernel, Kind, Role, Site
-from aoti_debug.wrapper import calls, expressions
+from aoti_debug.manifest import Allocation, Form, Kernel, Role, Site
+from aoti_debug.wrapper import calls, expressions, forms
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.functions import entry_points
 
@@ -69,11 +69,9 @@ def _name(call: CallExpression, masked: str) -> str:
 
 def _operator_outputs(sites: Iterable[Site]) -> Iterator[Allocation]:
     for site in sites:
-        if site.kind is Kind.ITEM:
-            continue
+        allocates = forms.traits_of(site.kind).allocates_outputs
         for arg in site.args:
-            made_by_proxy = site.kind is Kind.PROXY and arg.role is Role.OUT
-            if arg.form is Form.OUTPUT_SLOT or made_by_proxy:
+            if arg.form is Form.OUTPUT_SLOT or (allocates and arg.role is Role.OUT):
                 yield Allocation(arg.name, site.line, False, f"{site.op or site.kernel} allocates it itself")
 
 

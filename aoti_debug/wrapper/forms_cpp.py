@@ -8,6 +8,7 @@ from aoti_debug.manifest import Arg, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
+from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits, RunsOn
 from aoti_debug.wrapper.prototypes import Param, Prototype
 from aoti_debug.wrapper.slots import Slot
 
@@ -82,3 +83,23 @@ def _role(ctype: str, param: str) -> Role:
     if re.match(r"const\b", ctype):
         return Role.IN
     return Role.INOUT if param.startswith("in_out_ptr") else Role.OUT
+
+
+FORMS = (
+    LaunchForm(
+        re.compile(r"cpp_fused\w*"),
+        read,
+        {Kind.CPP: LaunchTraits(runs_on=RunsOn.HOST, compiled_for_layouts=True, keeps_old_elements=True, replay="cpp")},
+    ),
+    LaunchForm(
+        re.compile(r"kernels\.\w+"),
+        read_cutlass,
+        {
+            Kind.CUTLASS: LaunchTraits(
+                runs_on=RunsOn.DEVICE,
+                compiled_for_layouts=True,
+                not_replayed="the generated CUDA source would have to be compiled with nvcc",
+            )
+        },
+    ),
+)

@@ -8,6 +8,7 @@ from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
+from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits
 from aoti_debug.wrapper.operators import mutated, operator_of, schema_of
 from aoti_debug.wrapper.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
 from aoti_debug.wrapper.slots import Slot
@@ -18,6 +19,16 @@ _INPLACE_OPERATOR = re.compile(r"[a-z\d]_(?:_(?:float|Tensor|Scalar|p))?\Z")  # 
 _DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu)_")
 _OUTPUT_HANDLE = re.compile(r"&\w+_handle\Z")
 _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
+
+# Functions of the C shim that manage tensors and start nothing on a device.
+_NO_LAUNCH = (
+    r"(?:"
+    r"empty_strided\w*|_alloc_from_pool|as_strided|_reinterpret_tensor|new_\w+|assign_tensors\w*|\w+_view_dtype"
+    r"|get_\w+|is_\w+|delete_\w+|create_\w+|dtype_\w+|device_type_\w+|layout_\w+|memory_format_\w+"
+    r"|grad_mode_\w+|print_tensor_handle|save_tensor_handle|warn|check|\w+_to_ivalue|scalar_to_tensor_\w+"
+    r"|record_function_\w+|\w+_guard_set_index|stream_id|\w*caching_allocator_\w+|abi_version"
+    r")"
+)
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
@@ -157,3 +168,25 @@ def _guess(text: str, context: FunctionContext) -> Param | None:
         return Param("double", "")
     expression = expressions.tensor(text)
     return Param("AtenTensorHandle", "") if expression and expression.variable in context.variables.tensors else None
+
+
+_OPERATOR = LaunchTraits(replay="aten")
+
+FORMS = (
+    LaunchForm(
+        re.compile(rf"aoti_torch_(?!{_NO_LAUNCH}\Z)\w+"),
+        read,
+        {
+            Kind.SHIM_OUT: _OPERATOR,
+            Kind.SHIM_ALLOC: _OPERATOR,
+            Kind.SHIM_INPLACE: _OPERATOR,
+            Kind.CLONE: _OPERATOR,
+            Kind.CUSTOM_SHIM: LaunchTraits(user_operator=True, replay="aten"),
+            Kind.ITEM: LaunchTraits(
+                waits_for_device=True,
+                word="item",
+                not_replayed="it only reads a number from a tensor; its argument is saved in the run",
+            ),
+        },
+    ),
+)

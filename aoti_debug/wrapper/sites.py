@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aoti_debug.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
-from aoti_debug.wrapper import calls, forms_cpp, forms_proxy, forms_shim, forms_triton, slots
+from aoti_debug.wrapper import calls, forms, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.functions import entry_points
 from aoti_debug.wrapper.prototypes import Prototype
 from aoti_debug.wrapper.variables import variables
 
-_READERS: tuple[Callable[[CallExpression, FunctionContext], Reading | None], ...] = (
-    forms_cpp.read,
-    forms_cpp.read_cutlass,
-    forms_proxy.read,
-    forms_triton.read,
-    forms_shim.read,
-)
-
-_LAUNCH = re.compile(r"aoti_torch_\w+|cpp_fused\w*|call_\w+|kernels\.\w+|op\.callBoxed|runTritonKernel\w*|launchKernel")
-
-# Functions of the C shim that manage tensors and launch nothing.
-_NO_LAUNCH = re.compile(
-    r"aoti_torch_(?:"
-    r"empty_strided\w*|_alloc_from_pool|as_strided|_reinterpret_tensor|new_\w+|assign_tensors\w*|\w+_view_dtype"
-    r"|get_\w+|is_\w+|delete_\w+|create_\w+|dtype_\w+|device_type_\w+|layout_\w+|memory_format_\w+"
-    r"|grad_mode_\w+|print_tensor_handle|save_tensor_handle|warn|check|\w+_to_ivalue|scalar_to_tensor_\w+"
-    r"|record_function_\w+|\w+_guard_set_index|stream_id|\w*caching_allocator_\w+|abi_version"
-    r")\Z"
-)
+_UNREAD = re.compile(r"op\.callBoxed|runTritonKernel\w*|launchKernel")  # launches that no form reads
 
 
 @dataclass(frozen=True)
@@ -53,9 +35,7 @@ class Sites:
 
 def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
     """True if a call of this name in a function of the model looks like a launch."""
-    if callee in externs:
-        return True
-    return bool(_LAUNCH.fullmatch(callee)) and not _NO_LAUNCH.match(callee)
+    return callee in externs or forms.is_callee(callee) or bool(_UNREAD.fullmatch(callee))
 
 
 def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tuple[tuple[str, calls.Scan], ...]:
@@ -88,7 +68,7 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
         local = replace(context, variables=variables(masked, bodies[name]))
         written = set(local.variables.initialised)
         for call in scanned.calls:
-            reading = _read(call, local)
+            reading = forms.read(call, local)
             if reading is None:
                 unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
                 continue
@@ -98,10 +78,6 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
             )
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised))
-
-
-def _read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    return next((reading for reader in _READERS if (reading := reader(call, context)) is not None), None)
 
 
 def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, ...]) -> Site:
@@ -126,7 +102,7 @@ def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, 
 
 def _partial_outputs(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, ...]:
     """Makes outputs that have a content already in-out: a generated kernel may write only a part of them."""
-    if kind not in (Kind.CPP, Kind.TRITON):
+    if not forms.traits_of(kind).keeps_old_elements:
         return args
     return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)
 

@@ -10,13 +10,11 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode
-from aoti_debug.diagnosis import verdict as diagnosis
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
 from aoti_debug.manifest import Kind, Manifest, Role
 from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack
 from aoti_debug.native.frames import StackFrame
-from aoti_debug.repro.kinds import KINDS
 from aoti_debug.rundir.run_directory import find, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
@@ -520,10 +518,6 @@ def test_sequence_numbers_wrap_around(tmp_path: Path) -> None:
 
 
 # What to type next
-
-
-def test_kinds_that_repro_replays() -> None:
-    assert frozenset(KINDS) == diagnosis.REPLAYABLE
 
 
 def test_next_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

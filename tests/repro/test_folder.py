@@ -11,9 +11,10 @@ from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder
-from aoti_debug.repro.kinds import KINDS, kind_of
+from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.modules import modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.wrapper.forms import traits_of
 
 
 def copy(saved: Path) -> RecordedLaunch:
@@ -67,7 +68,7 @@ def test_names_of_folders_are_legal(tmp_path: Path) -> None:
     assert len(default_folder(odd)) < 200
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in KINDS], ids=lambda k: k.value)
+@pytest.mark.parametrize("kind", [kind for kind in Kind if not traits_of(kind).replay], ids=lambda k: k.value)
 def test_other_kinds_are_refused_with_what_is_missing(tmp_path: Path, kind: Kind) -> None:
     launch = copy(tmp_path)
     with pytest.raises(UsageError, match=r"cannot be replayed alone: \w+.* \w+") as caught:

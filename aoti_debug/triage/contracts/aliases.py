@@ -10,13 +10,12 @@ from itertools import combinations
 
 from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, span_of
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.manifest import Kind
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.values import Tensor
+from aoti_debug.wrapper.forms import traits_of
 
-_OPERATORS = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})
 _ATEN = "aten."
 
 
@@ -60,7 +59,8 @@ def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
 
 def _view_results(launches: list[Launch]) -> Iterator[Finding]:
     for position, launch in enumerate(launches):
-        if launch.site.kind not in _OPERATORS or launch.site.op.startswith(_ATEN) or "(a" in launch.site.schema:
+        site = launch.site
+        if not traits_of(site.kind).user_operator or site.op.startswith(_ATEN) or "(a" in site.schema:
             continue
         later = launches[position + 1 :]
         for result, argument in _shared(launch):

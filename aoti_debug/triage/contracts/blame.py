@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import layouts, reader_effects
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
+from aoti_debug.wrapper.forms import traits_of
 
-_HAS_FAKE_KERNEL = frozenset({Kind.PROXY, Kind.CUSTOM_SHIM})  # operators whose fake kernel is the user's
 _MOST_READERS = 3
 
 
@@ -42,7 +41,7 @@ class Blame:
             f"{argument.name} was promised as {promised.full}",
             f"in launch {launch.id} it is {layouts.full(tensor.layout)}",
         ]
-        if producer.site.kind in _HAS_FAKE_KERNEL and not input_:
+        if traits_of(producer.site.kind).user_operator and not input_:
             evidence.append(f"{producer.site.op}: its real kernel does not return what its fake kernel describes")
         readers = [(launch, argument)] if input_ or producer is not launch else []
         readers += [(r, a) for r, a in self._flow.readers(producer, result) if r is not launch]
@@ -67,7 +66,7 @@ class Blame:
             if writer.launch is not None and writer.argument is not None:
                 origin = place_of(writer.launch, writer.argument.name)
                 sentences.append(f"launch {writer.launch.id} {writer.launch.kernel} wrote it")
-                where = origin if writer.launch.site.kind in _HAS_FAKE_KERNEL else where
+                where = origin if traits_of(writer.launch.site.kind).user_operator else where
             elif writer.input:
                 origin = Place(input=writer.input)
                 sentences.append(f"it is {writer.input}, an input or weight of the model")

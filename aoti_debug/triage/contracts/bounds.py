@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aoti_debug.manifest import CType, Kind
+from aoti_debug.manifest import CType
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import describe
 from aoti_debug.values import Layout, Tensor
-
-_DEVICE_KERNELS = frozenset({Kind.TRITON, Kind.CUTLASS})
+from aoti_debug.wrapper.forms import traits_of
+from aoti_debug.wrapper.launch_form import RunsOn
 
 
 def problem(launch: Launch, argument: Argument, tensor: Tensor, device: str) -> str:
@@ -39,11 +39,12 @@ def _outside_of_storage(tensor: Tensor) -> str:
 
 def _on_another_device(launch: Launch, argument: Argument, layout: Layout, device: str) -> str:
     """The problem of an address on another device; operators check their devices themselves."""
-    if launch.site.kind is Kind.CPP:
+    runs_on = traits_of(launch.site.kind).runs_on
+    if runs_on is RunsOn.HOST:
         differs = layout.device != "cpu"
         device = "cpu"
     else:
-        differs = launch.site.kind in _DEVICE_KERNELS and not (
+        differs = runs_on is RunsOn.DEVICE and not (
             layout.device == device or (":" not in device and layout.device.startswith(device))
         )
     if not differs or not _is_address(launch, argument):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from aoti_debug import dtypes
-from aoti_debug.manifest import Kind
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
 from aoti_debug.values import Tensor, extent_elements
-
-_COMPILED_FOR_LAYOUTS = frozenset({Kind.CPP, Kind.TRITON, Kind.CUTLASS})
+from aoti_debug.wrapper.forms import traits_of
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:
@@ -20,7 +18,7 @@ def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: 
         tensor: the tensor in this run.
     """
     subject = f"launch {reader.id} {reader.kernel}"
-    if reader.site.kind not in _COMPILED_FOR_LAYOUTS:
+    if not traits_of(reader.site.kind).compiled_for_layouts:
         return f"{subject} reads it next"
     layout = tensor.layout
     verb = "reads and writes" if argument.written else "reads"

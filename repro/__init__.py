@@ -10,7 +10,7 @@ from aoti_debug.diagnosis.rescue import open_run
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.again import run_again
-from aoti_debug.repro.arguments import Arguments, arguments_of
+from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate import generate
@@ -104,7 +104,7 @@ def _recorded(run: RunDir, launch: Launch) -> RecordedLaunch:
     return recorded_launch(run, launch, fault_of(launch, diagnose(run)))
 
 
-def _check_complete(recorded: RecordedLaunch, arguments: Arguments) -> None:
+def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:
     missing = list(arguments.missing(bool(recorded.fault)))
     if missing:
         raise RunDirError(

@@ -60,7 +60,7 @@ class AllocatedResult:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ReproArguments:
     """
     Attributes:
         names: slot name -> Python identifier, of tensors and results.
@@ -84,7 +84,7 @@ class Arguments:
                 yield _missing(result.slot, "after")
 
 
-def arguments_of(launch: RecordedLaunch) -> Arguments:
+def arguments_of(launch: RecordedLaunch) -> ReproArguments:
     """The arguments of a launch. A tensor that is passed twice is one argument."""
     passed = [s for s in launch.slots if s.tensor is not None and not s.is_made]
     made = [s for s in launch.slots if s.tensor is not None and s.is_made]
@@ -107,7 +107,7 @@ def arguments_of(launch: RecordedLaunch) -> Arguments:
         if slot.tensor is not None
     )
     results = tuple(AllocatedResult(names[s.arg.name], s.tensor.layout, s) for s in made if s.tensor is not None)
-    return Arguments(names, tuple(s.block for s in storages), tensors, results)
+    return ReproArguments(names, tuple(s.block for s in storages), tensors, results)
 
 
 @dataclass(frozen=True)

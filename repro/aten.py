@@ -9,10 +9,10 @@ from aoti_debug.abi import DTYPES, LAYOUTS, device_name
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom import defined_by
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.repro.schema import Parameter, Signature, declared_signature, signature_of
+from aoti_debug.repro.schema import OperatorSchema, Parameter, parsed_schema, registered_schema
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
 
@@ -27,7 +27,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     return "" if known else f"the operator behind {launch.site.callee} is not known"
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
     """
     Raises:
         UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
@@ -35,12 +35,12 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
     if launch.site.callee in WRITTEN_BY_HAND:
         return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
     if launch.site.schema:
-        signature = declared_signature(launch.site.op, launch.site.schema)
+        signature = parsed_schema(launch.site.op, launch.site.schema)
         return defined_by(manifest, launch.site.op, script_for(signature, launch, arguments))
-    return script_for(signature_of(launch.site.op, launch.site.callee), launch, arguments)
+    return script_for(registered_schema(launch.site.op, launch.site.callee), launch, arguments)
 
 
-def script_for(signature: Signature, launch: RecordedLaunch, arguments: Arguments) -> Script:
+def script_for(signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """As `script`, for a signature that is known."""
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
     first_result = min([signature.width, *outputs])
@@ -52,7 +52,7 @@ def script_for(signature: Signature, launch: RecordedLaunch, arguments: Argument
             if not parameter.default:
                 raise _misfit(launch, f"{parameter.name} has no default and is not passed")
             continue
-        value = values[parameter.name] = _Reader(launch, arguments).value(at, parameter)
+        value = values[parameter.name] = _ShimArguments(launch, arguments).value(at, parameter)
         by_position = not parameter.keyword_only and not named and parameter.type == "Tensor"
         if by_position or (keyword.iskeyword(parameter.name) and not named):
             positional.append(value)
@@ -70,7 +70,9 @@ def _prefix(targets: list[str]) -> str:
     return f"{', '.join(targets)} = " if any(name != "_" for name in targets) else ""
 
 
-def _targets(signature: Signature, launch: RecordedLaunch, arguments: Arguments, first_result: int) -> list[str]:
+def _targets(
+    signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments, first_result: int
+) -> list[str]:
     """What the results are bound to, in their order; "_" for one that the model did not take."""
     made = {s.arg.value - first_result: s for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT}
     if max(made, default=-1) >= signature.returns:
@@ -82,7 +84,7 @@ def _targets(signature: Signature, launch: RecordedLaunch, arguments: Arguments,
     ]
 
 
-def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Script:
+def _clone_preserve_strides(launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """The C function copies all elements between the first and the last, gaps included."""
     (source,), (made,) = arguments.tensors, arguments.results
     layout = source.layout
@@ -92,20 +94,20 @@ def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Scr
     return Script((line,), made=(made.name,))
 
 
-def _mm_plus_mm(launch: RecordedLaunch, arguments: Arguments) -> Script:
+def _mm_plus_mm(launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """out = a @ b + c @ d, as the C function computes it."""
     out, a, b, c, d = (arguments.names[launch.by_value(i)[0].arg.name] for i in range(5))
     return Script((f"torch.mm({a}, {b}, out={out})", f"{out}.addmm_({c}, {d})"))
 
 
 # C functions that call no single operator.
-WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, Arguments], Script]] = {
+WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, ReproArguments], Script]] = {
     "aoti_torch_clone_preserve_strides": _clone_preserve_strides,
     "aoti_torch__mm_plus_mm_out": _mm_plus_mm,
 }
 
 
-def _random(signature: Signature, values: dict[str, str]) -> str:
+def _random(signature: OperatorSchema, values: dict[str, str]) -> str:
     """Why the values of an operator that draws numbers cannot be compared; "" where it draws none in this launch."""
     idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
     return f"{signature.op} draws random numbers" if signature.random and not idle else ""
@@ -118,10 +120,10 @@ def _misfit(launch: RecordedLaunch, why: str) -> UsageError:
     )
 
 
-class _Reader:
+class _ShimArguments:
     """Turns the recorded values behind C parameters into Python source."""
 
-    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+    def __init__(self, launch: RecordedLaunch, arguments: ReproArguments) -> None:
         self.launch = launch
         self.arguments = arguments
 

@@ -7,7 +7,7 @@ import re
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Compiler, CType, Kernel, Manifest
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
 from aoti_debug.values import Number
@@ -56,7 +56,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     return ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
     """
     Raises:
         UsageError: a value that the call passed was not recorded, or has a type that ctypes has not.
@@ -71,7 +71,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
         launch=(call("KERNEL", passed, remarks),),
         source=_source(kernel, manifest.compiler),
         standard=("import ctypes",) if any(isinstance(slot.value, Number) for slot in slots) else (),
-        imports=("from replay.cpp_kernel import Compiler, CppKernel",),
+        imports=("from replay.cpp_kernel import CppCompiler, CppKernel",),
         kernel="KERNEL",
         ways=WAYS,
         needs="the C++ compiler that COMPILER in repro.py names",
@@ -85,7 +85,7 @@ def _slot(launch: RecordedLaunch, position: int) -> RecordedSlot:
     return slots[0]
 
 
-def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> str:
+def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: ReproArguments) -> str:
     if slot.tensor is not None:
         return arguments.names[slot.arg.name]
     if slot.absent:
@@ -110,7 +110,7 @@ def _source(kernel: Kernel, compiler: Compiler) -> str:
             f"SOURCE = {literals.block(text)}",
             "",
             call(
-                "COMPILER = Compiler",
+                "COMPILER = CppCompiler",
                 [
                     f"command={literals.text(compiler.command)}",
                     f"flags={tuple_of(compiler.kernel_flags, 4)}",

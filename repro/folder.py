@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
 
@@ -29,7 +29,7 @@ def check_free(folder: Path) -> None:
         raise UsageError(f"{folder} is there already", hint="remove it, or name another folder with -o")
 
 
-def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: Arguments) -> None:
+def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: ReproArguments) -> None:
     """
     Raises:
         UsageError: the folder is there already or cannot be made.
@@ -71,7 +71,7 @@ def write_file(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
 
 
-def tensor_files(arguments: Arguments) -> dict[str, Path]:
+def tensor_files(arguments: ReproArguments) -> dict[str, Path]:
     """File name in tensors/ -> where it lies in the run.
 
     Raises:

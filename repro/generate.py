@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Provenance
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, render
 
 
-def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str | bytes]:
+def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> dict[str, str | bytes]:
     """File name -> content: repro.py, README, and what the kind adds.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Protocol
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind, Manifest
 from aoti_debug.repro import aten, cpp, proxy, triton
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script
 
@@ -19,7 +19,7 @@ from aoti_debug.repro.script import Script
 class ReproKind(Protocol):
     def refusal(self, launch: RecordedLaunch, manifest: Manifest) -> str: ...
 
-    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script: ...
+    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script: ...
 
 
 KINDS: dict[Kind, ReproKind] = {

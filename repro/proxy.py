@@ -13,7 +13,7 @@ from typing import Any
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Manifest, Operand
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom import defined_by
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
@@ -34,12 +34,12 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     return f"its argument {held[0]} is an object that only the package holds" if held else ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
     """
     Raises:
         UsageError: a value that the call passed was not recorded.
     """
-    reader = _Reader(launch, arguments)
+    reader = _ProxyArguments(launch, arguments)
     passed = []
     for operand in launch.site.operands:
         value = reader.value(operand.name, json.loads(operand.value))
@@ -77,10 +77,10 @@ def _random(op: str) -> str:
 _HELD = ("as_custom_obj", "as_graph", "as_operator", "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats")
 
 
-class _Reader:
+class _ProxyArguments:
     """Turns arguments as torch.export writes them into Python source."""
 
-    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+    def __init__(self, launch: RecordedLaunch, arguments: ReproArguments) -> None:
         self.launch = launch
         self.arguments = arguments
         self.slots = {slot.arg.param: slot for slot in launch.slots}

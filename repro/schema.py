@@ -33,7 +33,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Signature:
+class OperatorSchema:
     """
     Attributes:
         op: "aten.addmm.out"
@@ -59,7 +59,7 @@ class Signature:
         return list(zip(starts, order, strict=False))
 
 
-def signature_of(op: str, callee: str) -> Signature:
+def registered_schema(op: str, callee: str) -> OperatorSchema:
     """Looks the operator up in the installed torch (imports torch).
 
     Args:
@@ -81,10 +81,10 @@ def signature_of(op: str, callee: str) -> Signature:
             hint="use the torch that the package was built with; import what defines the operator",
         ) from error
     random = torch.Tag.nondeterministic_seeded in found.tags
-    return _signature(op, found._schema, _added_after(op, callee), random)
+    return _operator_schema(op, found._schema, _added_after(op, callee), random)
 
 
-def declared_signature(op: str, schema: str) -> Signature:
+def parsed_schema(op: str, schema: str) -> OperatorSchema:
     """The signature of an operator that is not registered here.
 
     Args:
@@ -92,10 +92,10 @@ def declared_signature(op: str, schema: str) -> Signature:
     """
     import torch
 
-    return _signature(op, torch._C.parse_schema(schema), set(), random=False)
+    return _operator_schema(op, torch._C.parse_schema(schema), set(), random=False)
 
 
-def _signature(op: str, schema: Any, newer: set[str], random: bool) -> Signature:
+def _operator_schema(op: str, schema: Any, newer: set[str], random: bool) -> OperatorSchema:
     name = op.split(".")[1]
     parameters = tuple(
         Parameter(
@@ -109,7 +109,7 @@ def _signature(op: str, schema: Any, newer: set[str], random: bool) -> Signature
         if a.name not in newer
     )
     written = any(p.out for p in parameters) or (name.endswith("_") and not name.endswith("__"))
-    return Signature(op, parameters, 0 if written else len(schema.returns), random)
+    return OperatorSchema(op, parameters, 0 if written else len(schema.returns), random)
 
 
 def _type(text: str) -> tuple[str, bool]:

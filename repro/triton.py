@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.manifest import Kernel, Manifest, Origin, Source
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
@@ -54,7 +54,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     return ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
     """
     Raises:
         UsageError: the source or a value cannot be written down.

@@ -22,7 +22,7 @@ IMPORTS = {
 HELPERS_MATH = {"math": "tl_math"}  # as the helpers' own module calls it -> as kernels do
 COMPILE_TIME = frozenset({"constexpr_next_power_of_2", "if_mask"})  # these are in templates/compile_time.py
 KEPT_DECORATORS = re.compile(r"triton\.(jit|constexpr_function)\b")
-TAKEN = RESERVED | {"Argument", "Binary", "Path", "Result", "Storage", "TritonKernel", "triton", "tl", "FOLDER"}
+TAKEN = RESERVED | {"LaunchArgument", "Binary", "Path", "Result", "Storage", "TritonKernel", "triton", "tl", "FOLDER"}
 
 
 @dataclass(frozen=True)

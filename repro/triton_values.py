@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.errors import UsageError
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.values import Absent, Number
 
@@ -40,7 +40,7 @@ _CTYPES = {
 _FLOATS = ("c_float", "c_double")
 
 
-def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Arguments) -> str:
+def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: ReproArguments) -> str:
     """What a parameter was launched with, as Python source.
 
     Args:
@@ -63,7 +63,7 @@ def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Argum
     raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is {what}")
 
 
-def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, arguments: Arguments) -> str:
+def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, arguments: ReproArguments) -> str:
     if slot is not None and slot.tensor is not None:
         return arguments.names[slot.arg.name]
     if slot is not None and slot.value in (Absent.NULL, Absent.UNDEFINED):

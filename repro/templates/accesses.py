@@ -14,7 +14,7 @@ PUBLISHED = ("kind", "what", "argument", "parameter", "element", "elements", "be
 
 
 @dataclass(frozen=True)
-class Source:
+class CodeLine:
     """
     Attributes:
         line: 0 where it is not known.
@@ -26,7 +26,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Index:
+class LoadedIndex:
     """An element of an integer tensor that an address was computed from.
 
     Attributes:
@@ -82,14 +82,14 @@ class Access:
     in_storage: bool = False
     bytes: int = 0
     address: int | None = None
-    source: Source | None = None
+    source: CodeLine | None = None
     kernel: str = ""
     thread: str = ""
     program: tuple[int, int, int] | None = None
     position: tuple[int, ...] = ()
     mask: str = ""
     count: int = 1
-    index: Index | None = None
+    index: LoadedIndex | None = None
     wrapped: bool = False
     reach: int = 0
     notes: tuple[str, ...] = ()
@@ -118,8 +118,8 @@ class Access:
         return cls(
             **{
                 **data,
-                "source": Source(**data["source"]) if data["source"] else None,
-                "index": Index(**data["index"]) if data["index"] else None,
+                "source": CodeLine(**data["source"]) if data["source"] else None,
+                "index": LoadedIndex(**data["index"]) if data["index"] else None,
                 "program": None if program is None else (program[0], program[1], program[2]),
                 "position": tuple(data["position"]),
                 "notes": tuple(data["notes"]),

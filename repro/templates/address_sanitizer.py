@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
 FLAGS = ("-fsanitize=address,undefined", "-fsanitize-recover=address,undefined", "-g", "-fno-omit-frame-pointer")
 _HEAD = re.compile(r"==\d+==\s*ERROR: AddressSanitizer: (\S+)(?: on (?:unknown )?address (0x[0-9a-f]+))?(.*)")
@@ -99,10 +99,10 @@ def _undefined(found: re.Match[str], source: Path) -> Access:
     return Access("sanitizer", "undefined behaviour", f"UBSan: {found[3]}", source=_place(found[1], found[2], source))
 
 
-def _place(file: str, line: str, source: Path) -> Source:
+def _place(file: str, line: str, source: Path) -> CodeLine:
     """A line of the kernel's own source is in "SOURCE": repro.py has it under that name."""
     name = Path(file).name
-    return Source("SOURCE" if name == source.name else name, int(line))
+    return CodeLine("SOURCE" if name == source.name else name, int(line))
 
 
 def _shared(path: Path) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import torch
 
 from .access_text import place_text
-from .memory import Argument, Memory
+from .memory import LaunchArgument, LaunchMemory
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Place:
+class ArgumentPlace:
     """
     Attributes:
         element: from the argument's first element, as the kernel counts.
@@ -61,7 +61,7 @@ class Place:
         return place_text(self.extent.name, self.element, self.elements, self.beyond, self.in_storage)
 
 
-def extents_of(arguments: Iterable[Argument], memory: Memory) -> list[Extent]:
+def extents_of(arguments: Iterable[LaunchArgument], memory: LaunchMemory) -> list[Extent]:
     """The arguments that have elements."""
     found = []
     for argument in arguments:
@@ -82,7 +82,7 @@ def reach(view: torch.Tensor) -> int:
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(view.shape, view.stride(), strict=True))
 
 
-def place_of(address: int, extents: Sequence[Extent]) -> Place | None:
+def place_of(address: int, extents: Sequence[Extent]) -> ArgumentPlace | None:
     """The argument that an address lies in, or else the one that it is nearest to; None without arguments."""
     if not extents:
         return None
@@ -96,4 +96,4 @@ def place_of(address: int, extents: Sequence[Extent]) -> Place | None:
     element, count = nearest.element(address), (nearest.end - nearest.begin) // nearest.item_bytes
     beyond = element - count + 1 if element >= count else min(element, 0)
     in_storage = beyond != 0 and nearest.storage_begin <= address < nearest.storage_end
-    return Place(nearest, element, count, beyond, in_storage)
+    return ArgumentPlace(nearest, element, count, beyond, in_storage)

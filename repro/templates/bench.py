@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from .child import Report
+from .child import ReplayReport
 from .job import AS_RECORDED, Job
 from .kernel import NATIVE
 from .options import Options
@@ -18,7 +18,7 @@ MOST, LEAST = 1000, 7  # launches
 COPY_BYTES = {"cuda": 1 << 28, "cpu": 1 << 26}
 
 
-def bench(job: Job, options: Options, report: Report) -> int:
+def bench(job: Job, options: Options, report: ReplayReport) -> int:
     """Prints the median of many launches; the same memory every time, as the launches before left it."""
     job.make_ready(options.settings(job))
     memory = job.memory()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from .accesses import Access, Index, Source
+from .accesses import Access, CodeLine, LoadedIndex
 from .addresses import reach
 from .checked_source import NotCheckableError, checked, parameters_of
-from .cpp_build import Compiler, library_of
+from .cpp_build import CppCompiler, library_of
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
 KINDS = ("load", "store", "atomic", "element", "pointer", "check")  # as in the header
@@ -72,7 +72,7 @@ class CheckedCalls:
         SystemExit: its source is of no form whose pointers can be checked, or the compiler refuses it so.
     """
 
-    def __init__(self, name: str, source: str, compiler: Compiler, folder: Path) -> None:
+    def __init__(self, name: str, source: str, compiler: CppCompiler, folder: Path) -> None:
         try:
             text = checked(source, name, HEADER.read_text(encoding="utf-8"))
             self.parameters = parameters_of(source, name)
@@ -103,7 +103,7 @@ class CheckedCalls:
 
         Returns: the text of the exception, where nothing else explains it.
         """
-        memory = _Memory(tensors)
+        memory = _CallMemory(tensors)
         self.library.replay_watch(-1, -1, -1, ctypes.c_int64(0))
         begun = time.monotonic()
         message = launch()
@@ -122,7 +122,7 @@ class CheckedCalls:
         _, *lines = self.library.replay_found().decode(errors="replace").splitlines()
         return [_record(line) for line in lines]
 
-    def _index(self, record: _Record, launch: Launch, memory: _Memory, deadline: float) -> _Loaded | None:
+    def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
         """The integer without which there are fewer such accesses to that element."""
         for loaded in _likeliest(record)[:MOST_TRIALS]:
             if time.monotonic() > deadline:
@@ -143,8 +143,8 @@ class CheckedCalls:
         text = self.lines[record.line - 1].strip() if 0 < record.line <= len(self.lines) else ""
         index = None
         if loaded is not None:
-            index = Index(names[loaded.argument], loaded.element, loaded.value, self.parameters[loaded.argument])
-        seen = Access("bounds", source=Source("SOURCE", record.line, text), count=record.count, index=index)
+            index = LoadedIndex(names[loaded.argument], loaded.element, loaded.value, self.parameters[loaded.argument])
+        seen = Access("bounds", source=CodeLine("SOURCE", record.line, text), count=record.count, index=index)
         if record.kind == "check":
             return replace(seen, seen_by="assertion", kind="assertion", what=record.message)
         tensor, parameter = tensors[record.argument], self.parameters[record.argument]
@@ -163,7 +163,7 @@ class CheckedCalls:
         )
 
 
-class _Memory:
+class _CallMemory:
     """The storages behind the arguments of a call.
 
     Attributes:

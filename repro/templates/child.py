@@ -23,7 +23,7 @@ Message = tuple[str, ...]
 Text = Literal["through", "kept", "echoed"]
 
 
-class Report:
+class ReplayReport:
     """What is found. A child tells its parent, too.
 
     Attributes:
@@ -42,7 +42,7 @@ class Report:
         self.accesses.append(access)
         self.say("access", access.to_json())
 
-    def take(self, ended: Ended) -> None:
+    def take(self, ended: ChildExit) -> None:
         """What a child reported."""
         self.accesses += [Access.of_json(message[1]) for message in ended.messages if message[0] == "access"]
         refused = ended.said("refused")
@@ -56,7 +56,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildExit:
     """How a child ended.
 
     Attributes:
@@ -115,7 +115,7 @@ def run_child(
     environment: Mapping[str, str] | None = None,
     text: Text = "through",
     seconds: float | None = None,
-) -> Ended:
+) -> ChildExit:
     """Runs this script once more, in a process of its own.
 
     Args:
@@ -143,7 +143,7 @@ def run_child(
         if hung:
             child.kill()
     os.close(reader)
-    return Ended(messages, child.returncode, hung, written)
+    return ChildExit(messages, child.returncode, hung, written)
 
 
 def _keep(data: bytes) -> None:

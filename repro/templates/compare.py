@@ -11,7 +11,7 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """
     Attributes:
         passes: equal bit for bit, or within the tolerance.
@@ -22,7 +22,7 @@ class Comparison:
     text: str
 
 
-def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -> Comparison:
+def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -> OutputComparison:
     """
     Args:
         tolerance: |got - recorded| may be tolerance * (1 + |recorded|), or one step of a floating dtype;
@@ -30,13 +30,13 @@ def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -
     """
     text = difference(got, recorded)
     if not text:
-        return Comparison(True, "equal bit for bit")
+        return OutputComparison(True, "equal bit for bit")
     continuous = got.is_floating_point() or got.is_complex()
     if tolerance > 0.0 and continuous and got.dtype == recorded.dtype and got.shape == recorded.shape:
         mine, theirs = _row(got), _row(recorded)
         if bool(_within(mine, theirs, tolerance).all()):
-            return Comparison(True, f"within {tolerance:g}: {text}")
-    return Comparison(False, text)
+            return OutputComparison(True, f"within {tolerance:g}: {text}")
+    return OutputComparison(False, text)
 
 
 def difference(got: torch.Tensor, recorded: torch.Tensor) -> str:

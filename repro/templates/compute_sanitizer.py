@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
 CUDA = "CUDA"  # what is said of a call that failed
@@ -115,7 +115,7 @@ def _block_of(thread: str) -> tuple[int, int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
 
 
-def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, Source | None]:
+def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, CodeLine | None]:
     """Both forms: `at kernel(int*)+0x30 in file.py:23`, and the older `at 0x30 in /path/file.py:23:kernel`."""
     source = (source or "").strip()
     older = re.fullmatch(r"(.*):(\d+):(\w+)(?:\(.*\))?", source)
@@ -126,8 +126,8 @@ def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, Sou
     placed = re.fullmatch(r"(.*):(\d+)", source)
     function = (kernel or "").partition("(")[0]
     if placed is not None:
-        return function, Source(Path(placed[1]).name, int(placed[2]))
-    return function, Source(source, 0) if source else None
+        return function, CodeLine(Path(placed[1]).name, int(placed[2]))
+    return function, CodeLine(source, 0) if source else None
 
 
 def _installed() -> Iterator[Path]:

@@ -59,7 +59,7 @@ extern "C" const char* replay_call(void* kernel, void* const* arguments, const s
 
 
 @dataclass(frozen=True)
-class Compiler:
+class CppCompiler:
     """A compiler's command line. "{torch}" and "{python}" stand for what is installed where the replay runs.
 
     Attributes:
@@ -87,7 +87,7 @@ class Compiler:
         return [_here(word) for word in command_line]
 
 
-def library_of(compiler: Compiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
+def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
     """The compiled library; its source lies beside it. What was compiled before from the same text and command is used
     again.
 
@@ -110,7 +110,7 @@ def library_of(compiler: Compiler, source: str, kernel: str, folder: Path, flags
     return library
 
 
-def _compile(compiler: Compiler, text: str, source: Path, library: Path) -> None:
+def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:
     source.write_text(text, encoding="utf-8")
     unfinished = library.with_suffix(f".{os.getpid()}")
     command = compiler.arguments(source, unfinished)

@@ -11,10 +11,10 @@ import torch
 
 from .address_sanitizer import Runtime, runtime_of
 from .checked import CheckedCalls
-from .cpp_build import Compiler, library_of
+from .cpp_build import CppCompiler, library_of
 from .kernel import NATIVE, Findings, Programs, Settings
 
-__all__ = ["Compiler", "CppKernel"]
+__all__ = ["CppCompiler", "CppKernel"]
 
 CHECKED = "checked"
 
@@ -31,7 +31,7 @@ Number = (
     | ctypes.c_float
     | ctypes.c_double
 )
-Argument: TypeAlias = torch.Tensor | Number | None
+CppArgument: TypeAlias = torch.Tensor | Number | None
 
 
 class CppKernel:
@@ -40,7 +40,7 @@ class CppKernel:
     backends: tuple[str, ...] = (NATIVE, CHECKED)
     grid: tuple[int, ...] = ()
 
-    def __init__(self, name: str, source: str, compiler: Compiler) -> None:
+    def __init__(self, name: str, source: str, compiler: CppCompiler) -> None:
         self.name = name
         self.source = source
         self.compiler = compiler
@@ -100,7 +100,7 @@ class CppKernel:
         """
         return runtime_of(self.compiler.program)
 
-    def __call__(self, *arguments: Argument) -> None:
+    def __call__(self, *arguments: CppArgument) -> None:
         """Launches the kernel.
 
         Raises:
@@ -130,7 +130,7 @@ class CppKernel:
         message: bytes | None = self._library.replay_call(kernel, addresses, sizes, ctypes.c_size_t(count))
         return None if message is None else message.decode(errors="replace")
 
-    def _value(self, argument: Argument) -> ctypes._CData:
+    def _value(self, argument: CppArgument) -> ctypes._CData:
         """What the kernel takes for it: a data pointer, a number, or a null pointer."""
         if argument is None or isinstance(argument, torch.Tensor):
             return ctypes.c_void_p(None if argument is None else argument.data_ptr())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .access_text import lines_of
-from .child import Report
+from .child import ReplayReport
 from .job import AS_RECORDED, DIFFERS, FAILED, FAULT, NO_FAULT, Job
 from .options import Options
 
@@ -38,13 +38,13 @@ class Copied:
         return "".join(self.text).splitlines()
 
 
-def kept(job: Job, options: Options, path: Path, run: Callable[[Report], int]) -> int:
+def kept(job: Job, options: Options, path: Path, run: Callable[[ReplayReport], int]) -> int:
     """What `run` returns; whatever it ends in is written down first.
 
     Raises:
         SystemExit: `run` does, or the file cannot be written.
     """
-    report, heard = Report(None), Copied(sys.stdout)
+    report, heard = ReplayReport(None), Copied(sys.stdout)
     try:
         with contextlib.redirect_stdout(heard):
             code = run(report)
@@ -56,7 +56,7 @@ def kept(job: Job, options: Options, path: Path, run: Callable[[Report], int]) -
     return code
 
 
-def _evidence(job: Job, options: Options, report: Report, code: int, lines: list[str]) -> dict[str, object]:
+def _evidence(job: Job, options: Options, report: ReplayReport, code: int, lines: list[str]) -> dict[str, object]:
     outcome = OUTCOMES.get(code, "failed")
     if code == AS_RECORDED and options.option in LOOKS_FOR_FAULTS:
         outcome = OUTCOMES[NO_FAULT]
@@ -73,7 +73,7 @@ def _evidence(job: Job, options: Options, report: Report, code: int, lines: list
     }
 
 
-def _what(job: Job, report: Report, code: int, lines: list[str]) -> str:
+def _what(job: Job, report: ReplayReport, code: int, lines: list[str]) -> str:
     """The first wrong access, or else what was said first of the launch; "" where all is well."""
     if report.accesses:
         return lines_of(report.accesses[0])[0]

@@ -24,12 +24,12 @@ from .interpreter_builder import CheckedBuilder, Handle
 from .interpreter_errors import NotInterpretableError
 from .interpreter_formats import encoded, is_encoded, numpy_dtype
 from .interpreter_language import Language, python_function
-from .interpreter_memory import Memory
+from .interpreter_memory import CheckedMemory
 from .interpreter_report import (
     MACHINERY,
+    AccessCollector,
     Interpretation,
     Program,
-    Report,
     line_of,
 )
 from .interpreter_shadow import Shadow, with_shadow
@@ -38,13 +38,13 @@ __all__ = ["Interpretation", "NotInterpretableError", "interpret"]
 
 PROGRESS_SECONDS = 0.1  # between two calls of `progress`
 
-Argument: TypeAlias = "torch.Tensor | int | float | bool | None"
+InterpreterArgument: TypeAlias = "torch.Tensor | int | float | bool | None"
 
 
 def interpret(
     function: Any,
     grid: tuple[int, int, int],
-    arguments: Mapping[str, Argument],
+    arguments: Mapping[str, InterpreterArgument],
     constants: Mapping[str, object],
     *,
     signature: Mapping[str, str] | None = None,
@@ -69,8 +69,8 @@ def interpret(
     for program in programs:
         if not all(0 <= index < size for index, size in zip(program, grid, strict=True)):
             raise ValueError(f"program {program} is not in the grid {grid}")
-    memory = Memory({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
-    report = Report()
+    memory = CheckedMemory({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
+    report = AccessCollector()
     builder = CheckedBuilder(memory, report)
     builder.set_grid_dim(*grid)
     language = Language(builder)
@@ -101,8 +101,8 @@ def _in_order(grid: tuple[int, int, int]) -> Iterable[Program]:
 
 def _values(
     function: Any,
-    memory: Memory,
-    arguments: Mapping[str, Argument],
+    memory: CheckedMemory,
+    arguments: Mapping[str, InterpreterArgument],
     constants: Mapping[str, object],
     signature: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _values(
     return values
 
 
-def _value(name: str, value: Any, kind: str, memory: Memory) -> Any:
+def _value(name: str, value: Any, kind: str, memory: CheckedMemory) -> Any:
     """As the kernel's operations take it: a pointer or a scalar; what is no tensor and no number stays as it is.
 
     Raises:

@@ -8,13 +8,13 @@ import numpy
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
-from .accesses import Access, Index
+from .accesses import Access, LoadedIndex
 from .interpreter_atomic import Combine, combined
 from .interpreter_errors import NotInterpretableError
 from .interpreter_formats import Array, decoded, encoded, integers, is_encoded, numpy_dtype, truncated
 from .interpreter_libdevice import asm_function, fused, library_function
-from .interpreter_memory import Memory, Strays
-from .interpreter_report import Report, current_line
+from .interpreter_memory import CheckedMemory, Strays
+from .interpreter_report import AccessCollector, current_line
 from .interpreter_shadow import ALWAYS, KEY, Feed, Shadow, at, chosen, either, joined, shadow_of, with_shadow
 
 Handle = triton_interpreter.TensorHandle
@@ -29,7 +29,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
     A program that waits for another one (a barrier across the grid) cannot be run: programs run one after another.
     """
 
-    def __init__(self, memory: Memory, report: Report) -> None:
+    def __init__(self, memory: CheckedMemory, report: AccessCollector) -> None:
         super().__init__()
         # Device assertions are on. Triton's own check of overflow is off: it costs more than the operation, and stops.
         self.options = triton_interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
@@ -317,14 +317,14 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             )
         )
 
-    def _index(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> Index | None:
+    def _index(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> LoadedIndex | None:
         """Of several loads that fed an address the one with the largest value: the likeliest to have led it astray."""
         live = [feed for feed in shadow.feeds if feed.live is None or at(feed.live, shape, position)]
         found = []
         for feed in live:
             owner = self.memory.regions[feed.region]
             element = int(at(feed.offsets, shape, position)) // owner.itemsize
-            found.append(Index(owner.name, element, int(at(feed.values, shape, position))))
+            found.append(LoadedIndex(owner.name, element, int(at(feed.values, shape, position))))
         return max(found, key=lambda index: abs(index.value), default=None)
 
     # Assertions

@@ -107,7 +107,7 @@ class Strays:
 Cells = tuple[Array, Array, Array]  # an array over a storage, positions in it, and the positions of the block: all flat
 
 
-class Memory:
+class CheckedMemory:
     """The arguments of one launch."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:

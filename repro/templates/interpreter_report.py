@@ -11,7 +11,7 @@ from types import FrameType
 import triton
 
 from .access_text import lines_of
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
 # Frames of these are not the kernel's: Triton's own, and this interpreter's.
 MACHINERY = (str(Path(triton.__file__).parent), str(Path(__file__).with_name("interpreter")))
@@ -46,14 +46,14 @@ class Interpretation:
         return [line for access in self.accesses for line in lines_of(access)]
 
 
-class Report:
+class AccessCollector:
     """Collects findings, one for each kind, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._outside: dict[tuple[str, Source, str], Access] = {}
-        self._assertions: dict[tuple[Source | None, str], Access] = {}
+        self._outside: dict[tuple[str, CodeLine, str], Access] = {}
+        self._assertions: dict[tuple[CodeLine | None, str], Access] = {}
 
-    def counted(self, kind: str, line: Source, argument: str, count: int) -> bool:
+    def counted(self, kind: str, line: CodeLine, argument: str, count: int) -> bool:
         """Counts accesses of a kind that is known; False if it is not."""
         key = (kind, line, argument)
         known = self._outside.get(key)
@@ -76,19 +76,19 @@ class Report:
         return Interpretation(outside, tuple(self._assertions.values()), total, programs, seconds)
 
 
-def current_line() -> Source:
+def current_line() -> CodeLine:
     """The line of the kernel, or of a helper of it, that is being interpreted."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(MACHINERY):
         frame = frame.f_back
-    return Source("", 0, "") if frame is None else line_of(frame.f_code.co_filename, frame.f_lineno)
+    return CodeLine("", 0, "") if frame is None else line_of(frame.f_code.co_filename, frame.f_lineno)
 
 
-def line_of(file: str, line: int) -> Source:
+def line_of(file: str, line: int) -> CodeLine:
     """With the lines that follow as long as a bracket is open."""
     text = ""
     for number in range(line, line + MOST_LINES):
         text = f"{text} {linecache.getline(file, number).strip()}".strip()
         if sum(map(text.count, "([{")) <= sum(map(text.count, ")]}")):
             break
-    return Source(file, line, text)
+    return CodeLine(file, line, text)

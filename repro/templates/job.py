@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from .devices import present
-from .kernel import Findings, Kernel, Settings
-from .memory import Argument, Memory, Result, Storage, fill, load, memory_of
+from .kernel import Findings, ReplayKernel, Settings
+from .memory import LaunchArgument, LaunchMemory, Result, Storage, fill, load, memory_of
 
 AS_RECORDED, FAILED, DIFFERS, FAULT, NO_FAULT = 0, 1, 10, 11, 12
 
@@ -32,30 +32,30 @@ class Job:
     launch: Launch
     title: str
     folder: Path
-    arguments: Sequence[Argument]
+    arguments: Sequence[LaunchArgument]
     storages: Sequence[Storage]
     results: Sequence[Result] = ()
-    kernel: Kernel | None = None
+    kernel: ReplayKernel | None = None
     fault: str = ""
     random: str = ""
     libraries: Sequence[str] = ()
     imports: Sequence[str] = ()
 
     @property
-    def outputs(self) -> list[Argument | Result]:
+    def outputs(self) -> list[LaunchArgument | Result]:
         return [*(a for a in self.arguments if a.written), *self.results]
 
     @property
     def cuda_devices(self) -> list[str]:
         return sorted({s.device for s in self.storages if s.device.startswith("cuda")})
 
-    def before(self, argument: Argument) -> torch.Tensor:
+    def before(self, argument: LaunchArgument) -> torch.Tensor:
         if not argument.recorded:
             count = math.prod(argument.shape) * argument.dtype.itemsize
             return torch.zeros(count, dtype=torch.uint8).view(argument.dtype).reshape(argument.shape)
         return load(self.folder / "tensors" / f"before_{argument.name}.safetensors", argument)
 
-    def after(self, output: Argument | Result) -> torch.Tensor:
+    def after(self, output: LaunchArgument | Result) -> torch.Tensor:
         return load(self.folder / "tensors" / f"after_{output.name}.safetensors", output)
 
     def on(self, backend: str) -> Job:
@@ -88,17 +88,17 @@ class Job:
             extents = {a.name: (a.offset, sizes[a.storage] // a.dtype.itemsize) for a in self.arguments}
             self.kernel.prepare(replace(settings, extents=extents))
 
-    def memory(self) -> Memory:
+    def memory(self) -> LaunchMemory:
         """The arguments as they were just before the launch."""
         memory = memory_of(self.arguments, self.storages)
         self.fill(memory)
         return memory
 
-    def fill(self, memory: Memory) -> None:
+    def fill(self, memory: LaunchMemory) -> None:
         for argument in self.arguments:
             fill(memory.views[argument.name], self.before(argument))
 
-    def run(self, memory: Memory) -> dict[str, torch.Tensor]:
+    def run(self, memory: LaunchMemory) -> dict[str, torch.Tensor]:
         """Launches it once and waits for it: the arguments and what it allocated, by name."""
         if self.kernel is not None:
             self.kernel.know(memory.views)

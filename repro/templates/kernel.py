@@ -67,7 +67,7 @@ class RefusalError(Exception):
     """A launch cannot be run in this way; it is no fault of the launch."""
 
 
-class Kernel(Protocol):
+class ReplayKernel(Protocol):
     """A kernel with its source or binary; the repro's `launch` calls it.
 
     Attributes:

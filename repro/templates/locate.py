@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 from .addresses import Extent, place_of
 
 
@@ -49,9 +49,9 @@ def _placed(access: Access, extents: Sequence[Extent]) -> Access:
     )
 
 
-def _line(source: Source | None) -> str:
+def _line(source: CodeLine | None) -> str:
     return "" if source is None else f"{source.file}:{source.line}"
 
 
-def _told(source: Source | None, text: Mapping[str, str]) -> Source | None:
+def _told(source: CodeLine | None, text: Mapping[str, str]) -> CodeLine | None:
     return None if source is None else replace(source, text=text.get(_line(source), ""))

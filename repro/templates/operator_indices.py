@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .accesses import Access, Index
+from .accesses import Access, LoadedIndex
 from .addresses import reach
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -143,7 +143,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             beyond=value - indexed.size + 1 if value >= 0 else value - indexed.least,
             bytes=indexed.table.element_size(),
             count=len(positions),
-            index=Index(self._name(index), int(element), value),
+            index=LoadedIndex(self._name(index), int(element), value),
         )
 
     def _name(self, tensor: torch.Tensor) -> str:

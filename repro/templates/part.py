@@ -10,7 +10,7 @@ from itertools import groupby
 import torch
 
 from .kernel import Settings
-from .memory import Argument, Memory, Result
+from .memory import LaunchArgument, LaunchMemory, Result
 
 SHOWN = 4  # ranges of programs
 
@@ -33,7 +33,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part:
+class LaunchPart:
     """
     Attributes:
         programs: ranges of program numbers, x fastest; () for all.
@@ -48,17 +48,17 @@ class Part:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Part:
+    def from_json(cls, text: str) -> LaunchPart:
         data = json.loads(text)
         programs = tuple((begin, end) for begin, end in data["programs"])
         return cls(programs, tuple(data["grid"]), tuple(Rows(**rows) for rows in data["rows"]))
 
     @classmethod
-    def of_programs(cls, numbers: Sequence[int]) -> Part:
+    def of_programs(cls, numbers: Sequence[int]) -> LaunchPart:
         runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0])]
         return cls(programs=tuple((run[0], run[-1] + 1) for run in runs))
 
-    def with_rows(self, rows: Rows) -> Part:
+    def with_rows(self, rows: Rows) -> LaunchPart:
         """In place of those of the same size."""
         return replace(self, rows=(*(r for r in self.rows if r.size != rows.size), rows))
 
@@ -75,7 +75,7 @@ class Part:
             settings, programs=self.chosen(grid), grid=(x, y, z) if self.grid else settings.grid, scalars=scalars
         )
 
-    def narrowed(self, memory: Memory) -> Memory:
+    def narrowed(self, memory: LaunchMemory) -> LaunchMemory:
         """The arguments with their rows of it."""
         return replace(memory, views={name: self.cut(view) for name, view in memory.views.items()})
 
@@ -86,7 +86,7 @@ class Part:
     def rows_of(self, shape: tuple[int, ...]) -> Rows | None:
         return next((rows for rows in self.rows if shape and shape[0] == rows.size), None)
 
-    def cut_argument(self, argument: Argument) -> Argument:
+    def cut_argument(self, argument: LaunchArgument) -> LaunchArgument:
         rows = self.rows_of(argument.shape)
         if rows is None:
             return argument

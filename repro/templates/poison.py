@@ -17,10 +17,10 @@ import torch
 from .access_text import lines_of
 from .accesses import Access
 from .addresses import Extent, extents_of, place_of
-from .child import Report
+from .child import ReplayReport
 from .compare import index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
-from .memory import Block, Memory, Result, fill, memory_of
+from .memory import Block, LaunchMemory, Result, fill, memory_of
 from .options import Options
 from .verdict import judge_findings
 
@@ -46,7 +46,7 @@ class Poisoned:
     overruns: tuple[Access, ...]
 
 
-def poison(job: Job, options: Options, report: Report) -> int:
+def poison(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where a guard zone was overwritten, with 10 where an output depends on the pattern."""
     job.make_ready(options.settings(job))
     report.say("begin")
@@ -108,7 +108,7 @@ def _mallopt(value: int) -> None:
         ctypes.CDLL(None).mallopt(_M_PERTURB, value)
 
 
-def _covered(job: Job, memory: Memory, storage: str) -> torch.Tensor:
+def _covered(job: Job, memory: LaunchMemory, storage: str) -> torch.Tensor:
     """bool [bytes of the whole block]: what some argument's elements cover."""
     block = memory.blocks[storage]
     mask = torch.zeros_like(block.whole)

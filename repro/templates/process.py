@@ -14,13 +14,13 @@ import torch
 
 from . import bench, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
 from .access_text import lines_of
-from .child import Report, run_child
+from .child import ReplayReport, run_child
 from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job, Launch
-from .kernel import Kernel, RefusalError
-from .memory import Argument, Memory, Result, Storage
+from .kernel import RefusalError, ReplayKernel
+from .memory import LaunchArgument, LaunchMemory, Result, Storage
 from .options import Options, parse
 
-Mode = Callable[[Job, Options, Report], int]
+Mode = Callable[[Job, Options, ReplayReport], int]
 
 SLOW = ("interpret", "checked")  # back ends that may take any time
 CUDA_ERROR = "CUDA error"
@@ -31,10 +31,10 @@ def main(
     *,
     title: str,
     folder: Path,
-    arguments: Sequence[Argument],
+    arguments: Sequence[LaunchArgument],
     storages: Sequence[Storage],
     results: Sequence[Result] = (),
-    kernel: Kernel | None = None,
+    kernel: ReplayKernel | None = None,
     fault: str = "",
     random: str = "",
     libraries: Sequence[str] = (),
@@ -54,15 +54,15 @@ def main(
     options = parse(given)
     job = options.applied(given)
     if options.report is not None:
-        sys.exit(_as_child(job, options, Report(options.report)))
+        sys.exit(_as_child(job, options, ReplayReport(options.report)))
     if job.cuda_devices and job.cuda_devices != given.cuda_devices:
         print(f"{title}: ran on {', '.join(given.cuda_devices)}, is replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
         sys.exit(evidence.kept(job, options, options.evidence, lambda report: _run(job, options, report)))
-    sys.exit(_run(job, options, Report(None)))
+    sys.exit(_run(job, options, ReplayReport(None)))
 
 
-def _run(job: Job, options: Options, report: Report) -> int:
+def _run(job: Job, options: Options, report: ReplayReport) -> int:
     if options.reduce:
         return reduce.reduce(job, options)
     if options.sanitize:
@@ -93,7 +93,7 @@ def _mode(options: Options) -> Mode:
     return _replay
 
 
-def _replay(job: Job, options: Options, report: Report) -> int:
+def _replay(job: Job, options: Options, report: ReplayReport) -> int:
     """Launches it once and compares it with the record."""
     job.make_ready(options.settings(job))
     memory = job.memory()
@@ -108,7 +108,7 @@ def _replay(job: Job, options: Options, report: Report) -> int:
     return NO_FAULT
 
 
-def _watched(job: Job, memory: Memory, report: Report) -> dict[str, torch.Tensor]:
+def _watched(job: Job, memory: LaunchMemory, report: ReplayReport) -> dict[str, torch.Tensor]:
     """The launch; of an operator, what its index tensors hold that lies outside is reported before it runs."""
     if job.kernel is not None:
         return job.run(memory)
@@ -116,7 +116,7 @@ def _watched(job: Job, memory: Memory, report: Report) -> dict[str, torch.Tensor
         return job.run(memory)
 
 
-def _as_child(job: Job, options: Options, report: Report) -> int:
+def _as_child(job: Job, options: Options, report: ReplayReport) -> int:
     try:
         code = _mode(options)(job, options, report)
     except (RefusalError, SystemExit) as error:
@@ -136,7 +136,7 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _in_child(job: Job, options: Options, report: Report) -> int:
+def _in_child(job: Job, options: Options, report: ReplayReport) -> int:
     """The launch in a child process: whether the recorded fault comes, and else what the child says."""
     if job.fault:
         print(f"recorded: {job.fault}", flush=True)

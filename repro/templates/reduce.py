@@ -21,7 +21,7 @@ from .child import run_child
 from .cpp_kernel import CppKernel
 from .job import AS_RECORDED, FAILED, Job
 from .options import Options
-from .part import Part, Rows
+from .part import LaunchPart, Rows
 from .reduced import write_reduced
 from .shrink import smallest_count, smallest_set, smallest_window
 from .trial import outcome
@@ -29,7 +29,7 @@ from .trial import outcome
 STATE = "reduction"  # the folder of its state, in the repro's
 
 
-class Trials:
+class ReductionTrials:
     """Asks children what parts show; each part once."""
 
     def __init__(self, job: Job, options: Options) -> None:
@@ -42,7 +42,7 @@ class Trials:
         self.known: dict[str, str] = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.asked = 0
 
-    def shows(self, part: Part) -> str:
+    def shows(self, part: LaunchPart) -> str:
         """What a part shows; "" if nothing."""
         text = part.to_json()
         if text not in self.known:
@@ -74,14 +74,14 @@ def reduce(job: Job, options: Options) -> int:
     parts = "none" if kernel is None else kernel.part(options.backend)
     if parts == "none" and not axes:
         raise SystemExit(f"{job.title} has no smaller part that could be tried: {_why(job, options)}")
-    trials = Trials(job, options)
+    trials = ReductionTrials(job, options)
     print(f"{job.title}: reducing; {len(trials.known)} trials are known from {trials.path}")
     try:
-        shown = trials.shows(Part())
+        shown = trials.shows(LaunchPart())
         if not shown:
             print(f"{job.title}: nothing to reduce: the whole launch shows neither a fault nor a difference")
             return FAILED
-        part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else Part()
+        part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else LaunchPart()
         for size, scalars in axes:
             part = _rows(trials, shown, part, size, scalars)
     except KeyboardInterrupt:
@@ -91,23 +91,25 @@ def reduce(job: Job, options: Options) -> int:
     return AS_RECORDED
 
 
-def _programs(trials: Trials, shown: str, grid: tuple[int, ...], parts: str) -> Part:
+def _programs(trials: ReductionTrials, shown: str, grid: tuple[int, ...], parts: str) -> LaunchPart:
     """The fewest programs, or the smallest grid, that show it."""
     if parts == "any":
         numbers = list(range(math.prod(grid)))
-        return Part.of_programs(smallest_set(numbers, lambda some: trials.shows(Part.of_programs(some)) == shown))
+        return LaunchPart.of_programs(
+            smallest_set(numbers, lambda some: trials.shows(LaunchPart.of_programs(some)) == shown)
+        )
     least = list(grid)
     for axis in reversed(range(len(grid))):
 
         def holds(count: int, axis: int = axis) -> bool:
             smaller = (*least[:axis], count, *least[axis + 1 :])
-            return trials.shows(Part(grid=smaller)) == shown
+            return trials.shows(LaunchPart(grid=smaller)) == shown
 
         least[axis] = smallest_count(least[axis], holds)
-    return Part(grid=tuple(least)) if tuple(least) != tuple(grid) else Part()
+    return LaunchPart(grid=tuple(least)) if tuple(least) != tuple(grid) else LaunchPart()
 
 
-def _rows(trials: Trials, shown: str, part: Part, size: int, scalars: bool) -> Part:
+def _rows(trials: ReductionTrials, shown: str, part: LaunchPart, size: int, scalars: bool) -> LaunchPart:
     """The fewest rows of one size that show it, beside what is reduced already."""
 
     def holds(begin: int, end: int) -> bool:
@@ -145,7 +147,7 @@ def _why(job: Job, options: Options) -> str:
     return f"the back end {options.backend} runs its whole grid"
 
 
-def _say(job: Job, options: Options, part: Part, shown: str) -> None:
+def _say(job: Job, options: Options, part: LaunchPart, shown: str) -> None:
     print(f"{job.title}: {shown}, still shown by {part}")
     if part.rows:
         folder = write_reduced(job, part, Path(sys.argv[0]))

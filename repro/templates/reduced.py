@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save_file
 
 from .job import Job
-from .memory import Argument, Result
-from .part import Part
+from .memory import LaunchArgument, Result
+from .part import LaunchPart
 from .unpack import MARK
 
 
-def write_reduced(job: Job, part: Part, script: Path) -> Path:
+def write_reduced(job: Job, part: LaunchPart, script: Path) -> Path:
     """A folder beside the repro's tensors, `reduced/`, with a script that has the smaller arguments."""
     folder = job.folder / "reduced"
     if folder.exists():
@@ -45,9 +45,9 @@ def _with_table(text: str, name: str, rows: Sequence[str]) -> str:
     return re.sub(rf"(?ms)^{name} = \[.*?^\]$", lambda _: "\n".join(lines), text, count=1)
 
 
-def _argument(a: Argument) -> str:
+def _argument(a: LaunchArgument) -> str:
     return (
-        f'Argument("{a.name}", "{a.role}", {a.dtype}, shape={a.shape!r}, stride={a.stride!r}, '
+        f'LaunchArgument("{a.name}", "{a.role}", {a.dtype}, shape={a.shape!r}, stride={a.stride!r}, '
         f'storage="{a.storage}", offset={a.offset})'
     )
 

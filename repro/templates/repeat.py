@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from .child import Report
+from .child import ReplayReport
 from .compare import difference, index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, Job
-from .memory import Memory
+from .memory import LaunchMemory
 from .options import Options
 from .verdict import judge_findings
 
@@ -43,7 +43,7 @@ class Varying:
         return f"{often}, in {int(self.elements.sum())} of {self.elements.numel()} elements: {self.example}"
 
 
-def repeat(job: Job, options: Options, report: Report) -> int:
+def repeat(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 10 where results vary."""
     job.make_ready(options.settings(job))
     memory = job.memory()
@@ -62,7 +62,7 @@ def repeat(job: Job, options: Options, report: Report) -> int:
     return _say(job, varying, options.repeat)
 
 
-def _restore(memory: Memory, pristine: dict[str, torch.Tensor]) -> None:
+def _restore(memory: LaunchMemory, pristine: dict[str, torch.Tensor]) -> None:
     for name, block in memory.blocks.items():
         block.bytes.copy_(pristine[name])
 

@@ -15,18 +15,18 @@ from . import address_sanitizer, compute_sanitizer
 from .access_text import lines_of
 from .accesses import Access
 from .addresses import Extent, extents_of
-from .child import Ended, Report, run_child
+from .child import ChildExit, ReplayReport, run_child
 from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
 from .locate import located
-from .memory import Memory, fill, separate_memory
+from .memory import LaunchMemory, fill, separate_memory
 from .options import Options
 
 TRIAL = "sanitize "  # a child's --trial; what follows names the tool
 HANG_SECONDS = 900.0
 
 
-def sanitize(job: Job, options: Options, report: Report) -> int:
+def sanitize(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where the sanitizer reports something.
 
     Raises:
@@ -45,7 +45,7 @@ def sanitize(job: Job, options: Options, report: Report) -> int:
     raise SystemExit(f"{job.title}: no sanitizer for this launch: {what}; --poison looks for overruns")
 
 
-def trial(job: Job, options: Options, report: Report) -> int:
+def trial(job: Job, options: Options, report: ReplayReport) -> int:
     """In the child: one launch, each storage an allocation of its own."""
     tool = options.trial.removeprefix(TRIAL)
     settings = options.settings(job)
@@ -59,14 +59,14 @@ def trial(job: Job, options: Options, report: Report) -> int:
     return AS_RECORDED
 
 
-def _fill(job: Job, memory: Memory, tool: str) -> None:
+def _fill(job: Job, memory: LaunchMemory, tool: str) -> None:
     for argument in job.arguments:
         if tool == "initcheck" and argument.role == "out":
             continue
         fill(memory.views[argument.name], job.before(argument))
 
 
-def _cuda(job: Job, options: Options, report: Report, reports: Path) -> int:
+def _cuda(job: Job, options: Options, report: ReplayReport, reports: Path) -> int:
     tool, log = options.sanitize, reports / "report"
     before = compute_sanitizer.command(compute_sanitizer.find(), tool, log)
     words = [*options.words(), "--trial", f"{TRIAL}{tool}"]
@@ -79,7 +79,7 @@ def _cuda(job: Job, options: Options, report: Report, reports: Path) -> int:
     return _say(job, name, ended, report, found, _lines(script, script.name), pointers_in(script))
 
 
-def _cpp(job: Job, kernel: CppKernel, options: Options, report: Report, reports: Path) -> int:
+def _cpp(job: Job, kernel: CppKernel, options: Options, report: ReplayReport, reports: Path) -> int:
     if options.backend == CHECKED:
         raise SystemExit(f"{job.title}: the back end {CHECKED} checks its accesses itself")
     if options.sanitize != "memcheck":
@@ -101,8 +101,8 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, report: Report, reports:
 def _say(
     job: Job,
     name: str,
-    ended: Ended,
-    report: Report,
+    ended: ChildExit,
+    report: ReplayReport,
     accesses: Sequence[Access],
     text: Mapping[str, str],
     named: Mapping[str, str] = MappingProxyType({}),

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import torch
 
-from .child import Ended, Report
+from .child import ChildExit, ReplayReport
 from .compare import compare, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
 from .options import Options
-from .part import Part
+from .part import LaunchPart
 
 WHOLE = "whole.pt"  # in the state's folder: the outputs of the whole launch
 
 
-def trial(job: Job, options: Options, report: Report) -> int:
+def trial(job: Job, options: Options, report: ReplayReport) -> int:
     """In the child. Of a part, an output counts only where it is what the whole launch gives there, and is not what was
     recorded: a part that computes something else shows nothing.
 
@@ -24,7 +24,7 @@ def trial(job: Job, options: Options, report: Report) -> int:
         options: its `trial` is the file of the part.
     """
     path = Path(options.trial)
-    part = Part.from_json(path.read_text())
+    part = LaunchPart.from_json(path.read_text())
     grid = () if job.kernel is None else job.kernel.grid
     job.make_ready(part.settings(options.settings(job), grid))
     memory = job.memory()
@@ -37,7 +37,7 @@ def trial(job: Job, options: Options, report: Report) -> int:
         return AS_RECORDED
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in made.items()}
     whole_path = path.parent / WHOLE
-    if part == Part():
+    if part == LaunchPart():
         torch.save({output.name: tensors[output.name] for output in job.outputs}, whole_path)
     if not whole_path.exists():  # the whole launch did not come this far
         return AS_RECORDED
@@ -45,7 +45,7 @@ def trial(job: Job, options: Options, report: Report) -> int:
 
 
 def _differs(
-    job: Job, options: Options, part: Part, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
+    job: Job, options: Options, part: LaunchPart, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
 ) -> bool:
     """Whether an output is wrong in the part."""
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
@@ -65,7 +65,7 @@ def _differs(
     return wrong
 
 
-def outcome(ended: Ended) -> str:
+def outcome(ended: ChildExit) -> str:
     """What a trial showed, in a form that is equal for equal failures; "" if nothing."""
     if ended.fault:
         return "fault: " + re.sub(r"0x[0-9a-f]+|\d+", "#", ended.fault)[:120]

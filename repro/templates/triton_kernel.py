@@ -33,7 +33,7 @@ STAGES = "num_stages"
 PROGRESS_SECONDS = 2.0  # without a line of progress
 BAR_SECONDS, BAR_WIDTH = 0.2, 40
 
-Argument: TypeAlias = torch.Tensor | Value | None
+TritonArgument: TypeAlias = torch.Tensor | Value | None
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class TritonKernel:
         elif settings.backend == "cubin":
             self._image = self._packaged(settings.folder)
 
-    def __call__(self, **arguments: Argument) -> None:
+    def __call__(self, **arguments: TritonArgument) -> None:
         """Launches it. Tensors are passed as their data pointers, numbers as ctypes values, nothing as None."""
         grid = self._settings.grid or self.grid
         if 0 in grid:
@@ -237,7 +237,7 @@ class TritonKernel:
         sizes = (self.binary.global_scratch, self.binary.profile_scratch)
         return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes)
 
-    def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Argument]) -> None:
+    def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, TritonArgument]) -> None:
         from .interpreter import NotInterpretableError, interpret
 
         plain = {
@@ -316,7 +316,7 @@ def _listed(before: str, values: Mapping[str, object]) -> str:
     return f"{before} {', '.join(f'{name}={value}' for name, value in values.items())}" if values else ""
 
 
-def _passed(argument: Argument) -> Value:
+def _passed(argument: TritonArgument) -> Value:
     if isinstance(argument, torch.Tensor):
         return ctypes.c_void_p(argument.data_ptr())
     return ctypes.c_void_p() if argument is None else argument

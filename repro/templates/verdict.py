@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from .child import Report
-from .compare import Comparison, compare, kind
+from .child import ReplayReport
+from .compare import OutputComparison, compare, kind
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
 from .kernel import NATIVE
-from .memory import Argument, Result
+from .memory import LaunchArgument, Result
 from .options import Options
 
 
-def judge(job: Job, options: Options, report: Report, tensors: dict[str, torch.Tensor]) -> int:
+def judge(job: Job, options: Options, report: ReplayReport, tensors: dict[str, torch.Tensor]) -> int:
     """Prints how the outputs compare, and returns the exit code."""
     found = judge_findings(job, report)
     return found or judge_outputs(job, options, tensors)
 
 
-def judge_findings(job: Job, report: Report) -> int:
+def judge_findings(job: Job, report: ReplayReport) -> int:
     """Prints what the back end saw in the last launch; FAULT if it was an access outside."""
     findings = job.findings()
     if findings is None:
@@ -50,10 +50,12 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
     return DIFFERS if bad else AS_RECORDED
 
 
-def _compare(output: Argument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> Comparison:
+def _compare(
+    output: LaunchArgument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float
+) -> OutputComparison:
     found = compare(got, recorded, tolerance)
     if found.passes and isinstance(output, Result) and _strides(got) != _strides(output):
-        return Comparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
+        return OutputComparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
     return found
 
 

@@ -14,7 +14,7 @@ from repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, wri
 from aoti_debug.manifest import Compiler, Kernel, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, IndexValue, Machine, SourceLine, gather, modes
-from aoti_debug.repro.templates.accesses import Access, Index, Source
+from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex
 
 TITLE = "0.3 cpp_fused_planted_0"
 KEYS = {"title", "mode", "option", "sanitize", "outcome", "code", "what", "accesses", "lines"}
@@ -158,15 +158,15 @@ def test_gathered_evidence_is_the_file(tmp_path: Path) -> None:
         elements=4,
         beyond=6,
         bytes=4,
-        source=Source("repro.py", 3, "tl.load(in_ptr0 + i)"),
+        source=CodeLine("repro.py", 3, "tl.load(in_ptr0 + i)"),
         program=(1, 0, 0),
         position=(5,),
         count=2,
-        index=Index("in_ptr1", 2, 9),
+        index=LoadedIndex("in_ptr1", 2, 9),
     )
     assert Access.of_json(access.to_json()) == access
     named = access.named({"in_ptr0": "buf1", "in_ptr1": "arg2_1"})
-    assert (named.parameter, named.index) == ("in_ptr0", Index("arg2_1", 2, 9, "in_ptr1"))
+    assert (named.parameter, named.index) == ("in_ptr0", LoadedIndex("arg2_1", 2, 9, "in_ptr1"))
     whole = {
         **dict.fromkeys(KEYS - {"accesses", "lines", "code"}, "x"),
         "accesses": [named.evidence()],

@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 
 from aoti_debug.repro.templates import verdict
 from aoti_debug.repro.templates.accesses import Access
-from aoti_debug.repro.templates.child import Report
+from aoti_debug.repro.templates.child import ReplayReport
 from aoti_debug.repro.templates.compare import compare
 from aoti_debug.repro.templates.job import AS_RECORDED, DIFFERS, FAULT, Job
 from aoti_debug.repro.templates.kernel import Findings, Programs, Settings
-from aoti_debug.repro.templates.memory import Argument, Storage
+from aoti_debug.repro.templates.memory import LaunchArgument, Storage
 from aoti_debug.repro.templates.options import Options, parse
 
 
@@ -61,14 +61,14 @@ def job(folder: Path, kernel: FakeKernel, device: str = "cpu") -> Job:
     (folder / "tensors").mkdir(exist_ok=True)
     save_file({"x": torch.zeros(4)}, folder / "tensors" / "before_x.safetensors")
     save_file({"x": torch.ones(4)}, folder / "tensors" / "after_x.safetensors")
-    argument = Argument("x", "in-out", torch.float32, (4,), (1,), "s", 2)
+    argument = LaunchArgument("x", "in-out", torch.float32, (4,), (1,), "s", 2)
     return Job(lambda x: kernel(x), "0.3 k", folder, [argument], [Storage("s", 32, 0, device)], kernel=kernel)
 
 
 def run(found: Job, options: Options) -> int:
     applied = options.applied(found)
     applied.make_ready(options.settings(applied))
-    return verdict.judge(applied, options, Report(None), applied.run(applied.memory()))
+    return verdict.judge(applied, options, ReplayReport(None), applied.run(applied.memory()))
 
 
 @pytest.mark.parametrize(

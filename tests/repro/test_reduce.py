@@ -15,7 +15,7 @@ from repro_launches import LaunchBuilder, cpp_repro, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.repro.templates.part import Part, Rows
+from aoti_debug.repro.templates.part import LaunchPart, Rows
 from aoti_debug.repro.templates.shrink import smallest_count, smallest_set, smallest_window
 
 
@@ -149,10 +149,10 @@ def test_counts_and_windows() -> None:
 
 
 def test_parts_are_written_and_read() -> None:
-    part = Part.of_programs([0, 1, 5]).with_rows(Rows(8, 2, 3)).with_rows(Rows(8, 2, 4, scalars=True))
+    part = LaunchPart.of_programs([0, 1, 5]).with_rows(Rows(8, 2, 3)).with_rows(Rows(8, 2, 4, scalars=True))
     assert part.programs == ((0, 2), (5, 6))
     assert part.rows == (Rows(8, 2, 4, scalars=True),)
-    assert Part.from_json(part.to_json()) == part
+    assert LaunchPart.from_json(part.to_json()) == part
     assert part.chosen((4, 2, 1)) == ((0, 0, 0), (1, 0, 0), (1, 1, 0))
     assert str(part) == "rows 2 to 3 of 8, programs 0 to 1, 5"
     assert part.cut(torch.arange(8)).tolist() == [2, 3]

@@ -11,7 +11,7 @@ from repro_launches import PLAIN, LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Role
-from aoti_debug.repro.templates.cpp_kernel import Compiler
+from aoti_debug.repro.templates.cpp_kernel import CppCompiler
 
 FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}
 
@@ -244,7 +244,7 @@ def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_is_not_here_is_sought_by_its_name() -> None:
-    compiler = Compiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
+    compiler = CppCompiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
     words = compiler.arguments(Path("a.cpp"), Path("a.so"))
     assert words[:3] == ["c++", "a.cpp", "-O1"]
     directory = Path(torch.__file__).parent

@@ -46,6 +46,7 @@ class Repro:
 
     @property
     def script(self) -> Path:
+        """The script to run."""
         return self.path / "repro.py" if self.path.is_dir() else self.path
 
 

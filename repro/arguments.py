@@ -31,7 +31,8 @@ class StorageBlock:
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """
+    """A tensor that is passed to the launch.
+
     Attributes:
         name: a Python identifier, unique in the launch.
         role: "in", "out", "in-out" or "unknown".
@@ -47,6 +48,7 @@ class TensorArgument:
 
     @property
     def written(self) -> bool:
+        """True unless the launch only reads it."""
         return self.role != "in"
 
 
@@ -61,7 +63,8 @@ class AllocatedResult:
 
 @dataclass(frozen=True)
 class ReproArguments:
-    """
+    """The tensors of a launch, ready to be written into a repro.
+
     Attributes:
         names: slot name -> Python identifier, of tensors and results.
     """
@@ -72,8 +75,11 @@ class ReproArguments:
     results: tuple[AllocatedResult, ...]
 
     def missing(self, fault: bool) -> Iterator[str]:
-        """What a replay needs and the run did not save, one text an argument. A fault needs no recorded results, and
-        not what was in the memory of an output before."""
+        """Yields one text for each tensor that a replay needs and the run did not save.
+
+        Args:
+            fault: the launch ended in a fault: its results, and an output's memory before it, are not needed.
+        """
         for argument in self.tensors:
             if argument.slot.before is None and not (fault and argument.role == "out"):
                 yield _missing(argument.slot, "before")

@@ -10,7 +10,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import defined_by
+from aoti_debug.repro.custom import with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.schema import OperatorSchema, Parameter, parsed_schema, registered_schema
 from aoti_debug.repro.script import Script, call
@@ -20,7 +20,7 @@ MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "chan
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
         return "the package does not say which operator it is; build it again with this version"
     known = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
@@ -28,7 +28,8 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
-    """
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
     """
@@ -36,12 +37,12 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
         return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
     if launch.site.schema:
         signature = parsed_schema(launch.site.op, launch.site.schema)
-        return defined_by(manifest, launch.site.op, script_for(signature, launch, arguments))
+        return with_operator_libraries(manifest, launch.site.op, script_for(signature, launch, arguments))
     return script_for(registered_schema(launch.site.op, launch.site.callee), launch, arguments)
 
 
 def script_for(signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments) -> Script:
-    """As `script`, for a signature that is known."""
+    """Returns the call of an operator whose schema is known."""
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
     first_result = min([signature.width, *outputs])
     positional: list[str] = []
@@ -73,10 +74,10 @@ def _prefix(targets: list[str]) -> str:
 def _targets(
     signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments, first_result: int
 ) -> list[str]:
-    """What the results are bound to, in their order; "_" for one that the model did not take."""
+    """The variables for the results, in their order; "_" for one that the model does not use."""
     made = {s.arg.value - first_result: s for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT}
     if max(made, default=-1) >= signature.returns:
-        raise _misfit(launch, f"it returns {signature.returns} values and {max(made) + 1} are taken")
+        raise _misfit(launch, f"it returns {signature.returns} values and the model uses {max(made) + 1}")
     known = {r.slot.arg.name for r in arguments.results}
     return [
         arguments.names[made[i].arg.name] if i in made and made[i].arg.name in known else "_"
@@ -108,7 +109,7 @@ WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, ReproArguments], Script]] =
 
 
 def _random(signature: OperatorSchema, values: dict[str, str]) -> str:
-    """Why the values of an operator that draws numbers cannot be compared; "" where it draws none in this launch."""
+    """The reason why a random operator's values cannot be compared; "" where it draws no numbers in this launch."""
     idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
     return f"{signature.op} draws random numbers" if signature.random and not idle else ""
 
@@ -180,7 +181,7 @@ class _ShimArguments:
         if slot.absent:
             return "None"
         if slot.tensor is None:
-            raise _misfit(self.launch, f"{slot.arg.name} is no tensor")
+            raise _misfit(self.launch, f"{slot.arg.name} is not a tensor")
         return self.arguments.names[slot.arg.name]
 
     def _int(self, slot: RecordedSlot) -> str:
@@ -189,7 +190,7 @@ class _ShimArguments:
     def _string(self, slot: RecordedSlot) -> str:
         text = literals.c_string(slot.arg.text)
         if text is None:
-            raise _misfit(self.launch, f"{slot.arg.text} is no string literal")
+            raise _misfit(self.launch, f"{slot.arg.text} is not a string literal")
         return literals.text(text)
 
     def _device(self, slot: RecordedSlot, index: tuple[RecordedSlot, ...]) -> str:
@@ -214,5 +215,5 @@ class _ShimArguments:
 
     def _number(self, slot: RecordedSlot) -> int | float | bool:
         if not isinstance(slot.value, Number):
-            raise _misfit(self.launch, f"{slot.arg.name} is no number")
+            raise _misfit(self.launch, f"{slot.arg.name} is not a number")
         return slot.value.value

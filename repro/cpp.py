@@ -14,7 +14,7 @@ from aoti_debug.values import Number
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
 
-WAYS = ("python repro.py --backend checked    every access of the kernel, and the index that led one outside",)
+WAYS = ("python repro.py --backend checked    checks every access; names the index of an out-of-bounds one",)
 _CTYPES = {
     "bool": "c_bool",
     "int8_t": "c_int8",
@@ -48,7 +48,7 @@ _PASSED = {
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if manifest.kernel(launch.site.kernel) is None:
         return f"the package does not hold the source of {launch.site.kernel}"
     if not manifest.compiler.command:
@@ -57,7 +57,8 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
-    """
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: a value that the call passed was not recorded, or has a type that ctypes has not.
     """

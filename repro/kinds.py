@@ -1,7 +1,7 @@
-"""Which module writes the repro of which kind of launch.
+"""The modules that write repros, by kind of launch.
 
-A kind is a module with two functions: `refusal(launch, manifest)` says why a launch cannot be replayed ("" if it can),
-and `script(launch, manifest, arguments)` gives what the kind contributes to repro.py.
+A kind is a module with two functions: `refusal(launch, manifest)` returns the reason why a launch cannot be replayed
+("" if it can), and `script(launch, manifest, arguments)` returns what the kind contributes to repro.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from aoti_debug.repro.script import Script
 
 
 class ReproKind(Protocol):
-    def refusal(self, launch: RecordedLaunch, manifest: Manifest) -> str: ...
+    """A module that writes the repros of some kinds of launches."""
 
-    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script: ...
+    def refusal(self, launch: RecordedLaunch, manifest: Manifest) -> str:
+        """Returns the reason why a launch cannot be replayed; "" if it can."""
+
+    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+        """Returns what the launch contributes to repro.py."""
 
 
 KINDS: dict[Kind, ReproKind] = {
@@ -33,22 +37,23 @@ KINDS: dict[Kind, ReproKind] = {
     Kind.TRITON: triton,
 }
 
-_WITHOUT = {
+_NOT_REPLAYED = {
     Kind.ITEM: "it only reads a number from a tensor; its argument is saved in the run",
     Kind.CUTLASS: "the generated CUDA source would have to be compiled with nvcc",
 }
 
 
 def kind_of(launch: RecordedLaunch, manifest: Manifest) -> ReproKind:
-    """
+    """Returns the module that writes the repro of a launch.
+
     Raises:
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     kind = KINDS.get(launch.site.kind)
-    why = _WITHOUT.get(launch.site.kind, "") if kind is None else kind.refusal(launch, manifest)
-    if kind is None or why:
+    reason = _NOT_REPLAYED.get(launch.site.kind, "") if kind is None else kind.refusal(launch, manifest)
+    if kind is None or reason:
         raise UsageError(
-            f"launch {launch.id}, {launch.site.kernel} ({launch.site.kind.value}), cannot be replayed alone: {why}",
+            f"launch {launch.id}, {launch.site.kernel} ({launch.site.kind.value}), cannot be replayed alone: {reason}",
             hint=f"aoti-debug show {launch.id} shows what was recorded of it",
         )
     return kind

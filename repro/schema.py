@@ -1,4 +1,4 @@
-"""An operator's signature as its C shim sees it: which parameters of the C function stand for which argument."""
+"""An operator's schema as its C shim sees it: the parameters of the C function that stand for each argument."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ PAIRS = ("List[", "Device")  # a pointer and a length; a device's type and index
 
 @dataclass(frozen=True)
 class Parameter:
-    """
+    """A parameter of an operator.
+
     Attributes:
         type: as torch names it, without Optional: "Tensor", "int", "number", "List[int]", "ScalarType", "Device".
     """
@@ -28,13 +29,14 @@ class Parameter:
 
     @property
     def width(self) -> int:
-        """How many parameters of the C function it takes."""
+        """The number of parameters of the C function that stand for it."""
         return 2 if self.type.startswith(PAIRS) else 1
 
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """
+    """An operator's schema, with what its C shim makes of it.
+
     Attributes:
         op: "aten.addmm.out"
         parameters: in the order of the operator's schema.
@@ -49,7 +51,7 @@ class OperatorSchema:
 
     @property
     def width(self) -> int:
-        """How many parameters of the C function stand for arguments."""
+        """The number of parameters of the C function that stand for arguments."""
         return sum(p.width for p in self.parameters)
 
     def in_c(self) -> list[tuple[int, Parameter]]:
@@ -85,7 +87,7 @@ def registered_schema(op: str, callee: str) -> OperatorSchema:
 
 
 def parsed_schema(op: str, schema: str) -> OperatorSchema:
-    """The signature of an operator that is not registered here.
+    """Parses the schema of an operator that is not registered here.
 
     Args:
         schema: "mylib::op(Tensor x, float factor) -> Tensor"

@@ -14,7 +14,7 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class Script:
-    """What a kind of kernel contributes.
+    """The parts of repro.py and its folder that depend on the kind of kernel.
 
     Attributes:
         standard: import statements of the standard library, beside those of every repro.
@@ -70,7 +70,7 @@ def render(title: str, header: Sequence[str], script: Script, arguments: ReproAr
 
 
 def call(function: str, arguments: Sequence[str], remarks: Sequence[str] = (), indent: int = 4) -> str:
-    """A call on one line; with one argument a line where that is too long or there are remarks, one an argument."""
+    """Returns a call on one line, or with one argument a line where that is too long or arguments have remarks."""
     line = f"{function}({', '.join(arguments)})"
     if len(line) + indent <= WIDTH and not any(remarks):
         return line
@@ -127,7 +127,7 @@ def _storages(arguments: ReproArguments) -> str:
         (literals.text(s.name), f"bytes={s.bytes}", f"address={s.address}", f"device={literals.text(s.device)}")
         for s in arguments.storages
     ]
-    about = "# The memory behind the arguments; address: where it began, modulo 128. What no argument covers is 0."
+    about = "# The memory behind the arguments; address: of its first byte, modulo 128. Bytes of no argument are 0."
     return "\n".join([about, *_table("STORAGES", "Storage", rows)])
 
 
@@ -146,13 +146,13 @@ def _arguments(arguments: ReproArguments) -> str:
     ]
     about = "# The arguments as they were just before the launch: tensors/before_<name>.safetensors has their values."
     if any(a.slot.before is None for a in arguments.tensors):
-        about += "\n# recorded=False: nobody knows what was in this output's memory; here it is 0."
+        about += "\n# recorded=False: the memory of this output was not saved; here it begins as zeros."
     return "\n".join([about, *_table("ARGUMENTS", "LaunchArgument", rows)])
 
 
 def _results(arguments: ReproArguments) -> str:
     rows = [(literals.text(r.name), *_described(r.layout)) for r in arguments.results]
-    about = "# What the launch allocates: tensors/after_<name>.safetensors has the recorded values."
+    about = "# The tensors that the launch allocates: tensors/after_<name>.safetensors has the recorded values."
     return "\n".join([about, *_table("RESULTS", "Result", rows)])
 
 

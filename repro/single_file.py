@@ -19,7 +19,8 @@ HERE = "FOLDER = Path(__file__).resolve().parent"
 
 
 def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path], limit: int) -> str:
-    """
+    """Returns the text of a repro that is one file.
+
     Args:
         contents: the files of a repro's folder: repro.py and what its kind adds.
         tensors: file name -> where it lies now.
@@ -51,11 +52,11 @@ def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path]
 
 
 def _manual(readme: str) -> Iterator[str]:
-    """Comments that tell what the folder's README tells."""
+    """Comments in place of the folder's README."""
     yield "#"
     yield from (f"# {line}" for line in readme.splitlines() if line.startswith("needs "))
-    yield "# Its modules and tensors are at the end of this file, which unpacks them into a folder beside itself."
-    yield "# It compares with the record; --help lists what else it can do."
+    yield "# Its modules and tensors are at the end of this file, which unpacks them into a folder next to it."
+    yield "# It compares the outputs with the recorded ones; --help lists the other options."
 
 
 def _unpack() -> str:

@@ -27,7 +27,8 @@ TAKEN = RESERVED | {"LaunchArgument", "Binary", "Path", "Result", "Storage", "Tr
 
 @dataclass(frozen=True)
 class TritonSource:
-    """
+    """A kernel's source that needs triton alone.
+
     Attributes:
         function: the kernel's name in `text`.
         imports: import statements of triton's modules and of Python's.
@@ -43,8 +44,9 @@ class TritonSource:
     helpers: tuple[str, ...]
 
 
-def standalone(source: str, helpers: str) -> TritonSource:
-    """
+def standalone_source(source: str, helpers: str) -> TritonSource:
+    """Inlines the helpers that a kernel calls and removes what belongs to Inductor.
+
     Args:
         source: as Inductor compiled it, with its decorators.
         helpers: the text that Inductor's helper functions are found in.
@@ -55,7 +57,7 @@ def standalone(source: str, helpers: str) -> TritonSource:
     try:
         tree, known = ast.parse(source), definitions(helpers)
     except SyntaxError as error:
-        raise UsageError(f"the kernel's source is no Python: {error}") from error
+        raise UsageError(f"the kernel's source is not valid Python: {error}") from error
     kept = [node for node in tree.body if not _is_plumbing(node)]
     kernel = kernel_of(tree)
     wanted = {name for node in kept for name in _used_helpers(node)}
@@ -64,10 +66,10 @@ def standalone(source: str, helpers: str) -> TritonSource:
     missing = sorted(wanted - COMPILE_TIME - known.keys())
     if missing:
         raise UsageError(
-            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source the package lacks",
+            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source is not in the package",
             hint="build the package again with this version of aoti-debug",
         )
-    defined = {name for node in kept for name in bound_at_top(node)}
+    defined = {name for node in kept for name in top_level_names(node)}
     names = _helper_names([d.name for d in inlined], {*defined, *(n for node in kept for n in bound_names(node))})
     moved = {name: f"{name}_kernel" for name in defined if name in TAKEN}
     free = {n for node in kept for n in free_names(node)} | {HELPERS_MATH.get(n, n) for d in inlined for n in d.uses}
@@ -113,7 +115,8 @@ def _used_helpers(node: ast.AST) -> Iterable[str]:
     return attributes_of(node, MODULE)
 
 
-def bound_at_top(node: ast.stmt) -> Iterable[str]:
+def top_level_names(node: ast.stmt) -> Iterable[str]:
+    """Returns the names that a top-level statement defines."""
     if isinstance(node, ast.FunctionDef):
         return [node.name]
     return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

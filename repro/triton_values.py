@@ -1,4 +1,4 @@
-"""What a Triton kernel's parameters were launched with, as Python source."""
+"""The values that a Triton kernel was launched with, as Python source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLOATS = ("c_float", "c_double")
 
 
 def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: ReproArguments) -> str:
-    """What a parameter was launched with, as Python source.
+    """Returns the value that a parameter was launched with, as Python source.
 
     Args:
         kind: Triton's name of its type.
@@ -53,9 +53,9 @@ def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Repro
     if kind.startswith("*"):
         return _pointer(launch, parameter, slot, arguments)
     if launch.grid is not None:
-        given = next((a for a in launch.grid.arguments if a.name == parameter), None)
-        if given is not None:
-            return _number(launch, parameter, given.ctype or kind, given.value)
+        passed = next((a for a in launch.grid.arguments if a.name == parameter), None)
+        if passed is not None:
+            return _number(launch, parameter, passed.ctype or kind, passed.value)
     elif slot is not None and isinstance(slot.value, Number):
         return _number(launch, parameter, kind, slot.value)
     is_descriptor = kind.startswith(("tensordesc", "nvTmaDesc"))
@@ -71,10 +71,10 @@ def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, 
     raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} was not recorded")
 
 
-def _number(launch: RecordedLaunch, parameter: str, declared: str, given: Number) -> str:
+def _number(launch: RecordedLaunch, parameter: str, declared: str, number: Number) -> str:
     ctype = _CTYPES.get(declared)
     if ctype is None:
         raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is passed as {declared}")
-    value = given.value
-    number = float(value) if ctype in _FLOATS else bool(value) if ctype == "c_bool" else int(value)
-    return f"ctypes.{ctype}({literals.number(number)})"
+    value = number.value
+    converted = float(value) if ctype in _FLOATS else bool(value) if ctype == "c_bool" else int(value)
+    return f"ctypes.{ctype}({literals.number(converted)})"

@@ -41,7 +41,7 @@ def bench(job: Job, options: Options, report: ReplayReport) -> int:
     cache = ", each with a cold L2 cache" if device != "cpu" else ""
     print(f"{job.title}{how}: {_time(middle)}, the median of {len(times)} launches{cache}")
     print(f"  half of them took {_time(quarters[0])} to {_time(quarters[2])}")
-    print(f"  {_size(moved)} of arguments: {_size(moved / middle)}/s, {moved / middle / copied:.1%} of copying here")
+    print(f"  {_size(moved)} of arguments: {_size(moved / middle)}/s, {moved / middle / copied:.1%} of the copy speed")
     print(f"  copying {_size(source.nbytes)} on {device}: {_size(copied)}/s read and written")
     return AS_RECORDED
 

@@ -34,9 +34,7 @@ def find() -> str:
     places = [shutil.which("compute-sanitizer"), *(t / "bin" / "compute-sanitizer" for t in toolkits), *_installed()]
     found = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
     if not found:
-        raise SystemExit(
-            "compute-sanitizer is not here: neither on PATH, nor in the CUDA toolkit; pip install " + PACKAGES[0]
-        )
+        raise SystemExit("compute-sanitizer was not found on PATH or in the CUDA toolkit; pip install " + PACKAGES[0])
     return found
 
 

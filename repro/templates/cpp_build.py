@@ -39,7 +39,7 @@ const char* call(void (*kernel)(Types...), void* const* arguments, const std::si
     } catch (const std::exception& error) {
       message = error.what();
     } catch (...) {
-      message = "an exception that is no std::exception";
+      message = "an exception that is not a std::exception";
     }
   }
   return message.c_str();

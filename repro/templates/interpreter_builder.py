@@ -283,7 +283,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         again = not changed and ptr.data.size == 1 and ptr.data.item() == self._waits_for
         self._waits, self._waits_for = (self._waits + 1 if again else 0), int(ptr.data.flat[0])
         if self._waits > WAITS:
-            raise NotInterpretableError("it waits for another program; programs run one after another here")
+            raise NotInterpretableError("it waits for another program; the interpreter runs programs one after another")
         return Handle(before, val.dtype.scalar)
 
     def _outside(self, what: str, ptrs: Any, stray: Strays, mask: Any, shadow: Shadow | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from .devices import present
+from .devices import available_device
 from .kernel import Findings, ReplayKernel, Settings
 from .memory import LaunchArgument, LaunchMemory, Result, Storage, fill, load, memory_of
 
@@ -68,7 +68,7 @@ class Job:
 
     def on_present_gpus(self) -> Job:
         """The job with what lay on a GPU that is not here on the first one."""
-        return replace(self, storages=[replace(s, device=present(s.device)) for s in self.storages])
+        return replace(self, storages=[replace(s, device=available_device(s.device)) for s in self.storages])
 
     def make_ready(self, settings: Settings) -> None:
         """Loads what the launch needs and compiles its kernel.
@@ -121,7 +121,7 @@ class Job:
 
 def _load_library(path: str) -> None:
     if not Path(path).is_file():
-        raise SystemExit(f"the operator comes from {path}, which is not here; say where it is: --load-library PATH")
+        raise SystemExit(f"the operator comes from {path}, which does not exist; name another one: --load-library PATH")
     try:
         torch.ops.load_library(path)
     except OSError as error:
@@ -135,13 +135,13 @@ def _import(module: str) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise SystemExit(
-                f"the operator comes from module {module}: {error}; put it beside repro.py or on PYTHONPATH, "
+                f"the operator comes from module {module}: {error}; put it next to repro.py or on PYTHONPATH, "
                 "or name its file: --import FILE.py"
             ) from error
         return
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)
     if spec is None or spec.loader is None or not Path(module).is_file():
-        raise SystemExit(f"there is no {module}")
+        raise SystemExit(f"{module} does not exist")
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[loaded.__name__] = loaded
     spec.loader.exec_module(loaded)

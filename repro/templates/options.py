@@ -76,7 +76,8 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     """
     parser = argparse.ArgumentParser(
         description=f"Replays {job.title} alone and compares it with what was recorded.",
-        epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault did not come; 1 it cannot run",
+        epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault was not reproduced; "
+        "1 the replay failed",
     )
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--repeat", type=_count, default=0, metavar="N", help="launch N times: do the results vary?")
@@ -88,18 +89,29 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
         choices=SANITIZERS,
         help="look for wrong accesses: compute-sanitizer on CUDA (memcheck), AddressSanitizer and UBSan in C++ kernels",
     )
-    modes.add_argument("--poison", action="store_true", help="guard zones, and outputs that begin as NaN")
-    modes.add_argument("--bench", action="store_true", help="time of the launch, and its bytes per second")
-    modes.add_argument("--reduce", action="store_true", help="find the smallest part that still shows it")
+    modes.add_argument(
+        "--poison", action="store_true", help="look for overruns (guard zones) and uninitialised reads (fill patterns)"
+    )
+    modes.add_argument("--bench", action="store_true", help="measure the time of the launch and its bytes per second")
+    modes.add_argument(
+        "--reduce", action="store_true", help="find the smallest part that still shows the fault or the difference"
+    )
     kernel = job.kernel
     if kernel is not None and kernel.backends:
         default = kernel.default_backend()
         parser.add_argument("--backend", choices=kernel.backends, default=default, help=f"default here: {default}")
     if kernel is not None and any(kernel.part(b) == "any" for b in kernel.backends or ("",)):
         parser.add_argument(
-            "--program", type=_program, action="append", default=[], metavar="X,Y,Z", help="run this program only"
+            "--program",
+            type=_program,
+            action="append",
+            default=[],
+            metavar="X,Y,Z",
+            help="run only this program of the grid; may be repeated",
         )
-    parser.add_argument("--here", action="store_true", help="run the launch in this process even if it may kill it")
+    parser.add_argument(
+        "--here", action="store_true", help="run the launch in this process, not in a child process; for a debugger"
+    )
     parser.add_argument(
         "--load-library",
         action="append",
@@ -110,9 +122,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
     )
-    parser.add_argument(
-        "--evidence", type=Path, metavar="FILE", help="write what was found for programs to read (JSON)"
-    )
+    parser.add_argument("--evidence", type=Path, metavar="FILE", help="write the findings as JSON")
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
     found = parser.parse_args(arguments)
@@ -120,7 +130,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     if programs and kernel is not None and kernel.part(backend) != "any":
         parser.error(f"--program: the back end {backend} runs the whole grid")
     if programs and (found.repeat or found.bench or found.reduce):
-        parser.error("--program goes with none of --repeat, --bench and --reduce")
+        parser.error("--program cannot be combined with --repeat, --bench or --reduce")
     return Options(
         backend=backend,
         programs=programs,
@@ -146,7 +156,7 @@ def _default(what: str, recorded: Sequence[str]) -> str:
 def _count(text: str) -> int:
     value = int(text)
     if value < 2:
-        raise argparse.ArgumentTypeError("two launches or more are compared")
+        raise argparse.ArgumentTypeError("N must be 2 or more")
     return value
 
 

@@ -106,4 +106,4 @@ class LaunchPart:
             more = f" and {len(ranges) - SHOWN} more ranges" if len(ranges) > SHOWN else ""
             several = "s" if len(self.programs) > 1 or self.programs[0][1] - self.programs[0][0] > 1 else ""
             texts.append(f"program{several} {', '.join(ranges[:SHOWN])}{more}")
-        return ", ".join(texts) or "all of it"
+        return ", ".join(texts) or "the whole launch"

@@ -61,7 +61,7 @@ def poison(job: Job, options: Options, report: ReplayReport) -> int:
     for line in _left_alone(job, *runs):
         print(f"  {line}")
     if not (found or overruns or depends):
-        print(f"{job.title}: no overrun within {GUARD // 1024} KiB, and no output depends on what nothing had written")
+        print(f"{job.title}: no overrun within {GUARD // 1024} KiB, and no output depends on uninitialised memory")
     return FAULT if found or overruns else DIFFERS if depends else AS_RECORDED
 
 
@@ -172,7 +172,7 @@ def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[Access]:
                 elements=mine.numel(),
                 bytes=mine.element_size(),
                 count=count,
-                notes=(f"at {index} {mine[index].item()} and {theirs[index].item()} with two bit patterns",),
+                notes=(f"at {index} {mine[index].item()} and {theirs[index].item()} with two fill patterns",),
             )
 
 

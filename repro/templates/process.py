@@ -40,7 +40,7 @@ def main(
     libraries: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> NoReturn:
-    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault came, 12 the recorded fault did not come.
+    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
 
     Args:
         launch: takes the arguments by name and returns the tensors that it allocated, by name.
@@ -56,7 +56,7 @@ def main(
     if options.report is not None:
         sys.exit(_as_child(job, options, ReplayReport(options.report)))
     if job.cuda_devices and job.cuda_devices != given.cuda_devices:
-        print(f"{title}: ran on {', '.join(given.cuda_devices)}, is replayed on {', '.join(job.cuda_devices)}")
+        print(f"{title}: recorded on {', '.join(given.cuda_devices)}, replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
         sys.exit(evidence.kept(job, options, options.evidence, lambda report: _run(job, options, report)))
     sys.exit(_run(job, options, ReplayReport(None)))
@@ -104,7 +104,7 @@ def _replay(job: Job, options: Options, report: ReplayReport) -> int:
     if verdict.judge_findings(job, report):
         return FAULT
     if report.descriptor is None:
-        print(f"{job.title}: it ended well; the recorded fault did not come ({job.fault})")
+        print(f"{job.title}: the launch ended without a fault; the recorded fault was not reproduced ({job.fault})")
     return NO_FAULT
 
 
@@ -150,7 +150,7 @@ def _in_child(job: Job, options: Options, report: ReplayReport) -> int:
         return FAILED
     code = FAULT if ended.fault else int((ended.said("end") or ("", FAULT))[1])
     if job.fault and (code == NO_FAULT or (code == AS_RECORDED and not _mode_words(options))):
-        print(f"{job.title}: it ended well; the recorded fault did not come")
+        print(f"{job.title}: the launch ended without a fault; the recorded fault was not reproduced")
         return NO_FAULT
     if ended.fault:
         print(f"here:     {ended.fault}")
@@ -159,7 +159,7 @@ def _in_child(job: Job, options: Options, report: ReplayReport) -> int:
     if code == FAULT and job.fault:
         print(f"{job.title}: fault reproduced")
     elif ended.fault:
-        print(f"{job.title}: a fault that was not recorded")
+        print(f"{job.title}: a fault; the recorded launch had none")
     return code
 
 

@@ -54,7 +54,7 @@ class ReductionTrials:
             self.known[text] = outcome(ended)
             self._save()
         self.asked += 1
-        print(f"  {self.asked:3}  {part}: {self.known[text] or 'nothing'}", flush=True)
+        print(f"  {self.asked:3}  {part}: {self.known[text] or 'not shown'}", flush=True)
         return self.known[text]
 
     def _save(self) -> None:
@@ -75,7 +75,7 @@ def reduce(job: Job, options: Options) -> int:
     if parts == "none" and not axes:
         raise SystemExit(f"{job.title} has no smaller part that could be tried: {_why(job, options)}")
     trials = ReductionTrials(job, options)
-    print(f"{job.title}: reducing; {len(trials.known)} trials are known from {trials.path}")
+    print(f"{job.title}: reducing; {len(trials.known)} earlier trials were read from {trials.path}")
     try:
         shown = trials.shows(LaunchPart())
         if not shown:
@@ -85,7 +85,7 @@ def reduce(job: Job, options: Options) -> int:
         for size, scalars in axes:
             part = _rows(trials, shown, part, size, scalars)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; the same command goes on from {trials.path}")
+        print(f"\ninterrupted; run the same command again to continue from {trials.path}")
         return FAILED
     _say(job, options, part, shown)
     return AS_RECORDED

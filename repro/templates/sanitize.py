@@ -40,7 +40,7 @@ def sanitize(job: Job, options: Options, report: ReplayReport) -> int:
     what = (
         f"the back end {options.backend} checks its accesses itself"
         if options.backend
-        else ("it calls torch's own code, which is not compiled here")
+        else ("it calls torch's own code, which the repro does not compile")
     )
     raise SystemExit(f"{job.title}: no sanitizer for this launch: {what}; --poison looks for overruns")
 

@@ -70,4 +70,4 @@ def outcome(ended: ChildExit) -> str:
     if ended.fault:
         return "fault: " + re.sub(r"0x[0-9a-f]+|\d+", "#", ended.fault)[:120]
     code = int((ended.said("end") or ("", AS_RECORDED))[1])
-    return {DIFFERS: "a difference", FAULT: "an access outside"}.get(code, "")
+    return {DIFFERS: "a difference", FAULT: "an out-of-bounds access"}.get(code, "")

@@ -27,8 +27,8 @@ DIVISOR = 16  # what Triton compiles addresses and integers for that are said to
 # Of the interpreter: it adds in another order, has other elementary functions and fuses no multiplication and addition.
 TOLERANCE, TOLERANCE_FP64 = 1e-4, 1e-10
 SAME_CODE = "compiled here to the package's own instructions"
-OTHER_CODE = "compiled here to other instructions than the package has"
-NO_RECORD = "chosen, the package does not record it"
+OTHER_CODE = "compiled here to instructions that differ from the package's"
+NO_RECORD = "chosen, not recorded in the package"
 STAGES = "num_stages"
 PROGRESS_SECONDS = 2.0  # without a line of progress
 BAR_SECONDS, BAR_WIDTH = 0.2, 40
@@ -140,7 +140,7 @@ class TritonKernel:
             if recorded is not None:
                 self._findings = self._against_package(recorded)
             elif self.decisive:
-                raise SystemExit(self._unknown("the package's machine code is not here to tell"))
+                raise SystemExit(self._unknown("the package's machine code is not available to compare with"))
         elif settings.backend == "cubin":
             self._image = self._packaged(settings.folder)
 
@@ -198,7 +198,7 @@ class TritonKernel:
         if made_by := version_in(recorded):
             about.append(f"the package's ptxas was {made_by}")
         if self._has_lines():
-            about.append("its assertions hold the lines that they stand on")
+            about.append("its device assertions contain line numbers")
         if taken:
             about.append(f"with{_listed('', taken)}: {NO_RECORD}")
         said = f"{OTHER_CODE} ({'; '.join(about)})"
@@ -209,7 +209,7 @@ class TritonKernel:
     def _unknown(self, why: str) -> str:
         """Why it is not launched as it was compiled here."""
         return (
-            f"{self.function.__name__} may compute something else here than in the package, which does not record "
+            f"{self.function.__name__} may compute different results here than in the package, which does not record "
             f"{', '.join(self.decisive)}: {why}"
         )
 
@@ -233,7 +233,7 @@ class TritonKernel:
         assert self.binary is not None
         path = folder / self.binary.file
         if not path.is_file():
-            raise SystemExit(f"{path} is gone: it held the package's machine code")
+            raise SystemExit(f"{path} does not exist: it held the package's machine code")
         sizes = (self.binary.global_scratch, self.binary.profile_scratch)
         return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes)
 

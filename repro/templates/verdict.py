@@ -24,7 +24,7 @@ def judge_findings(job: Job, report: ReplayReport) -> int:
     if findings is None:
         return 0
     if findings.outside:
-        print(f"{job.title}: {_count(findings.outside, 'access', 'accesses')} outside of the arguments")
+        print(f"{job.title}: {_count(findings.outside, 'out-of-bounds access', 'out-of-bounds accesses')}")
     for access in findings.accesses:
         report.access(access)
     for line in findings.lines:
@@ -37,7 +37,8 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
         print(f"{job.title}: {job.random}: not compared")
         return AS_RECORDED
     if options.programs:
-        print(f"{job.title}: {_count(len(options.programs), 'program', 'programs')} of its grid: outputs not compared")
+        programs = _count(len(options.programs), "program", "programs")
+        print(f"{job.title}: {programs} of the grid ran: outputs not compared")
         return AS_RECORDED
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}

@@ -112,13 +112,13 @@ def test_dtypes_layouts_formats_and_devices(tmp_path: Path) -> None:
     launch.absent("pin_memory", Form.SCALAR_REF).result("buf1", torch.zeros(2))
     written = script(launch)
     (line,) = written.launch
-    assert written.imports == ("from replay.devices import present",)
+    assert written.imports == ("from replay.devices import available_device",)
     assert line.split("\n")[1:-1] == [
         "        size=[2],",
         '        fill_value=float("inf"),',
         "        dtype=torch.bfloat16,",
         "        layout=torch.strided,",
-        '        device=torch.device(present("cuda:2")),',
+        '        device=torch.device(available_device("cuda:2")),',
         "        pin_memory=None,",
     ]
     copy = shim(tmp_path, "aten.clone.default").tensor("a", torch.zeros(2)).number("memory_format", 2, CType.I32)
@@ -151,10 +151,10 @@ def test_dropout_of_nothing_is_not_random(tmp_path: Path) -> None:
     ("parameter", "value", "said"),
     [
         (Parameter("k", "int"), Absent.NULL, "k is None"),
-        (Parameter("k", "int"), Absent.OPAQUE, "k is no number"),
-        (Parameter("k", "Tensor"), Absent.OPAQUE, "k is no tensor"),
-        (Parameter("k", "str"), Absent.TEXT, "is no string literal"),
-        (Parameter("k", "Stream"), Absent.OPAQUE, "k is no number"),
+        (Parameter("k", "int"), Absent.OPAQUE, "k is not a number"),
+        (Parameter("k", "Tensor"), Absent.OPAQUE, "k is not a tensor"),
+        (Parameter("k", "str"), Absent.TEXT, "is not a string literal"),
+        (Parameter("k", "Stream"), Absent.OPAQUE, "k is not a number"),
     ],
 )
 def test_a_call_that_does_not_fit_is_refused(tmp_path: Path, parameter: Parameter, value: Absent, said: str) -> None:
@@ -177,7 +177,7 @@ def test_a_list_with_a_hole_is_refused(tmp_path: Path) -> None:
 
 def test_more_results_than_the_operator_has(tmp_path: Path) -> None:
     launch = shim(tmp_path, "aten.f.default").tensor("a", torch.zeros(1)).result("b", torch.zeros(1))
-    with pytest.raises(UsageError, match="returns 0 values and 1 are taken"):
+    with pytest.raises(UsageError, match="returns 0 values and the model uses 1"):
         script(launch, OperatorSchema("aten.f.default", (Parameter("self", "Tensor"),), 0))
 
 

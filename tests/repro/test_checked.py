@@ -116,7 +116,7 @@ def test_the_index_that_led_outside_is_named(
     assert (load.kind, load.argument, load.parameter) == ("load", "table", "in_ptr1")
     assert (load.element, load.elements, load.bytes, load.count) == (4 * 2199023255552, 40, 4, 4)
     assert lines_of(load) == [
-        "load outside table (in_ptr1): element 8796093022208 of 40, 8796093022169 past the end; it gave 0",
+        "out-of-bounds load from table (in_ptr1): element 8796093022208 of 40, 8796093022169 past the end; returned 0",
         "  SOURCE:13: auto tmp3 = in_ptr1[static_cast<int64_t>(x1 + 4L * tmp2)];",
         "  the index came from index (in_ptr0): element 3 is 2199023255552",
         "  4 such accesses at this line",

@@ -195,7 +195,7 @@ def test_a_cuda_repro_without_the_tool_or_a_device(tmp_path: Path, monkeypatch: 
         pytest.skip("the CUDA toolkit is here")
     monkeypatch.setenv("PATH", "")
     done = replay(folder, "--sanitize")
-    assert done.stderr.endswith("nor in the CUDA toolkit; pip install nvidia-cuda-sanitizer-api\n"), done
+    assert done.stderr.endswith("or in the CUDA toolkit; pip install nvidia-cuda-sanitizer-api\n"), done
     assert done.returncode == 1
 
 

@@ -45,7 +45,7 @@ def test_a_launch_that_dies_though_it_was_recorded_to_end_well(tmp_path: Path) -
     found = seen(folder)
     assert (found["mode"], found["outcome"], found["code"]) == ("native", "fault", 11)
     assert found["what"] == "SIGSEGV"
-    assert found["lines"] == ["here:     SIGSEGV", f"{TITLE}: a fault that was not recorded"]
+    assert found["lines"] == ["here:     SIGSEGV", f"{TITLE}: a fault; the recorded launch had none"]
 
 
 def test_as_recorded_and_differs(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_checked_pointers_confirm_a_recorded_fault(tmp_path: Path) -> None:
     folder = cpp_repro(tmp_path, "out_ptr0[0] = in_ptr0[ks0 + 1];", fault="SIGSEGV")
     found = seen(folder, "--backend", "checked")
     assert (found["mode"], found["outcome"], found["code"]) == ("checked", "fault", 11)
-    assert found["what"] == "load outside arg0_1 (in_ptr0): element 65 of 64, 2 past the end; it gave 0"
+    assert found["what"] == "out-of-bounds load from arg0_1 (in_ptr0): element 65 of 64, 2 past the end; returned 0"
     (access,) = found["accesses"]
     assert access == {
         "kind": "load",
@@ -77,7 +77,7 @@ def test_checked_pointers_confirm_a_recorded_fault(tmp_path: Path) -> None:
         "source": {"file": "SOURCE", "line": 7, "text": "out_ptr0[0] = in_ptr0[ks0 + 1];"},
         "index": None,
     }
-    assert found["lines"][:2] == ["recorded: SIGSEGV", f"{TITLE}: 1 access outside of the arguments"]
+    assert found["lines"][:2] == ["recorded: SIGSEGV", f"{TITLE}: 1 out-of-bounds access"]
 
 
 def test_sanitizer_and_guard_zones(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_this_machine_names_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Mo
     compiler = Compiler("/no/such/c++", (), (), ())
     monkeypatch.setenv("PATH", str(tmp_path))
     found = evidence.this_machine(compiler, cuda=False)
-    assert found.compiler == found.address_sanitizer == "/no/such/c++ is not here"
+    assert found.compiler == found.address_sanitizer == "/no/such/c++ was not found"
     assert "CUDA" in found.cuda
     assert replace(found, cuda="") == evidence.this_machine(compiler, cuda=True)
 

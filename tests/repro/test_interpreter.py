@@ -115,7 +115,7 @@ def test_an_address_of_no_argument() -> None:
         arguments = {"address": torch.tensor([address]), "target": target}
         access = only(interpret(kernels.by_address, (1, 1, 1), arguments, BLOCK))
         assert (access.argument, access.address, access.count) == ("", address % 2**64, 8)
-    assert lines_of(access)[0] == "load outside every argument: address 0xffffffffffffffff; it gave 0"
+    assert lines_of(access)[0] == "out-of-bounds load: address 0xffffffffffffffff is in no argument; returned 0"
     assert target.tolist() == [0.5] * 8
 
 
@@ -151,7 +151,7 @@ def test_an_offset_that_wraps_around() -> None:
         kernels.copy_unmasked, (2**29, 1, 1), dict(list(wide.items())[:2]), BLOCK, programs=[(2**28, 0, 0)]
     )
     assert {(a.element, a.wrapped) for a in program.outside} == {(-(2**31), True)}
-    assert "  its offset wrapped around: an integer passed the end of its type" in program.lines()
+    assert "  integer overflow: the offset wrapped around" in program.lines()
 
 
 def test_the_type_of_a_number_is_the_signatures() -> None:
@@ -282,7 +282,7 @@ def test_the_report_is_readable() -> None:
     lines = Path(kernels.__file__).read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(lines) if "tl.load(source + k" in text)
     assert interpret(kernels.gather, (1, 1, 1), arguments, {"BLOCK": 4}).lines() == [
-        "load outside source: element 9 of 4, 6 past the end; it gave 0",
+        "out-of-bounds load from source: element 9 of 4, 6 past the end; returned 0",
         f"  {kernels.__file__}:{line}: tl.store(target + i, tl.load(source + k, mask=i < n), mask=i < n)",
         "  program (0, 0, 0), position (2) of the block, mask true",
         "  the index came from index: element 2 is 9",

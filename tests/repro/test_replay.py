@@ -198,7 +198,7 @@ def test_an_edited_call_that_does_not_fit_the_kernel(tmp_path: Path) -> None:
             11,
             "here:     RuntimeError: 0 <= 7 < 3\n0.3 cpp_fused_bad_0: fault reproduced\n",
         ),
-        ("in_out_ptr0[0] = 1;", 12, "it ended well; the recorded fault did not come\n"),
+        ("in_out_ptr0[0] = 1;", 12, "the launch ended without a fault; the recorded fault was not reproduced\n"),
     ],
 )
 def test_a_fault_is_reproduced_in_a_child_process(tmp_path: Path, body: str, code: int, said: str) -> None:

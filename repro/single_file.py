@@ -46,7 +46,7 @@ def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path]
     assert HERE in script
     head, _, rest = script.partition("\n\n")
     script = "\n".join([head, *_manual(str(contents.get("README", "")))]) + f"\n\n{rest}"
-    body = script.replace(HERE, f"{_unpack()}\n\nFOLDER = unpacked(Path(__file__).resolve())", 1)
+    body = script.replace(HERE, f"{_unpack()}\n\nFOLDER = unpack(Path(__file__).resolve())", 1)
     encoded = base64.b64encode(packed.getvalue()).decode()
     return body + MARK + "\n".join(f"# {line}" for line in textwrap.wrap(encoded, 116)) + "\n"
 

@@ -1,4 +1,4 @@
-"""Replays one recorded launch alone. Travels with every repro; needs torch, safetensors, numpy and nothing else."""
+"""Replays one recorded launch alone. Copied into every repro; needs only torch, safetensors and numpy."""
 
 from .memory import LaunchArgument, Result, Storage
 from .process import main

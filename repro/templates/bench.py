@@ -19,10 +19,10 @@ COPY_BYTES = {"cuda": 1 << 28, "cpu": 1 << 26}
 
 
 def bench(job: Job, options: Options, report: ReplayReport) -> int:
-    """Prints the median of many launches; the same memory every time, as the launches before left it."""
-    job.make_ready(options.settings(job))
+    """Prints the median time of many launches, all in the same memory."""
+    job.prepare(options.settings(job))
     memory = job.memory()
-    report.say("begin")
+    report.send("begin")
     tensors = job.run(memory)
     device = (job.cuda_devices or ["cpu"])[0]
 
@@ -63,8 +63,11 @@ def _on_cpu(action: Callable[[], object], count: int, device: str) -> list[float
 
 
 def _on_cuda(action: Callable[[], object], count: int, device: str) -> list[float]:
-    """By events. Before each call a buffer larger than the L2 cache is cleared: the call finds nothing cached, and
-    the host is ahead of the device when it comes."""
+    """Measures with CUDA events.
+
+    Before each call a buffer larger than the L2 cache is cleared: nothing of the call's memory is cached, and the call
+    is queued before the device gets to it.
+    """
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
     with torch.cuda.device(device):
         scratch = torch.empty(COPY_BYTES["cuda"], dtype=torch.uint8, device=device)

@@ -1,4 +1,4 @@
-"""A C++ kernel with checked pointers: what it accessed outside of its arguments, and which index led it there."""
+"""A C++ kernel with checked pointers: finds out-of-bounds accesses and the index that each came from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from .accesses import Access, CodeLine, LoadedIndex
 from .addresses import reach
-from .checked_source import NotCheckableError, checked, parameters_of
+from .checked_source import NotCheckableError, checked_source, parameters_of
 from .cpp_build import CppCompiler, library_of
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
@@ -74,7 +74,7 @@ class CheckedCalls:
 
     def __init__(self, name: str, source: str, compiler: CppCompiler, folder: Path) -> None:
         try:
-            text = checked(source, name, HEADER.read_text(encoding="utf-8"))
+            text = checked_source(source, name, HEADER.read_text(encoding="utf-8"))
             self.parameters = parameters_of(source, name)
         except NotCheckableError as error:
             raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
@@ -88,27 +88,29 @@ class CheckedCalls:
         self.accesses: tuple[Access, ...] = ()
 
     def pointer(self, position: int, tensor: torch.Tensor | None) -> _Pointer:
-        """What the kernel takes for a tensor at that position of the call."""
+        """The checked pointer to a tensor at that position of the call."""
         if tensor is None:
             return _Pointer(None, 0, position, 0, 0)
         return _Pointer(tensor.data_ptr(), _span(tensor) * tensor.element_size(), position, 0, 0)
 
-    def watched(self, launch: Launch, tensors: Sequence[torch.Tensor | None], names: Sequence[str]) -> str | None:
-        """Launches the kernel and looks at what it did; more launches, with one index changed in each, show which index
-        led it outside. The tensors are left as the first launch left them.
+    def run(self, launch: Launch, tensors: Sequence[torch.Tensor | None], names: Sequence[str]) -> str | None:
+        """Launches the kernel and collects its out-of-bounds accesses.
+
+        More launches, with one index changed in each, find the index that each access came from. Afterwards the tensors
+        hold what the first launch wrote.
 
         Args:
-            launch: gives the text of an exception that left the kernel.
+            launch: returns the text of an exception that left the kernel.
             tensors, names: by the position in the call; None and "" for what is no tensor.
 
-        Returns: the text of the exception, where nothing else explains it.
+        Returns: the text of the exception, if there was no wrong access.
         """
         memory = _CallMemory(tensors)
         self.library.replay_watch(-1, -1, -1, ctypes.c_int64(0))
         begun = time.monotonic()
         message = launch()
         deadline = begun + TRIAL_SECONDS
-        records = self._found()
+        records = self._records()
         after = memory.copy()
         explained = [self._index(record, launch, memory, deadline) for record in records[:MOST_EXPLAINED]]
         memory.restore(after)
@@ -118,7 +120,7 @@ class CheckedCalls:
         )
         return None if self.accesses else message
 
-    def _found(self) -> list[_Record]:
+    def _records(self) -> list[_Record]:
         _, *lines = self.library.replay_found().decode(errors="replace").splitlines()
         return [_record(line) for line in lines]
 
@@ -167,7 +169,7 @@ class _CallMemory:
     """The storages behind the arguments of a call.
 
     Attributes:
-        before: what they held when this was made.
+        before: their bytes at construction.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor | None]) -> None:
@@ -184,7 +186,7 @@ class _CallMemory:
             held.copy_(copy)
 
     def change(self, loaded: _Loaded) -> bool:
-        """Makes that integer another one; False where it is not what was loaded."""
+        """Replaces that integer by another one; False if memory does not hold the loaded value."""
         tensor = self.tensors[loaded.argument]
         if tensor is None or not 0 <= loaded.element < _span(tensor):
             return False
@@ -217,7 +219,7 @@ def _likeliest(record: _Record) -> list[_Loaded]:
 
 
 def _leads_to(value: int, element: int) -> bool:
-    """Whether the element may lie in row `value` of rows of some length."""
+    """True if the element may lie in row `value` of rows of some length."""
     if value == 0 or (value < 0) != (element < 0):
         return False
     length = -(element // -value) if value < 0 else element // value

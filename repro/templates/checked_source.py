@@ -14,8 +14,8 @@ class NotCheckableError(Exception):
     """The source is of no form that is known here."""
 
 
-def checked(source: str, kernel: str, header: str) -> str:
-    """What is to be compiled: cpp_prefix.h, then the pointers, then the kernel, whose line numbers are its own.
+def checked_source(source: str, kernel: str, header: str) -> str:
+    """Returns the text to compile: cpp_prefix.h, then the pointers, then the kernel, whose line numbers are its own.
 
     Args:
         header: the text of checked_pointer.h.

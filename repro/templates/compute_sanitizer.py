@@ -1,4 +1,4 @@
-"""compute-sanitizer of the CUDA toolkit: where it is, how it is run, and what its reports say."""
+"""compute-sanitizer of the CUDA toolkit: finds it, builds its command line and parses its reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from .accesses import Access, CodeLine
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
-CUDA = "CUDA"  # what is said of a call that failed
+CUDA = "CUDA"  # the text for a CUDA call that failed
 _NUMBERED = re.compile(r"^=+ ?", re.MULTILINE)
 _MEMORY = re.compile(r"^((?:Potential )?Invalid (?:__\w+__ )?(\w+)) of size ([\d,]+)(?: bytes)?", re.IGNORECASE)
 _UNWRITTEN = re.compile(r"^(Uninitialized (?:__\w+__ )?memory (read)) of size ([\d,]+)", re.IGNORECASE)
@@ -25,31 +25,32 @@ _RACE_AT = re.compile(r"access at (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<source>
 
 
 def find() -> str:
-    """
+    """Returns the path of compute-sanitizer.
+
     Raises:
         SystemExit: it is not installed.
     """
     toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     toolkits += [Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
     places = [shutil.which("compute-sanitizer"), *(t / "bin" / "compute-sanitizer" for t in toolkits), *_installed()]
-    found = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
-    if not found:
+    program = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
+    if not program:
         raise SystemExit("compute-sanitizer was not found on PATH or in the CUDA toolkit; pip install " + PACKAGES[0])
-    return found
+    return program
 
 
 def command(program: str, tool: str, log: Path) -> list[str]:
-    """What goes before the command that it watches."""
+    """Returns the command line to put before the watched command."""
     padding = ["--padding", "256"] if tool == "memcheck" else []
     quiet = ["--show-backtrace", "no", "--report-api-errors", "no", "--print-limit", "200"]
     return [program, "--tool", tool, *padding, *quiet, "--log-file", str(log)]
 
 
 def parse(text: str) -> list[Access]:
-    """The reports in a log, in their order; without those on calls that failed after a wrong access."""
-    found = [access for block in _blocks(text) if (access := _read(block))]
-    serious = [access for access in found if access.what != CUDA]
-    return serious or found
+    """Parses the reports in a log; those on CUDA calls that failed are left out if there are others."""
+    accesses = [access for block in _blocks(text) if (access := _read(block))]
+    serious = [access for access in accesses if access.what != CUDA]
+    return serious or accesses
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
@@ -82,8 +83,8 @@ def _read(block: list[str]) -> Access | None:
         elif (by := _THREAD.match(line)) is not None:
             thread = by[1]
         elif (place := _ADDRESS.match(line)) is not None:
-            address, said = int(place[1], 16), place[2].strip()
-            notes += [said] if said and said != "is out of bounds" else []
+            address, remark = int(place[1], 16), place[2].strip()
+            notes += [remark] if remark and remark != "is out of bounds" else []
         elif line.strip().startswith("and is ") and "nearest allocation" in line:
             notes.append(line.strip())
     return Access(

@@ -50,21 +50,27 @@ class CppKernel:
         self._names: dict[int, str] = {}
 
     def default_backend(self) -> str:
+        """The package's own code."""
         return NATIVE
 
     def device(self, backend: str, recorded: str) -> str:
+        """The recorded device."""
         return recorded
 
     def part(self, backend: str) -> Programs:
+        """It has no programs."""
         return "none"
 
     def tolerance(self, backend: str) -> float:
+        """Outputs are compared bit for bit."""
         return 0.0
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        """Sets the argument names for the findings."""
         self._names = {id(tensor): name for name, tensor in arguments.items()}
 
     def findings(self) -> Findings | None:
+        """The out-of-bounds accesses of the last launch, with checked pointers only."""
         return None if self._checked is None else Findings(self._checked.accesses)
 
     def prepare(self, settings: Settings) -> None:
@@ -116,7 +122,7 @@ class CppKernel:
             ]
             tensors = [a if isinstance(a, torch.Tensor) else None for a in arguments]
             names = [self._names.get(id(tensor), "") for tensor in tensors]
-            message = checked.watched(lambda: self._call(values), tensors, names)
+            message = checked.run(lambda: self._call(values), tensors, names)
         if message is not None:
             raise RuntimeError(message)
 

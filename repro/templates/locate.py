@@ -1,4 +1,4 @@
-"""What a sanitizer reports, by argument and element, and what is alike of it together."""
+"""Maps a sanitizer's reports to arguments and elements, and groups reports that are alike."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .accesses import Access, CodeLine
 from .addresses import Extent, place_of
 
 
-def located(
+def locate_accesses(
     accesses: Sequence[Access], extents: Sequence[Extent], text: Mapping[str, str], named: Mapping[str, str]
 ) -> Iterator[Access]:
-    """Those of one source line and kind together; the first of them stands for all.
+    """Yields one access for each source line and kind: the first one, with the count of all.
 
     Args:
         text: "repro.py:23" -> the text there.

@@ -1,4 +1,4 @@
-"""The memory that a recorded launch saw: storages, and arguments that are views of them."""
+"""The memory of a recorded launch: storages, and arguments that are views of them."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class LaunchArgument:
 
     @property
     def written(self) -> bool:
+        """True unless the launch only reads it."""
         return self.role != "in"
 
 
@@ -81,7 +82,7 @@ class Block:
 
     @property
     def bytes(self) -> torch.Tensor:
-        """The storage itself: uint8 [bytes]"""
+        """The storage itself, uint8 [bytes]."""
         return self.whole[self.first : self.first + self.described.bytes]
 
 
@@ -94,7 +95,7 @@ class LaunchMemory:
 
 
 def memory_of(arguments: Sequence[LaunchArgument], storages: Sequence[Storage], guard: int = 0) -> LaunchMemory:
-    """Zeros at the recorded alignments; arguments that shared a storage share it again.
+    """Allocates zeros at the recorded alignments; arguments that shared a storage share it again.
 
     Args:
         guard: at least so many bytes belong to nothing before and after each storage.
@@ -106,9 +107,11 @@ def memory_of(arguments: Sequence[LaunchArgument], storages: Sequence[Storage], 
 
 
 def separate_memory(arguments: Sequence[LaunchArgument], storages: Sequence[Storage]) -> LaunchMemory:
-    """As `memory_of`, each storage an allocation of its own that ends where the storage ends, so that a sanitizer
-    sees every access past it. CUDA allocations are exact where PYTORCH_NO_CUDA_MEMORY_CACHING is set, and hold
-    what they hold, so that reads of what nothing has written show."""
+    """Allocates each storage separately, ending where the storage ends, so that a sanitizer sees every access past it.
+
+    CUDA allocations are exact where PYTORCH_NO_CUDA_MEMORY_CACHING is set; they are left uninitialised, so that
+    uninitialised reads are found.
+    """
     return _viewed(arguments, {s.name: _separate(s) for s in storages})
 
 

@@ -34,7 +34,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class LaunchPart:
-    """
+    """A part of a launch.
+
     Attributes:
         programs: ranges of program numbers, x fastest; () for all.
         grid: a smaller grid; () for the recorded one.
@@ -45,21 +46,24 @@ class LaunchPart:
     rows: tuple[Rows, ...] = ()
 
     def to_json(self) -> str:
+        """The part as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> LaunchPart:
+        """Reads what `to_json` wrote."""
         data = json.loads(text)
         programs = tuple((begin, end) for begin, end in data["programs"])
         return cls(programs, tuple(data["grid"]), tuple(Rows(**rows) for rows in data["rows"]))
 
     @classmethod
     def of_programs(cls, numbers: Sequence[int]) -> LaunchPart:
+        """The part that has these programs of the grid."""
         runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0])]
         return cls(programs=tuple((run[0], run[-1] + 1) for run in runs))
 
     def with_rows(self, rows: Rows) -> LaunchPart:
-        """In place of those of the same size."""
+        """The part with these rows, in place of others of the same size."""
         return replace(self, rows=(*(r for r in self.rows if r.size != rows.size), rows))
 
     def chosen(self, grid: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
@@ -69,6 +73,7 @@ class LaunchPart:
         return tuple((n % wide, n // wide % high, n // (wide * high)) for n in numbers)
 
     def settings(self, settings: Settings, grid: tuple[int, ...]) -> Settings:
+        """The settings that run this part only."""
         x, y, z = (*self.grid, 1, 1, 1)[:3]
         scalars = {rows.size: rows.end - rows.begin for rows in self.rows if rows.scalars}
         return replace(
@@ -80,13 +85,16 @@ class LaunchPart:
         return replace(memory, views={name: self.cut(view) for name, view in memory.views.items()})
 
     def cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor's rows that belong to the part."""
         rows = self.rows_of(tuple(tensor.shape))
         return tensor if rows is None else tensor.narrow(0, rows.begin, rows.end - rows.begin)
 
     def rows_of(self, shape: tuple[int, ...]) -> Rows | None:
+        """The rows that are kept of a tensor of this shape; None for all."""
         return next((rows for rows in self.rows if shape and shape[0] == rows.size), None)
 
     def cut_argument(self, argument: LaunchArgument) -> LaunchArgument:
+        """An argument with only the rows that belong to the part."""
         rows = self.rows_of(argument.shape)
         if rows is None:
             return argument
@@ -94,6 +102,7 @@ class LaunchPart:
         return replace(argument, shape=shape, offset=argument.offset + rows.begin * argument.stride[0])
 
     def cut_result(self, result: Result) -> Result:
+        """A result with only the rows that belong to the part."""
         rows = self.rows_of(result.shape)
         return result if rows is None else replace(result, shape=(rows.end - rows.begin, *result.shape[1:]))
 

@@ -1,7 +1,7 @@
-"""`--poison`: what nothing has written holds a bit pattern, and guard zones lie around the storages.
+"""`--poison`: fills uninitialised memory with a bit pattern, and puts guard zones around the storages.
 
-The launch runs twice, with two patterns. An output that depends on them was made from memory that nothing had written;
-a guard zone or a gap that changed was overrun.
+The launch runs twice, with two patterns. An output that depends on them was computed from uninitialised memory; a guard
+zone or a gap that changed was overrun.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Poisoned:
 
 def poison(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where a guard zone was overwritten, with 10 where an output depends on the pattern."""
-    job.make_ready(options.settings(job))
-    report.say("begin")
+    job.prepare(options.settings(job))
+    report.send("begin")
     runs = [_run(job, pattern) for pattern in (NAN, NUMBER)]
     found = judge_findings(job, report)
     overruns = list(dict.fromkeys(access for run in runs for access in run.overruns))

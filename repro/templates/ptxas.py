@@ -27,7 +27,7 @@ def use_ptxas_of(image: bytes) -> None:
 
 
 def version_in(image: bytes) -> str | None:
-    """ "13.0.88", as ptxas leaves it in a cubin since CUDA 13; None where it does not say."""
+    """Returns the version "13.0.88" that ptxas writes into a cubin since CUDA 13; None if there is none."""
     found = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
     return found[1].decode() if found else None
 
@@ -42,7 +42,7 @@ def version_of(ptxas: Path) -> str | None:
 
 
 def candidates() -> Iterator[Path]:
-    """Where a ptxas may be: Triton's, torch's, those of NVIDIA's packages and of the CUDA toolkit."""
+    """Yields each ptxas on this machine: Triton's, torch's, those of NVIDIA's packages and of the CUDA toolkit."""
     import triton
 
     torch_dir, triton_dir = Path(torch.__file__).parent, Path(triton.__file__).parent

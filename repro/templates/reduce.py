@@ -1,8 +1,8 @@
 """`--reduce`: the smallest part of the launch that still shows its fault or its difference.
 
 Programs of a Triton kernel's grid; rows of the arguments of an operator; of a C++ kernel rows whose number it takes as
-an argument. Each trial runs in a process of its own, and what it showed is kept, so that a reduction that was
-interrupted goes on where it was.
+an argument. Each trial runs in a process of its own, and its result is saved, so that an interrupted
+reduction can be continued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATE = "reduction"  # the folder of its state, in the repro's
 
 
 class ReductionTrials:
-    """Asks children what parts show; each part once."""
+    """Runs parts in child processes, each part once."""
 
     def __init__(self, job: Job, options: Options) -> None:
         self.words = options.words()
@@ -43,14 +43,16 @@ class ReductionTrials:
         self.asked = 0
 
     def shows(self, part: LaunchPart) -> str:
-        """What a part shows; "" if nothing."""
+        """Returns the failure that a part shows; "" if none."""
         text = part.to_json()
         if text not in self.known:
             file = self.folder / "part.json"
             file.write_text(text)
             ended = run_child([*self.words, "--trial", str(file)], text="kept")
             if ended.failed:
-                raise SystemExit(f"{ended.text}\nthe replay of {part} failed before the launch ({ended.why})")
+                raise SystemExit(
+                    f"{ended.text}\nthe replay of {part} failed before the launch ({ended.failure_reason})"
+                )
             self.known[text] = outcome(ended)
             self._save()
         self.asked += 1
@@ -73,7 +75,7 @@ def reduce(job: Job, options: Options) -> int:
     kernel = job.kernel
     parts = "none" if kernel is None else kernel.part(options.backend)
     if parts == "none" and not axes:
-        raise SystemExit(f"{job.title} has no smaller part that could be tried: {_why(job, options)}")
+        raise SystemExit(f"{job.title} has no smaller part that could be tried: {_no_parts_reason(job, options)}")
     trials = ReductionTrials(job, options)
     print(f"{job.title}: reducing; {len(trials.known)} earlier trials were read from {trials.path}")
     try:
@@ -120,7 +122,7 @@ def _rows(trials: ReductionTrials, shown: str, part: LaunchPart, size: int, scal
 
 
 def _axes(job: Job) -> list[tuple[int, bool]]:
-    """(rows, whether the call names their number) that can be cut: those of index tensors before those of tables, of
+    """(rows, True if the call passes their number) that can be cut: those of index tensors before those of tables, of
     which fewer rows would make other indices wrong; then the largest first."""
     sized = [a for a in job.arguments if a.shape and a.shape[0] > 1]
     indices = {a.shape[0] for a in sized if not (a.dtype.is_floating_point or a.dtype.is_complex)}
@@ -139,7 +141,7 @@ def _numbers(job: Job) -> Iterator[int]:
         yield int(found[1])
 
 
-def _why(job: Job, options: Options) -> str:
+def _no_parts_reason(job: Job, options: Options) -> str:
     if job.kernel is None:
         return "no argument has more than one row"
     if isinstance(job.kernel, CppKernel):

@@ -13,7 +13,7 @@ from .verdict import judge_findings
 
 
 class Varying:
-    """How an output varied between launches."""
+    """The variation of an output between launches."""
 
     def __init__(self, first: torch.Tensor) -> None:
         self.first = first.detach().clone()
@@ -22,6 +22,7 @@ class Varying:
         self.example = ""
 
     def add(self, launch: int, got: torch.Tensor) -> None:
+        """Compares the output of one more launch with the first."""
         if got.dtype != self.first.dtype or got.shape != self.first.shape:
             self.launches += 1
             self.elements |= True
@@ -39,16 +40,17 @@ class Varying:
             self.example = f"at {index} {one} in launch 1, {other} in launch {launch}"
 
     def line(self, count: int) -> str:
+        """The variation in one line of text."""
         often = f"{self.launches} of {count - 1} further launches differ from the first"
         return f"{often}, in {int(self.elements.sum())} of {self.elements.numel()} elements: {self.example}"
 
 
 def repeat(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 10 where results vary."""
-    job.make_ready(options.settings(job))
+    job.prepare(options.settings(job))
     memory = job.memory()
     pristine = {name: block.bytes.clone() for name, block in memory.blocks.items()}
-    report.say("begin")
+    report.send("begin")
     tensors = job.run(memory)
     found = judge_findings(job, report)
     if found:

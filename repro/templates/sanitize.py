@@ -18,7 +18,7 @@ from .addresses import Extent, extents_of
 from .child import ChildExit, ReplayReport, run_child
 from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
-from .locate import located
+from .locate import locate_accesses
 from .memory import LaunchMemory, fill, separate_memory
 from .options import Options
 
@@ -30,7 +30,7 @@ def sanitize(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where the sanitizer reports something.
 
     Raises:
-        SystemExit: nothing can watch this launch here; the text says what is missing.
+        SystemExit: no sanitizer can run this launch here; the text says why.
     """
     with tempfile.TemporaryDirectory(prefix="repro-sanitize-") as reports:
         if job.cuda_devices:
@@ -46,15 +46,15 @@ def sanitize(job: Job, options: Options, report: ReplayReport) -> int:
 
 
 def trial(job: Job, options: Options, report: ReplayReport) -> int:
-    """In the child: one launch, each storage an allocation of its own."""
+    """Runs one launch in the child, each storage an allocation of its own."""
     tool = options.trial.removeprefix(TRIAL)
     settings = options.settings(job)
-    job.make_ready(replace(settings, sanitize="address" if tool == "address" else ""))
+    job.prepare(replace(settings, sanitize="address" if tool == "address" else ""))
     memory = separate_memory(job.arguments, job.storages)
     _fill(job, memory, tool)
     for extent in extents_of(job.arguments, memory):
-        report.say("extent", *extent.words())
-    report.say("begin")
+        report.send("extent", *extent.words())
+    report.send("begin")
     job.run(memory)
     return AS_RECORDED
 
@@ -107,15 +107,15 @@ def _say(
     text: Mapping[str, str],
     named: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    extents = [Extent.of_words(m[1:]) for m in ended.messages if m[0] == "extent"]
-    report.take(ended)
+    extents = [Extent.from_words(m[1:]) for m in ended.messages if m[0] == "extent"]
+    report.add_child(ended)
     if ended.failed:
         print(ended.text, file=sys.stderr)
-        print(f"{job.title}: the replay failed before the launch ({ended.why})")
+        print(f"{job.title}: the replay failed before the launch ({ended.failure_reason})")
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
-        for access in located(accesses, extents, text, named):
+        for access in locate_accesses(accesses, extents, text, named):
             report.access(access)
             for line in lines_of(access):
                 print(f"  {line}")

@@ -1,4 +1,4 @@
-"""One trial of a reduction, in a process of its own: does a part of the launch still show what the whole shows?"""
+"""One trial of a reduction, in a process of its own: checks if a part of the launch still shows the failure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ WHOLE = "whole.pt"  # in the state's folder: the outputs of the whole launch
 
 
 def trial(job: Job, options: Options, report: ReplayReport) -> int:
-    """In the child. Of a part, an output counts only where it is what the whole launch gives there, and is not what was
-    recorded: a part that computes something else shows nothing.
+    """Runs a part of the launch in the child.
+
+    An output of a part counts as different only where it equals the whole launch's output and differs from the
+    recorded one: a part that computes other values than the whole launch shows nothing.
 
     Args:
         options: its `trial` is the file of the part.
@@ -26,9 +28,9 @@ def trial(job: Job, options: Options, report: ReplayReport) -> int:
     path = Path(options.trial)
     part = LaunchPart.from_json(path.read_text())
     grid = () if job.kernel is None else job.kernel.grid
-    job.make_ready(part.settings(options.settings(job), grid))
+    job.prepare(part.settings(options.settings(job), grid))
     memory = job.memory()
-    report.say("begin")
+    report.send("begin")
     made = job.run(part.narrowed(memory))
     found = job.findings()
     if found is not None and found.outside:
@@ -39,7 +41,7 @@ def trial(job: Job, options: Options, report: ReplayReport) -> int:
     whole_path = path.parent / WHOLE
     if part == LaunchPart():
         torch.save({output.name: tensors[output.name] for output in job.outputs}, whole_path)
-    if not whole_path.exists():  # the whole launch did not come this far
+    if not whole_path.exists():  # the whole launch did not get this far
         return AS_RECORDED
     return DIFFERS if _differs(job, options, part, tensors, torch.load(whole_path)) else AS_RECORDED
 
@@ -47,7 +49,7 @@ def trial(job: Job, options: Options, report: ReplayReport) -> int:
 def _differs(
     job: Job, options: Options, part: LaunchPart, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
 ) -> bool:
-    """Whether an output is wrong in the part."""
+    """True if an output is wrong in the part."""
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     befores = {a.name: part.cut(job.before(a)) for a in job.arguments if a.written}
     wrong = False
@@ -66,8 +68,8 @@ def _differs(
 
 
 def outcome(ended: ChildExit) -> str:
-    """What a trial showed, in a form that is equal for equal failures; "" if nothing."""
+    """Returns the failure that a trial showed, as a text that is equal for equal failures; "" if none."""
     if ended.fault:
         return "fault: " + re.sub(r"0x[0-9a-f]+|\d+", "#", ended.fault)[:120]
-    code = int((ended.said("end") or ("", AS_RECORDED))[1])
+    code = int((ended.message("end") or ("", AS_RECORDED))[1])
     return {DIFFERS: "a difference", FAULT: "an out-of-bounds access"}.get(code, "")

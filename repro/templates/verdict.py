@@ -1,4 +1,4 @@
-"""What is said of a launch that ended: its outputs against the recorded ones, and what the back end saw."""
+"""Prints the result of a launch: its outputs against the recorded ones, and the back end's findings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from .options import Options
 
 def judge(job: Job, options: Options, report: ReplayReport, tensors: dict[str, torch.Tensor]) -> int:
     """Prints how the outputs compare, and returns the exit code."""
-    found = judge_findings(job, report)
-    return found or judge_outputs(job, options, tensors)
+    return judge_findings(job, report) or judge_outputs(job, options, tensors)
 
 
 def judge_findings(job: Job, report: ReplayReport) -> int:
-    """Prints what the back end saw in the last launch; FAULT if it was an access outside."""
+    """Prints the back end's findings of the last launch; returns FAULT if there was a wrong access, else 0."""
     findings = job.findings()
     if findings is None:
         return 0
@@ -33,6 +32,7 @@ def judge_findings(job: Job, report: ReplayReport) -> int:
 
 
 def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) -> int:
+    """Prints how the outputs compare with the recorded ones, and returns the exit code."""
     if job.random:
         print(f"{job.title}: {job.random}: not compared")
         return AS_RECORDED
@@ -42,22 +42,22 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
         return AS_RECORDED
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}
-    bad = [name for name, found in compared.items() if not found.passes]
+    bad = [name for name, comparison in compared.items() if not comparison.passes]
     how = f" ({options.backend})" if options.backend not in ("", NATIVE) else ""
     print(f"{job.title}{how}: " + (f"DIFFERS in {', '.join(bad)}" if bad else "as recorded"))
     width = max((len(name) for name in compared), default=0)
-    for name, found in compared.items():
-        print(f"  {name:{width}}  {kind(tensors[name])}  {found.text}")
+    for name, comparison in compared.items():
+        print(f"  {name:{width}}  {kind(tensors[name])}  {comparison.text}")
     return DIFFERS if bad else AS_RECORDED
 
 
 def _compare(
     output: LaunchArgument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float
 ) -> OutputComparison:
-    found = compare(got, recorded, tolerance)
-    if found.passes and isinstance(output, Result) and _strides(got) != _strides(output):
+    comparison = compare(got, recorded, tolerance)
+    if comparison.passes and isinstance(output, Result) and _strides(got) != _strides(output):
         return OutputComparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
-    return found
+    return comparison
 
 
 def _strides(tensor: torch.Tensor | Result) -> list[int]:

@@ -73,7 +73,7 @@ def kernel(folder: Path, name: str, source: str, *flags: str) -> Launch:
     made.prepare(Settings(folder, backend="checked"))
 
     def launch(**arguments: Argument) -> tuple[Access, ...]:
-        made.know({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
+        made.name_arguments({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
         made(*arguments.values())
         findings = made.findings()
         assert findings is not None

@@ -15,7 +15,7 @@ from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, san
 from aoti_debug.repro.templates.access_text import lines_of
 from aoti_debug.repro.templates.accesses import Access, CodeLine
 from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
-from aoti_debug.repro.templates.locate import located
+from aoti_debug.repro.templates.locate import locate_accesses
 from aoti_debug.repro.templates.memory import LaunchArgument, Storage, memory_of, separate_memory
 
 REPORTS = Path(__file__).parent.parent / "recorded" / "compute_sanitizer"
@@ -79,7 +79,7 @@ EXTENTS = [
 
 def test_the_argument_and_the_element_are_named() -> None:
     text = {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"}
-    found = located(parsed("memcheck"), EXTENTS, text, {})
+    found = locate_accesses(parsed("memcheck"), EXTENTS, text, {})
     assert [line for access in found for line in lines_of(access)] == [
         "Invalid __global__ read: read of 4 bytes at 0x7f52a2001004: "
         "element 1025 of in_ptr0, 2 elements past its end (1024 elements) (and 1 more like it)",
@@ -112,7 +112,7 @@ def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path
     access = Access(
         "sanitizer", "read", "Invalid __global__ read", bytes=4, address=(1 << 20) + (1 << 40), source=source
     )
-    (placed,) = located([access], extents, {}, named)
+    (placed,) = locate_accesses([access], extents, {}, named)
     line = lines_of(placed)[0]
     assert line.endswith(f"element {1 << 38} of buf1, {(1 << 38) - 1023} elements past its end (1024 elements)")
 
@@ -151,7 +151,7 @@ def test_extents_are_those_of_the_memory(make: object) -> None:
     assert extent.begin - extent.storage_begin == 8
     assert extent.end - extent.begin == 14 * 4
     assert extent.begin == memory.views["rows"].data_ptr()
-    assert Extent.of_words([str(word) for word in extent.words()]) == extent
+    assert Extent.from_words([str(word) for word in extent.words()]) == extent
 
 
 def test_address_sanitizer_without_symbols() -> None:

@@ -164,7 +164,7 @@ def test_gathered_evidence_is_the_file(tmp_path: Path) -> None:
         count=2,
         index=LoadedIndex("in_ptr1", 2, 9),
     )
-    assert Access.of_json(access.to_json()) == access
+    assert Access.from_json(access.to_json()) == access
     named = access.named({"in_ptr0": "buf1", "in_ptr1": "arg2_1"})
     assert (named.parameter, named.index) == ("in_ptr0", LoadedIndex("arg2_1", 2, 9, "in_ptr1"))
     whole = {

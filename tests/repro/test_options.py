@@ -53,7 +53,7 @@ class FakeKernel:
             return Findings(remarks=("  a remark",))
         return Findings((Access("bounds", "load", argument="x", element=4, elements=4, beyond=1, count=self.outside),))
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
         assert list(arguments) == ["x"]
 
 
@@ -67,7 +67,7 @@ def job(folder: Path, kernel: FakeKernel, device: str = "cpu") -> Job:
 
 def run(found: Job, options: Options) -> int:
     applied = options.applied(found)
-    applied.make_ready(options.settings(applied))
+    applied.prepare(options.settings(applied))
     return verdict.judge(applied, options, ReplayReport(None), applied.run(applied.memory()))
 
 

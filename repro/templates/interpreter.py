@@ -2,7 +2,7 @@
 
 The values are those of Triton's interpreter, with its gaps filled: libdevice, arithmetic in bfloat16, conversions that
 round as the GPU's do, reductions by the kernel's own combine functions. Programs run one after another, x fastest.
-A load outside gives 0, a store or atomic outside is dropped; both are counted, and the run goes on.
+An out-of-bounds load returns 0, an out-of-bounds store or atomic is dropped; both are counted, and the run goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triton.runtime.jit import mangle_type
 
 from .interpreter_builder import CheckedBuilder, Handle
 from .interpreter_errors import NotInterpretableError
-from .interpreter_formats import encoded, is_encoded, numpy_dtype
+from .interpreter_formats import encode, is_encoded, numpy_dtype
 from .interpreter_language import Language, python_function
 from .interpreter_memory import CheckedMemory
 from .interpreter_report import (
@@ -63,7 +63,7 @@ def interpret(
         progress: is called with the programs done and those to do, at the end and at most ten times a second before.
 
     Raises:
-        NotInterpretableError: the kernel does something that is not known here, with the line of it.
+        NotInterpretableError: the kernel uses something that the interpreter does not support; the text has its line.
         ValueError: a program is not in the grid, or a tensor is not on the CPU.
     """
     for program in programs:
@@ -89,7 +89,7 @@ def interpret(
                     shown = time.monotonic()
                     progress(done + 1, total)
         except Exception as error:
-            raise NotInterpretableError(_told(error)) from error
+            raise NotInterpretableError(_error_text(error)) from error
     if progress is not None:
         progress(total, total)
     return report.result(total, time.monotonic() - begun)
@@ -106,20 +106,20 @@ def _values(
     constants: Mapping[str, object],
     signature: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What the kernel is called with: constants as they are, tensors as pointers, numbers as scalars."""
+    """The values to call the kernel with: constants as they are, tensors as pointers, numbers as scalars."""
     values: dict[str, Any] = {}
-    given: dict[str, Any] = {**arguments, **constants}
+    passed: dict[str, Any] = {**arguments, **constants}
     for name, parameter in inspect.signature(python_function(function)).parameters.items():
-        if name not in given:
+        if name not in passed:
             continue
         kind = signature.get(name, "")
         constant = kind == "constexpr" or "constexpr" in str(parameter.annotation)
-        values[name] = given[name] if constant else _value(name, given[name], kind, memory)
+        values[name] = passed[name] if constant else _value(name, passed[name], kind, memory)
     return values
 
 
 def _value(name: str, value: Any, kind: str, memory: CheckedMemory) -> Any:
-    """As the kernel's operations take it: a pointer or a scalar; what is no tensor and no number stays as it is.
+    """Converts a tensor to a pointer and a number to a scalar; leaves anything else as it is.
 
     Raises:
         NotInterpretableError: Triton has no pointers to elements of the tensor's type.
@@ -136,7 +136,7 @@ def _value(name: str, value: Any, kind: str, memory: CheckedMemory) -> Any:
         return value
     scalar = tl.str_to_ty(kind or _scalar_type(value), None)
     held = numpy.array([value]).astype(numpy.float32) if is_encoded(scalar) else numpy.array([value])
-    data = encoded(held, scalar) if is_encoded(scalar) else held.astype(numpy_dtype(scalar))
+    data = encode(held, scalar) if is_encoded(scalar) else held.astype(numpy_dtype(scalar))
     return tl.tensor(Handle(data, scalar), scalar)
 
 
@@ -147,8 +147,8 @@ def _scalar_type(value: int | float) -> str:
     return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
 
 
-def _told(error: BaseException) -> str:
-    """The error with the line of the kernel that it came from."""
+def _error_text(error: BaseException) -> str:
+    """The text of an error, with the line of the kernel that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*MACHINERY, "<"))]
     text = str(error) if isinstance(error, NotInterpretableError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What the interpreter found: accesses outside the arguments, and assertions that failed."""
+"""The interpreter's findings: out-of-bounds accesses, and assertions that failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import triton
 from .access_text import lines_of
 from .accesses import Access, CodeLine
 
-# Frames of these are not the kernel's: Triton's own, and this interpreter's.
+# Files whose frames are not the kernel's: Triton's own, and this interpreter's.
 MACHINERY = (str(Path(triton.__file__).parent), str(Path(__file__).with_name("interpreter")))
 
 MOST_LINES = 6  # of one statement that are shown
@@ -23,12 +23,14 @@ Program = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Interpretation:
-    """Attributes:
-    outside: accesses outside of an argument, the first of each kind: the same line, argument and operation. An
-        `argument` is the kernel's parameter.
-    assertions: of tl.device_assert, and of tl.assume; the first failure of each.
-    n_outside: accesses outside in all.
-    programs: how many ran.
+    """The result of interpreting a launch.
+
+    Attributes:
+        outside: out-of-bounds accesses, the first of each line, argument and operation. An `argument` is the kernel's
+            parameter.
+        assertions: of tl.device_assert, and of tl.assume; the first failure of each.
+        n_outside: the number of all out-of-bounds accesses.
+        programs: how many ran.
     """
 
     outside: tuple[Access, ...]
@@ -39,22 +41,23 @@ class Interpretation:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
+        """All findings."""
         return (*self.outside, *self.assertions)
 
     def lines(self) -> list[str]:
-        """For a person to read; empty if nothing was found."""
+        """The findings as text; empty if there are none."""
         return [line for access in self.accesses for line in lines_of(access)]
 
 
 class AccessCollector:
-    """Collects findings, one for each kind, in the order in which they came."""
+    """Collects findings, one for each kind, in order."""
 
     def __init__(self) -> None:
         self._outside: dict[tuple[str, CodeLine, str], Access] = {}
         self._assertions: dict[tuple[CodeLine | None, str], Access] = {}
 
     def counted(self, kind: str, line: CodeLine, argument: str, count: int) -> bool:
-        """Counts accesses of a kind that is known; False if it is not."""
+        """Counts further accesses of a kind; False if this is the first."""
         key = (kind, line, argument)
         known = self._outside.get(key)
         if known is not None:
@@ -62,15 +65,18 @@ class AccessCollector:
         return known is not None
 
     def add(self, access: Access) -> None:
+        """Adds the first out-of-bounds access of its kind."""
         assert access.source is not None
         self._outside[access.kind, access.source, access.argument] = access
 
     def failed(self, failure: Access) -> None:
+        """Adds a failed assertion."""
         key = (failure.source, failure.what)
         known = self._assertions.get(key)
         self._assertions[key] = failure if known is None else replace(known, count=known.count + failure.count)
 
     def result(self, programs: int, seconds: float) -> Interpretation:
+        """The findings so far."""
         outside = tuple(self._outside.values())
         total = sum(access.count for access in outside)
         return Interpretation(outside, tuple(self._assertions.values()), total, programs, seconds)
@@ -85,7 +91,7 @@ def current_line() -> CodeLine:
 
 
 def line_of(file: str, line: int) -> CodeLine:
-    """With the lines that follow as long as a bracket is open."""
+    """Returns a line of source, with the following ones while a bracket is open."""
     text = ""
     for number in range(line, line + MOST_LINES):
         text = f"{text} {linecache.getline(file, number).strip()}".strip()

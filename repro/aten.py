@@ -23,8 +23,8 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
         return "the package does not say which operator it is; build it again with this version"
-    known = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
-    return "" if known else f"the operator behind {launch.site.callee} is not known"
+    operator = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
+    return "" if operator else f"the operator behind {launch.site.callee} is not known"
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
@@ -78,9 +78,9 @@ def _targets(
     made = {s.arg.value - first_result: s for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT}
     if max(made, default=-1) >= signature.returns:
         raise _misfit(launch, f"it returns {signature.returns} values and the model uses {max(made) + 1}")
-    known = {r.slot.arg.name for r in arguments.results}
+    result_names = {r.slot.arg.name for r in arguments.results}
     return [
-        arguments.names[made[i].arg.name] if i in made and made[i].arg.name in known else "_"
+        arguments.names[made[i].arg.name] if i in made and made[i].arg.name in result_names else "_"
         for i in range(signature.returns)
     ]
 

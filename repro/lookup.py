@@ -23,10 +23,10 @@ def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence
     """
     launches = [x for x in run.launches if x.kernel == kernel]
     if not launches:
-        known = [s.kernel for s in run.manifest.sites]
-        if kernel in known:
+        kernels = [s.kernel for s in run.manifest.sites]
+        if kernel in kernels:
             raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=near(kernel, run.kernels()))
-        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=near(kernel, dict.fromkeys(known)))
+        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=near(kernel, dict.fromkeys(kernels)))
     if launch is not None:
         chosen = run.launch(launch)
         if chosen.kernel != kernel:

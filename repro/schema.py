@@ -76,14 +76,14 @@ def registered_schema(op: str, callee: str) -> OperatorSchema:
     namespace, _, rest = op.partition(".")
     name, _, overload = rest.rpartition(".")
     try:
-        found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        operator = getattr(getattr(getattr(torch.ops, namespace), name), overload)
     except AttributeError as error:
         raise UsageError(
             f"torch {torch.__version__} has no operator {op}",
             hint="use the torch that the package was built with; import what defines the operator",
         ) from error
-    random = torch.Tag.nondeterministic_seeded in found.tags
-    return _operator_schema(op, found._schema, _added_after(op, callee), random)
+    random = torch.Tag.nondeterministic_seeded in operator.tags
+    return _operator_schema(op, operator._schema, _added_after(op, callee), random)
 
 
 def parsed_schema(op: str, schema: str) -> OperatorSchema:
@@ -115,16 +115,16 @@ def _operator_schema(op: str, schema: Any, newer: set[str], random: bool) -> Ope
 
 
 def _type(text: str) -> tuple[str, bool]:
-    found = re.fullmatch(r"Optional\[(.*)\]", text)
-    return (found[1], True) if found else (text, False)
+    optional = re.fullmatch(r"Optional\[(.*)\]", text)
+    return (optional[1], True) if optional else (text, False)
 
 
 def _added_after(op: str, callee: str) -> set[str]:
     """Arguments that newer versions of a C function have and this one does not."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    found = re.search(r"_v(\d+)$", callee)
-    version = int(found[1]) if found else 1
+    suffix = re.search(r"_v(\d+)$", callee)
+    version = int(suffix[1]) if suffix else 1
     versions: dict[str, object] = inductor_fallback_ops.get(op, {})
     added: set[str] = set()
     for key, entry in versions.items():

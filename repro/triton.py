@@ -159,9 +159,9 @@ def _unavailable_backends(
 
 def _others(kernel: Kernel, spec: Specialisation) -> str:
     """Other values that fit what the package records: a tuple of dictionaries, of what differs."""
-    known = {name: value for name, value in kernel.config if name in spec.constants or name == "num_stages"}
+    current = {name: value for name, value in kernel.config if name in spec.constants or name == "num_stages"}
     values = [
-        mapping_of({name: value for name, value in other if known.get(name, value) != value}, 8)
+        mapping_of({name: value for name, value in other if current.get(name, value) != value}, 8)
         for other in kernel.other_configs
     ]
     return "\n".join(["(", *(f"        {value}," for value in values), "    )"])

@@ -87,7 +87,7 @@ def _divisible(configs: ast.expr, names: list[str], kernel: str) -> tuple[str, .
 
 
 def _options(meta: Mapping[str, ast.expr], inductor: Mapping[str, ast.expr]) -> dict[str, str]:
-    """As Inductor passes them to triton.compile."""
+    """The options as Inductor passes them to triton.compile."""
     asserts = inductor.get("assert_indirect_indexing")
     options = {
         "debug": "True" if asserts is None else ast.unparse(asserts),

@@ -60,10 +60,10 @@ def standalone_source(source: str, helpers: str) -> TritonSource:
         raise UsageError(f"the kernel's source is not valid Python: {error}") from error
     kept = [node for node in tree.body if not _is_plumbing(node)]
     kernel = kernel_of(tree)
-    wanted = {name for node in kept for name in _used_helpers(node)}
-    inlined = closure(known, wanted - COMPILE_TIME)
-    needed = wanted | {name for d in inlined for name in d.uses}
-    missing = sorted(wanted - COMPILE_TIME - known.keys())
+    called = {name for node in kept for name in _used_helpers(node)}
+    inlined = closure(known, called - COMPILE_TIME)
+    needed = called | {name for d in inlined for name in d.uses}
+    missing = sorted(called - COMPILE_TIME - known.keys())
     if missing:
         raise UsageError(
             f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source is not in the package",
@@ -149,7 +149,7 @@ def _text_of(node: ast.stmt, source: str, names: Mapping[str, str], moved: Mappi
 
 
 def _renaming(node: ast.AST, names: Mapping[str, str]) -> list[tuple[ast.expr | ast.FunctionDef, str]]:
-    """Where a definition, or what it reads from outside, has one of the names."""
+    """The edits that rename a definition and the outside names that it reads."""
     bound = bound_names(node)
     edits: list[tuple[ast.expr | ast.FunctionDef, str]] = [
         (n, names[n.id]) for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names and n.id not in bound

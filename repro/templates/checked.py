@@ -83,7 +83,7 @@ class CheckedCalls:
         except SystemExit as error:
             raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
         self.library = ctypes.CDLL(str(built))
-        self.library.replay_found.restype = ctypes.c_char_p
+        self.library.replay_records.restype = ctypes.c_char_p
         self.lines = source.splitlines()
         self.accesses: tuple[Access, ...] = ()
 
@@ -121,7 +121,7 @@ class CheckedCalls:
         return None if self.accesses else message
 
     def _records(self) -> list[_Record]:
-        _, *lines = self.library.replay_found().decode(errors="replace").splitlines()
+        _, *lines = self.library.replay_records().decode(errors="replace").splitlines()
         return [_record(line) for line in lines]
 
     def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
@@ -135,7 +135,7 @@ class CheckedCalls:
             kind = KINDS.index(record.kind)
             self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
             launch()
-            if int(self.library.replay_found().split()[1]) < record.same:
+            if int(self.library.replay_records().split()[1]) < record.same:
                 return loaded
         return None
 
@@ -227,7 +227,7 @@ def _leads_to(value: int, element: int) -> bool:
 
 
 def _kind(kind: str, text: str, parameter: str) -> str:
-    """What `parameter[index]` does on its line, where the kernel may call it by another name."""
+    """The kind of access of `parameter[index]` on its line, where the kernel may use another name for it."""
     if kind != "element":
         return "access" if kind == "pointer" else kind
     if re.search(rf"atomic_add\(\s*&\s*{parameter}\b", text):

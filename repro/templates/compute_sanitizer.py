@@ -102,16 +102,16 @@ def _read(block: list[str]) -> Access | None:
 
 
 def _race(text: str, block: list[str]) -> Access:
-    found = _RACE_AT.search("\n".join(block))
-    kernel, source = _kernel_and_source(found["kernel"], found["source"]) if found else ("", None)
+    place = _RACE_AT.search("\n".join(block))
+    kernel, source = _kernel_and_source(place["kernel"], place["source"]) if place else ("", None)
     notes = tuple(line.strip() for line in block[1:] if line.strip())
     return Access("sanitizer", "race", f"racecheck: {text}", kernel=kernel, source=source, notes=notes)
 
 
 def _block_of(thread: str) -> tuple[int, int, int] | None:
     """The program of the grid in "thread (5,0,0) in block (3,0,0)"."""
-    found = re.search(r"in block \((\d+),(\d+),(\d+)\)", thread)
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+    block = re.search(r"in block \((\d+),(\d+),(\d+)\)", thread)
+    return None if block is None else (int(block[1]), int(block[2]), int(block[3]))
 
 
 def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, CodeLine | None]:

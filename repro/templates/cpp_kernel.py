@@ -137,7 +137,7 @@ class CppKernel:
         return None if message is None else message.decode(errors="replace")
 
     def _value(self, argument: CppArgument) -> ctypes._CData:
-        """What the kernel takes for it: a data pointer, a number, or a null pointer."""
+        """The value to pass: a data pointer, a number, or a null pointer."""
         if argument is None or isinstance(argument, torch.Tensor):
             return ctypes.c_void_p(None if argument is None else argument.data_ptr())
         value = argument.value

@@ -105,12 +105,12 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         values = decode(src.data, source)
         if is_encoded(target):
             return Handle(encode(values, target), target)
-        wanted = numpy_dtype(target)
-        if values.dtype.kind == "f" and wanted.kind in "iu":
-            return Handle(to_integers(values, wanted), target)
-        result = Handle(values.astype(wanted), target)
+        dtype = numpy_dtype(target)
+        if values.dtype.kind == "f" and dtype.kind in "iu":
+            return Handle(to_integers(values, dtype), target)
+        result = Handle(values.astype(dtype), target)
         shadow = shadow_of(src)
-        if wanted.kind == "i" and values.dtype.kind in "iu" and wanted.itemsize < values.itemsize:
+        if dtype.kind == "i" and values.dtype.kind in "iu" and dtype.itemsize < values.itemsize:
             shadow = _wrapped(shadow, result.data != values)
         return with_shadow(result, shadow)
 
@@ -134,13 +134,13 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         output = op(left, right)
         if output.dtype == bool:
             return Handle(output, tl.int1)
-        wanted = numpy_dtype(dtype)
-        if output.dtype != wanted:
-            output = output.astype(wanted)
+        result_dtype = numpy_dtype(dtype)
+        if output.dtype != result_dtype:
+            output = output.astype(result_dtype)
         result = Handle(output, dtype)
-        if wanted.kind in "iu":
+        if result_dtype.kind in "iu":
             join_shadows(result, lhs, rhs)
-            if wanted.kind == "i" and wanted.itemsize == 4 and op in WRAPPING:
+            if result_dtype.kind == "i" and result_dtype.itemsize == 4 and op in WRAPPING:
                 overflow = _overflowed(op, left, right, output)
                 if overflow is not None:
                     with_shadow(result, _wrapped(shadow_of(result), overflow))
@@ -243,10 +243,10 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         expected = numpy.broadcast_to(cmp.data, ptr.data.shape).reshape(-1)
-        wanted = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
+        desired = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
 
         def swap(old: Array, positions: Array) -> Array:
-            return numpy.where(old == expected[positions], wanted[positions], old)
+            return numpy.where(old == expected[positions], desired[positions], old)
 
         return self._updated(ptr, val, None, swap)
 
@@ -268,8 +268,8 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
     def _store(self, ptrs: Any, value: Any, mask: Any) -> None:
         shadow = shadow_of(ptrs)
         self._waits = 0
-        wanted = numpy_dtype(ptrs.get_element_ty())
-        values = value.data.astype(wanted, copy=False)
+        dtype = numpy_dtype(ptrs.get_element_ty())
+        values = value.data.astype(dtype, copy=False)
         region = None if shadow is None else shadow.region
         for out_of_bounds in self.memory.store(ptrs.data, region, _lanes(mask), values):
             self._outside("store", ptrs, out_of_bounds, mask, shadow)

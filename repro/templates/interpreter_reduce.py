@@ -41,10 +41,10 @@ def reduce_blocks(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: 
         arrays = [array.reshape(-1) for array in arrays]
     along = 0 if axis is None else int(axis) % dimensions
     types = [tensor.dtype for tensor in tensors]
-    known = _ALONG_AXIS.get(_standard_combine(function))
-    if known is not None and len(arrays) == 1:
-        wanted = numpy_dtype(types[0])
-        results = [known(arrays[0], axis=along, keepdims=True).astype(wanted, copy=False)]
+    standard = _ALONG_AXIS.get(_standard_combine(function))
+    if standard is not None and len(arrays) == 1:
+        dtype = numpy_dtype(types[0])
+        results = [standard(arrays[0], axis=along, keepdims=True).astype(dtype, copy=False)]
     else:
         results = _tree(call, arrays, types, along, function)
     shaped = [_kept(result, along, axis, dimensions) if keep_dims else result.squeeze(along) for result in results]

@@ -59,10 +59,10 @@ class AccessCollector:
     def counted(self, kind: str, line: CodeLine, argument: str, count: int) -> bool:
         """Counts further accesses of a kind; False if this is the first."""
         key = (kind, line, argument)
-        known = self._outside.get(key)
-        if known is not None:
-            self._outside[key] = replace(known, count=known.count + count)
-        return known is not None
+        first = self._outside.get(key)
+        if first is not None:
+            self._outside[key] = replace(first, count=first.count + count)
+        return first is not None
 
     def add(self, access: Access) -> None:
         """Adds the first out-of-bounds access of its kind."""
@@ -72,8 +72,8 @@ class AccessCollector:
     def failed(self, failure: Access) -> None:
         """Adds a failed assertion."""
         key = (failure.source, failure.what)
-        known = self._assertions.get(key)
-        self._assertions[key] = failure if known is None else replace(known, count=known.count + failure.count)
+        first = self._assertions.get(key)
+        self._assertions[key] = failure if first is None else replace(first, count=first.count + failure.count)
 
     def result(self, programs: int, seconds: float) -> Interpretation:
         """The findings so far."""

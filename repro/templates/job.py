@@ -114,7 +114,7 @@ class Job:
         return memory.views | made
 
     def findings(self) -> Findings | None:
-        """What the kernel's back end found in the last launch."""
+        """The findings of the kernel's back end in the last launch."""
         return None if self.kernel is None else self.kernel.findings()
 
     def _elsewhere(self) -> str:

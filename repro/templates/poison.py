@@ -51,7 +51,7 @@ def poison(job: Job, options: Options, report: ReplayReport) -> int:
     job.prepare(options.settings(job))
     report.send("begin")
     runs = [_run(job, pattern) for pattern in (NAN, NUMBER)]
-    found = judge_findings(job, report)
+    fault = judge_findings(job, report)
     overruns = list(dict.fromkeys(access for run in runs for access in run.overruns))
     depends = [] if job.random else list(_dependent(job, *runs))
     for what, accesses in (("OVERRUN", overruns), ("UNINITIALISED", depends)):
@@ -60,9 +60,9 @@ def poison(job: Job, options: Options, report: ReplayReport) -> int:
             print("\n".join([f"{job.title}: {what}: {lines_of(access)[0]}", *lines_of(access)[1:]]))
     for line in _left_alone(job, *runs):
         print(f"  {line}")
-    if not (found or overruns or depends):
+    if not (fault or overruns or depends):
         print(f"{job.title}: no overrun within {GUARD // 1024} KiB, and no output depends on uninitialised memory")
-    return FAULT if found or overruns else DIFFERS if depends else AS_RECORDED
+    return FAULT if fault or overruns else DIFFERS if depends else AS_RECORDED
 
 
 def _run(job: Job, pattern: int) -> Poisoned:

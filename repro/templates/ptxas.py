@@ -28,17 +28,17 @@ def use_ptxas_of(image: bytes) -> None:
 
 def version_in(image: bytes) -> str | None:
     """Returns the version "13.0.88" that ptxas writes into a cubin since CUDA 13; None if there is none."""
-    found = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
-    return found[1].decode() if found else None
+    version = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
+    return version[1].decode() if version else None
 
 
 def version_of(ptxas: Path) -> str | None:
     """The version of a ptxas; None where it cannot be run."""
     try:
-        said = subprocess.run([str(ptxas), "--version"], capture_output=True, timeout=30, check=False).stdout
+        output = subprocess.run([str(ptxas), "--version"], capture_output=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return version_in(said)
+    return version_in(output)
 
 
 def candidates() -> Iterator[Path]:

@@ -52,15 +52,15 @@ def repeat(job: Job, options: Options, report: ReplayReport) -> int:
     pristine = {name: block.bytes.clone() for name, block in memory.blocks.items()}
     report.send("begin")
     tensors = job.run(memory)
-    found = judge_findings(job, report)
-    if found:
-        return found
+    fault = judge_findings(job, report)
+    if fault:
+        return fault
     varying = {output.name: Varying(tensors[output.name]) for output in job.outputs}
     for launch in range(2, options.repeat + 1):
         _restore(memory, pristine)
         tensors = job.run(memory)
-        for name, seen in varying.items():
-            seen.add(launch, tensors[name])
+        for name, variation in varying.items():
+            variation.add(launch, tensors[name])
     return _say(job, varying, options.repeat)
 
 
@@ -70,7 +70,7 @@ def _restore(memory: LaunchMemory, pristine: dict[str, torch.Tensor]) -> None:
 
 
 def _say(job: Job, varying: dict[str, Varying], count: int) -> int:
-    bad = [name for name, seen in varying.items() if seen.launches]
+    bad = [name for name, variation in varying.items() if variation.launches]
     if not bad:
         print(f"{job.title}: {count} launches gave the same results, bit for bit")
         return AS_RECORDED

@@ -75,8 +75,8 @@ def _cuda(job: Job, options: Options, report: ReplayReport, reports: Path) -> in
     )
     text = log.read_text(errors="replace") if log.exists() else ""
     name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
-    found = compute_sanitizer.parse(text)
-    return _say(job, name, ended, report, found, _lines(script, script.name), pointers_in(script))
+    accesses = compute_sanitizer.parse(text)
+    return _say(job, name, ended, report, accesses, _lines(script, script.name), pointers_in(script))
 
 
 def _cpp(job: Job, kernel: CppKernel, options: Options, report: ReplayReport, reports: Path) -> int:
@@ -94,8 +94,8 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, report: ReplayReport, re
     ended = run_child(words, environment=environment, text="kept", seconds=HANG_SECONDS)
     text = "\n".join([ended.text, *(path.read_text(errors="replace") for path in sorted(reports.iterdir()))])
     source = library.with_suffix(".cpp")
-    found = address_sanitizer.parse(text, source)
-    return _say(job, "AddressSanitizer and UBSan", ended, report, found, _lines(source, "SOURCE"))
+    accesses = address_sanitizer.parse(text, source)
+    return _say(job, "AddressSanitizer and UBSan", ended, report, accesses, _lines(source, "SOURCE"))
 
 
 def _say(
@@ -145,9 +145,9 @@ def pointers_in(script: Path) -> dict[str, str]:
         for keyword in call.keywords
         if isinstance(keyword.value, ast.Name)
     }
-    found = {}
+    pointers = {}
     for n, line in enumerate(text.splitlines(), 1):
         starts = {*re.findall(r"\btl\.(?:load|store|atomic_\w+)\(\s*(\w+)", line)}
         if len(starts) == 1 and (name := passed.get(starts.pop())) is not None:
-            found[f"{script.name}:{n}"] = name
-    return found
+            pointers[f"{script.name}:{n}"] = name
+    return pointers

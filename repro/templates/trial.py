@@ -32,8 +32,8 @@ def trial(job: Job, options: Options, report: ReplayReport) -> int:
     memory = job.memory()
     report.send("begin")
     made = job.run(part.narrowed(memory))
-    found = job.findings()
-    if found is not None and found.outside:
+    findings = job.findings()
+    if findings is not None and findings.outside:
         return FAULT
     if job.fault or job.random:
         return AS_RECORDED

@@ -173,7 +173,7 @@ class TritonKernel:
         self._names = {id(tensor): name for name, tensor in arguments.items()}
 
     def findings(self) -> Findings | None:
-        """What the interpreter, or the comparison with the package's machine code, found."""
+        """The findings of the interpreter, or of the comparison with the package's machine code."""
         return self._findings
 
     def _compiled(self, other: Mapping[str, object] = MappingProxyType({})) -> _Image:

@@ -176,4 +176,4 @@ def test_what_lay_on_a_gpu_that_is_not_here_goes_to_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, device: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert job(tmp_path, FakeKernel(), "cuda:3").on_present_gpus().cuda_devices == [device]
+    assert job(tmp_path, FakeKernel(), "cuda:3").on_available_gpus().cuda_devices == [device]

@@ -76,7 +76,7 @@ def test_an_operator_with_its_module(tmp_path: Path) -> None:
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     folder = write(add_scaled(tmp_path / "run"), tmp_path / "repro", "mylib", libraries=("/no/libmylib.so",))
     assert replay(folder).stderr == (
-        "the operator comes from /no/libmylib.so, which does not exist here; name another path: --load-library PATH\n"
+        "the operator comes from /no/libmylib.so, which does not exist; name another one: --load-library PATH\n"
     )
     folder = write(add_scaled(tmp_path / "run"), tmp_path / "second", "mylib")
     assert replay(folder).stderr == (

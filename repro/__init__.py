@@ -10,7 +10,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.again import run_again
-from aoti_debug.repro.arguments import Arguments, arguments_of
+from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate import generate
@@ -45,6 +45,7 @@ class Repro:
 
     @property
     def script(self) -> Path:
+        """The script to run."""
         return self.path / "repro.py" if self.path.is_dir() else self.path
 
 
@@ -73,20 +74,20 @@ def write_repro(
     """
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
     opened, verdict = diagnosed.run, diagnosed.verdict
-    found = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
-    recorded = _recorded(diagnosed, found)
+    selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
+    recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
     path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
     check_free(path)
 
     arguments = arguments_of(recorded)
     if any(arguments.missing(bool(recorded.fault))):
-        say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {found.id}")
+        say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
-        diagnosed = run_again(opened, found)
+        diagnosed = run_again(opened, selected)
         opened = diagnosed.run
         say(f"recorded in {opened.path}")
-        recorded = _recorded(diagnosed, opened.launch(found.id))
+        recorded = _recorded(diagnosed, opened.launch(selected.id))
         arguments = arguments_of(recorded)
     _check_complete(recorded, arguments)
     contents = generate(recorded, opened.manifest, arguments)
@@ -104,7 +105,7 @@ def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
     return recorded_launch(diagnosed.run, launch, fault_of(launch, diagnosed.verdict))
 
 
-def _check_complete(recorded: RecordedLaunch, arguments: Arguments) -> None:
+def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:
     missing = list(arguments.missing(bool(recorded.fault)))
     if missing:
         raise RunDirError(

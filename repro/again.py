@@ -36,11 +36,11 @@ def run_again(run: RunDir, launch: Launch) -> DiagnosedRun:
         libraries=run.info.libraries,
         launch=launch.id,
     )
-    found = next((x for x in result.run.launches if x.key == launch.key), None)
-    if found is None or found.site.id != launch.site.id:
-        came = "did not come again" if found is None else f"was {found.kernel} this time"
+    repeated = next((x for x in result.run.launches if x.key == launch.key), None)
+    if repeated is None or repeated.site.id != launch.site.id:
+        change = "did not come again" if repeated is None else f"was {repeated.kernel} this time"
         raise RunDirError(
-            f"launch {launch.id} of {launch.kernel} {came} ({result.run.path})",
+            f"launch {launch.id} of {launch.kernel} {change} ({result.run.path})",
             hint="the model does not take the same path every time: run it at level 1",
         )
     return result.diagnosed

@@ -31,7 +31,8 @@ class StorageBlock:
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """
+    """A tensor that is passed to the launch.
+
     Attributes:
         name: a Python identifier, unique in the launch.
         role: "in", "out", "in-out" or "unknown".
@@ -47,6 +48,7 @@ class TensorArgument:
 
     @property
     def written(self) -> bool:
+        """True unless the launch only reads it."""
         return self.role != "in"
 
 
@@ -60,8 +62,9 @@ class AllocatedResult:
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """
+class ReproArguments:
+    """The tensors of a launch, ready to be written into a repro.
+
     Attributes:
         names: slot name -> Python identifier, of tensors and results.
     """
@@ -72,8 +75,11 @@ class Arguments:
     results: tuple[AllocatedResult, ...]
 
     def missing(self, fault: bool) -> Iterator[str]:
-        """What a replay needs and the run did not save, one text an argument. A fault needs no recorded results, and
-        not what was in the memory of an output before."""
+        """Yields one text for each tensor that a replay needs and the run did not save.
+
+        Args:
+            fault: the launch ended in a fault: its results, and an output's memory before it, are not needed.
+        """
         for argument in self.tensors:
             if argument.slot.before is None and not (fault and argument.role == "out"):
                 yield _missing(argument.slot, "before")
@@ -84,7 +90,7 @@ class Arguments:
                 yield _missing(result.slot, "after")
 
 
-def arguments_of(launch: RecordedLaunch) -> Arguments:
+def arguments_of(launch: RecordedLaunch) -> ReproArguments:
     """The arguments of a launch. A tensor that is passed twice is one argument."""
     passed = [s for s in launch.slots if s.tensor is not None and not s.is_made]
     made = [s for s in launch.slots if s.tensor is not None and s.is_made]
@@ -107,7 +113,7 @@ def arguments_of(launch: RecordedLaunch) -> Arguments:
         if slot.tensor is not None
     )
     results = tuple(AllocatedResult(names[s.arg.name], s.tensor.layout, s) for s in made if s.tensor is not None)
-    return Arguments(names, tuple(s.block for s in storages), tensors, results)
+    return ReproArguments(names, tuple(s.block for s in storages), tensors, results)
 
 
 @dataclass(frozen=True)

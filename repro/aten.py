@@ -10,10 +10,10 @@ from aoti_debug.abi import LAYOUTS, device_name
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
-from aoti_debug.repro.custom import defined_by
+from aoti_debug.repro.arguments import ReproArguments
+from aoti_debug.repro.custom import with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.repro.schema import Parameter, Signature, declared_signature, signature_of
+from aoti_debug.repro.schema import OperatorSchema, Parameter, parsed_schema, registered_schema
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
 
@@ -21,28 +21,29 @@ MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "chan
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
         return "the package does not say which operator it is; build it again with this version"
-    known = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
-    return "" if known else f"the operator behind {launch.site.callee} is not known"
+    operator = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
+    return "" if operator else f"the operator behind {launch.site.callee} is not known"
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
-    """
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
     """
     if launch.site.callee in WRITTEN_BY_HAND:
         return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
     if launch.site.schema:
-        signature = declared_signature(launch.site.op, launch.site.schema)
-        return defined_by(manifest, launch.site.op, script_for(signature, launch, arguments))
-    return script_for(signature_of(launch.site.op, launch.site.callee), launch, arguments)
+        signature = parsed_schema(launch.site.op, launch.site.schema)
+        return with_operator_libraries(manifest, launch.site.op, script_for(signature, launch, arguments))
+    return script_for(registered_schema(launch.site.op, launch.site.callee), launch, arguments)
 
 
-def script_for(signature: Signature, launch: RecordedLaunch, arguments: Arguments) -> Script:
-    """As `script`, for a signature that is known."""
+def script_for(signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments) -> Script:
+    """Returns the call of an operator whose schema is known."""
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
     first_result = min([signature.width, *outputs])
     positional: list[str] = []
@@ -53,7 +54,7 @@ def script_for(signature: Signature, launch: RecordedLaunch, arguments: Argument
             if not parameter.default:
                 raise _misfit(launch, f"{parameter.name} has no default and is not passed")
             continue
-        value = values[parameter.name] = _Reader(launch, arguments).value(at, parameter)
+        value = values[parameter.name] = _ShimArguments(launch, arguments).value(at, parameter)
         by_position = not parameter.keyword_only and not named and parameter.type == "Tensor"
         if by_position or (keyword.iskeyword(parameter.name) and not named):
             positional.append(value)
@@ -71,19 +72,21 @@ def _prefix(targets: list[str]) -> str:
     return f"{', '.join(targets)} = " if any(name != "_" for name in targets) else ""
 
 
-def _targets(signature: Signature, launch: RecordedLaunch, arguments: Arguments, first_result: int) -> list[str]:
-    """What the results are bound to, in their order; "_" for one that the model did not take."""
+def _targets(
+    signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments, first_result: int
+) -> list[str]:
+    """The variables for the results, in their order; "_" for one that the model does not use."""
     made = {s.arg.value - first_result: s for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT}
     if max(made, default=-1) >= signature.returns:
-        raise _misfit(launch, f"it returns {signature.returns} values and {max(made) + 1} are taken")
-    known = {r.slot.arg.name for r in arguments.results}
+        raise _misfit(launch, f"it returns {signature.returns} values and the model uses {max(made) + 1}")
+    result_names = {r.slot.arg.name for r in arguments.results}
     return [
-        arguments.names[made[i].arg.name] if i in made and made[i].arg.name in known else "_"
+        arguments.names[made[i].arg.name] if i in made and made[i].arg.name in result_names else "_"
         for i in range(signature.returns)
     ]
 
 
-def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Script:
+def _clone_preserve_strides(launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """The C function copies all elements between the first and the last, gaps included."""
     (source,), (made,) = arguments.tensors, arguments.results
     layout = source.layout
@@ -93,21 +96,21 @@ def _clone_preserve_strides(launch: RecordedLaunch, arguments: Arguments) -> Scr
     return Script((line,), made=(made.name,))
 
 
-def _mm_plus_mm(launch: RecordedLaunch, arguments: Arguments) -> Script:
+def _mm_plus_mm(launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """out = a @ b + c @ d, as the C function computes it."""
     out, a, b, c, d = (arguments.names[launch.by_value(i)[0].arg.name] for i in range(5))
     return Script((f"torch.mm({a}, {b}, out={out})", f"{out}.addmm_({c}, {d})"))
 
 
 # C functions that call no single operator.
-WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, Arguments], Script]] = {
+WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, ReproArguments], Script]] = {
     "aoti_torch_clone_preserve_strides": _clone_preserve_strides,
     "aoti_torch__mm_plus_mm_out": _mm_plus_mm,
 }
 
 
-def _random(signature: Signature, values: dict[str, str]) -> str:
-    """Why the values of an operator that draws numbers cannot be compared; "" where it draws none in this launch."""
+def _random(signature: OperatorSchema, values: dict[str, str]) -> str:
+    """The reason why a random operator's values cannot be compared; "" where it draws no numbers in this launch."""
     idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
     return f"{signature.op} draws random numbers" if signature.random and not idle else ""
 
@@ -119,10 +122,10 @@ def _misfit(launch: RecordedLaunch, why: str) -> UsageError:
     )
 
 
-class _Reader:
+class _ShimArguments:
     """Turns the recorded values behind C parameters into Python source."""
 
-    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+    def __init__(self, launch: RecordedLaunch, arguments: ReproArguments) -> None:
         self.launch = launch
         self.arguments = arguments
 
@@ -179,7 +182,7 @@ class _Reader:
         if slot.absent:
             return "None"
         if slot.tensor is None:
-            raise _misfit(self.launch, f"{slot.arg.name} is no tensor")
+            raise _misfit(self.launch, f"{slot.arg.name} is not a tensor")
         return self.arguments.names[slot.arg.name]
 
     def _int(self, slot: RecordedSlot) -> str:
@@ -188,7 +191,7 @@ class _Reader:
     def _string(self, slot: RecordedSlot) -> str:
         text = literals.c_string(slot.arg.text)
         if text is None:
-            raise _misfit(self.launch, f"{slot.arg.text} is no string literal")
+            raise _misfit(self.launch, f"{slot.arg.text} is not a string literal")
         return literals.text(text)
 
     def _device(self, slot: RecordedSlot, index: tuple[RecordedSlot, ...]) -> str:
@@ -216,5 +219,5 @@ class _Reader:
 
     def _number(self, slot: RecordedSlot) -> int | float | bool:
         if not isinstance(slot.value, Number):
-            raise _misfit(self.launch, f"{slot.arg.name} is no number")
+            raise _misfit(self.launch, f"{slot.arg.name} is not a number")
         return slot.value.value

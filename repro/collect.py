@@ -17,7 +17,8 @@ from aoti_debug.wrapper.forms import traits_of
 
 
 def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
-    """
+    """Returns a launch with what the run directory holds of it.
+
     Args:
         fault: what this launch ended in; "" if it ended well.
     """
@@ -30,7 +31,7 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
 
 
 def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
-    """The machine code of a launch's Triton kernel out of the package that was run, or why it is not at hand."""
+    """The machine code of a launch's Triton kernel from the package that was run, or the reason why it is missing."""
     if traits_of(launch.site.kind).replay != "triton":
         return None, ""
     names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
@@ -44,7 +45,7 @@ def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
     except ArtifactError as error:
         return None, str(error)
     if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:
-        return None, f"{run.package} was built anew after the run"
+        return None, f"{run.package} was rebuilt after the run"
     return code, ""
 
 

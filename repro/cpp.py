@@ -7,18 +7,18 @@ import re
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kernel, KernelCompilation, Manifest
 from aoti_debug.repro import c_numbers, literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
 from aoti_debug.values import Number
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
 
-WAYS = ("python repro.py --backend checked    every access of the kernel, and the index that led one outside",)
+WAYS = ("python repro.py --backend checked    checks every access; names the index of an out-of-bounds one",)
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if manifest.kernel(launch.site.kernel) is None:
         return f"the package does not hold the source of {launch.site.kernel}"
     if not manifest.compiler.command:
@@ -26,8 +26,9 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     return ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
-    """
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: a value that the call passed was not recorded, or has a type that ctypes has not.
     """
@@ -41,7 +42,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> 
         launch=(call("KERNEL", passed, remarks),),
         source=_source(kernel, manifest.compiler),
         standard=("import ctypes",) if any(isinstance(slot.value, Number) for slot in slots) else (),
-        imports=("from replay.cpp_kernel import Compiler, CppKernel",),
+        imports=("from replay.cpp_kernel import CppCompiler, CppKernel",),
         kernel="KERNEL",
         ways=WAYS,
         needs="the C++ compiler that COMPILER in repro.py names",
@@ -55,7 +56,7 @@ def _slot(launch: RecordedLaunch, position: int) -> RecordedSlot:
     return slots[0]
 
 
-def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: Arguments) -> str:
+def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: ReproArguments) -> str:
     if slot.tensor is not None:
         return arguments.names[slot.arg.name]
     if slot.absent:
@@ -78,7 +79,7 @@ def _source(kernel: Kernel, compiler: KernelCompilation) -> str:
             f"SOURCE = {literals.block(text)}",
             "",
             call(
-                "COMPILER = Compiler",
+                "COMPILER = CppCompiler",
                 [
                     f"command={literals.text(compiler.command)}",
                     f"flags={tuple_of(compiler.kernel_flags, 4)}",

@@ -1,4 +1,4 @@
-"""Operators that are not torch's own: what must be loaded before they can be called."""
+"""Custom operators: the libraries and modules that must be loaded before they can be called."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aoti_debug.repro.script import Script
 OF_TORCH = frozenset({"aten", "prim", "prims", "quantized", "mkl", "mkldnn", "onednn", "c10d", "_c10d_functional"})
 
 
-def defined_by(manifest: Manifest, op: str, script: Script) -> Script:
-    """The script with the libraries and modules that the package was built with, where its operator needs them.
+def with_operator_libraries(manifest: Manifest, op: str, script: Script) -> Script:
+    """Returns the script with the libraries and modules that the package was built with, where its operator needs them.
 
     Args:
         op: "mylib.op.default"
@@ -20,7 +20,7 @@ def defined_by(manifest: Manifest, op: str, script: Script) -> Script:
     namespace = op.partition(".")[0]
     if namespace in OF_TORCH:
         return script
-    known = [*(f"the library {path}" for path in manifest.libraries), *(f"the module {m}" for m in manifest.imports)]
-    where = f": {' and '.join(known)}" if known else " (--load-library PATH or --import MODULE)"
+    sources = [*(f"the library {path}" for path in manifest.libraries), *(f"the module {m}" for m in manifest.imports)]
+    where = f": {' and '.join(sources)}" if sources else " (--load-library PATH or --import MODULE)"
     needs = f"what defines torch.ops.{op}{where}"
     return replace(script, libraries=manifest.libraries, modules=manifest.imports, needs=needs)

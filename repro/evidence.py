@@ -1,4 +1,4 @@
-"""Runs a repro and reads what it found; says which ways of running one this machine has."""
+"""Runs a repro and reads its evidence file; lists the modes in which this machine can run one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class SourceLine:
-    """
+    """A source line that an access came from.
+
     Attributes:
         file: the script, by its name or its path; "SOURCE" for the C++ source in it.
     """
@@ -34,7 +35,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class IndexValue:
-    """The integer that led an access astray.
+    """The integer tensor element that an out-of-bounds address was computed from.
 
     Attributes:
         element: from the argument's first element, in memory.
@@ -78,7 +79,7 @@ class SeenAccess:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a repro found: docs/repro.md says what each part is.
+    """The evidence file of a repro; docs/repro.md describes each key.
 
     Attributes:
         title: "0.3 cpp_fused_relu_1"
@@ -109,7 +110,7 @@ class Mode:
     Attributes:
         name: "jit", "checked", "memcheck", "poison", …
         words: the options that ask for it.
-        missing: why it cannot be run here; "" where it can.
+        missing: the reason why it cannot be run here; "" if it can.
     """
 
     name: str
@@ -119,7 +120,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine has, as far as repros need it. A text says what is missing, "" that it is there."""
+    """The tools that repros need, each with the reason why it is missing; "" where it is installed."""
 
     cuda: str = ""
     triton: str = ""
@@ -129,21 +130,22 @@ class Machine:
 
 
 def this_machine(compiler: KernelCompilation, cuda: bool) -> Machine:
-    """
+    """Looks for the tools on this machine.
+
     Args:
         compiler: of the package.
-        cuda: whether torch finds a CUDA device here.
+        cuda: True if torch finds a CUDA device here.
     """
     from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer
 
     program = compiler.command if shutil.which(compiler.command) else Path(compiler.command).name
-    no_compiler = "" if program and shutil.which(program) else f"{compiler.command or 'a C++ compiler'} is not here"
+    no_compiler = "" if program and shutil.which(program) else f"{compiler.command or 'a C++ compiler'} was not found"
     return Machine(
         cuda="" if cuda else "torch finds no CUDA device here",
         triton="" if find_spec("triton") is not None else "triton is not installed",
-        compute_sanitizer=_missing(compute_sanitizer.find),
+        compute_sanitizer=_missing_reason(compute_sanitizer.find),
         compiler=no_compiler,
-        address_sanitizer=no_compiler or _missing(lambda: address_sanitizer.runtime_of(program)),
+        address_sanitizer=no_compiler or _missing_reason(lambda: address_sanitizer.runtime_of(program)),
     )
 
 
@@ -236,10 +238,10 @@ def _tool(words: Sequence[str]) -> str:
     return after if after and not after.startswith("-") else "memcheck"
 
 
-def _missing(look: Callable[[], object]) -> str:
-    """Why a tool is not here, as the repro's own modules say it."""
+def _missing_reason(find: Callable[[], object]) -> str:
+    """The reason why a tool is missing, in the words of the repro's modules; "" if it is there."""
     try:
-        look()
+        find()
     except SystemExit as error:
         return str(error)
     return ""

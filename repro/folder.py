@@ -1,4 +1,4 @@
-"""Writes a repro's folder: texts, tensors and the modules that travel along. It appears whole or not at all."""
+"""Writes a repro's folder: texts, tensors and the replay modules. It appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import files
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
 
@@ -22,16 +22,18 @@ def default_folder(launch: RecordedLaunch) -> str:
 
 
 def check_free(folder: Path) -> None:
-    """
+    """Checks that a path does not exist yet.
+
     Raises:
         UsageError: something is there already.
     """
     if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} is there already", hint="remove it, or name another folder with -o")
+        raise UsageError(f"{folder} already exists", hint="remove it, or name another folder with -o")
 
 
-def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: Arguments) -> None:
-    """
+def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: ReproArguments) -> None:
+    """Writes a repro's folder.
+
     Raises:
         UsageError: the folder is there already or cannot be made.
         RunDirError: a tensor file of the run is gone.
@@ -60,7 +62,8 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: A
 
 
 def write_file(path: Path, text: str) -> None:
-    """
+    """Writes a repro that is one file.
+
     Raises:
         UsageError: something is there already, or the file cannot be written.
     """
@@ -72,8 +75,8 @@ def write_file(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
 
 
-def tensor_files(arguments: Arguments) -> dict[str, Path]:
-    """File name in tensors/ -> where it lies in the run.
+def tensor_files(arguments: ReproArguments) -> dict[str, Path]:
+    """Returns file name in tensors/ -> its path in the run directory.
 
     Raises:
         RunDirError: one is gone.
@@ -81,8 +84,8 @@ def tensor_files(arguments: Arguments) -> dict[str, Path]:
     copies = {f"before_{a.name}": a.slot.before for a in arguments.tensors}
     copies |= {f"after_{a.name}": a.slot.after for a in arguments.tensors if a.written}
     copies |= {f"after_{r.name}": r.slot.after for r in arguments.results}
-    found = {f"{name}.safetensors": source for name, source in copies.items() if source is not None}
-    for source in found.values():
+    files = {f"{name}.safetensors": source for name, source in copies.items() if source is not None}
+    for source in files.values():
         if not source.is_file():
             raise RunDirError(f"{source} is gone", hint="run the package again at level 1")
-    return found
+    return files

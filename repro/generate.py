@@ -1,19 +1,19 @@
-"""From a recorded launch to the texts of its repro folder. Opens no file."""
+"""Generates the texts of a repro folder from a recorded launch. Opens no file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Provenance
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, render
 from aoti_debug.wrapper.forms import traits_of
 
 
-def generate(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> dict[str, str | bytes]:
-    """File name -> content: repro.py, README, and what the kind adds.
+def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> dict[str, str | bytes]:
+    """Returns file name -> content: repro.py, README, and what the kind adds.
 
     Raises:
         UsageError: launches of this kind cannot be replayed, or this one cannot.
@@ -56,25 +56,25 @@ def _provenance(provenance: Provenance) -> Iterator[str]:
 def _manual(launch: RecordedLaunch, script: Script) -> Iterator[str]:
     needs = "torch, safetensors, numpy" + (f" and {script.needs}" if script.needs else "")
     watched = traits_of(launch.site.kind).replay in ("cpp", "triton") or launch.run.device == "cuda"
-    yield "    python repro.py                compares with the record"
-    yield "    python repro.py --repeat 20    do the results vary from launch to launch?"
+    yield "    python repro.py                launches once, compares the outputs with the recorded ones"
+    yield "    python repro.py --repeat 20    launches 20 times: do the results vary?"
     if watched:
-        yield "    python repro.py --sanitize     wrong accesses, by argument and element"
-    yield "    python repro.py --poison       small overruns, and reads of what nothing has written"
-    yield "    python repro.py --bench        time, and bytes per second"
-    yield "    python repro.py --reduce       the smallest part that still shows it"
-    yield "    python repro.py --help         all of it"
+        yield "    python repro.py --sanitize     out-of-bounds and other invalid accesses, by argument and element"
+    yield "    python repro.py --poison       small overruns and uninitialised reads"
+    yield "    python repro.py --bench        time and bytes per second"
+    yield "    python repro.py --reduce       the smallest part that still shows the fault or the difference"
+    yield "    python repro.py --help         all options"
     if script.ways:
         yield ""
         yield from (f"    {line}" for line in script.ways)
     yield ""
-    yield f"needs {needs}; nothing of aoti-debug."
+    yield f"needs {needs}; aoti-debug is not needed."
     yield ""
     yield "repro.py   the launch: edit the arguments and the call as you like"
-    yield "tensors/   before_<argument> and after_<argument>, each one safetensors file"
-    yield "replay/    what loads the tensors, runs the launch and compares"
+    yield "tensors/   before_<argument>.safetensors and after_<argument>.safetensors"
+    yield "replay/    Python modules that load the tensors, run the launch and compare the outputs"
     yield ""
-    yield "Exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come, 1 the replay itself"
+    yield "Exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced, 1 the replay"
     yield "failed. Python's own codes are 1 and 2."
     if launch.fault:
         yield ""

@@ -1,7 +1,7 @@
-"""Which module writes the repro of which kind of launch.
+"""The modules that write repros, by kind of launch.
 
-A kind is a module with two functions: `refusal(launch, manifest)` says why a launch cannot be replayed ("" if it can),
-and `script(launch, manifest, arguments)` gives what the kind contributes to repro.py.
+A kind is a module with two functions: `refusal(launch, manifest)` returns the reason why a launch cannot be replayed
+("" if it can), and `script(launch, manifest, arguments)` returns what the kind contributes to repro.py.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ from typing import Protocol
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Manifest
 from aoti_debug.repro import aten, cpp, proxy, triton
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script
 from aoti_debug.wrapper.forms import traits_of
 
 
 class ReproKind(Protocol):
-    def refusal(self, launch: RecordedLaunch, manifest: Manifest) -> str: ...
+    """A module that writes the repros of some kinds of launches."""
 
-    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script: ...
+    def refusal(self, launch: RecordedLaunch, manifest: Manifest) -> str:
+        """Returns the reason why a launch cannot be replayed; "" if it can."""
+
+    def script(self, launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+        """Returns what the launch contributes to repro.py."""
 
 
 # By the name that a kind of launch gives in its LaunchTraits.
@@ -28,16 +32,17 @@ REPLAYS: dict[str, ReproKind] = {"aten": aten, "cpp": cpp, "proxy": proxy, "trit
 
 
 def kind_of(launch: RecordedLaunch, manifest: Manifest) -> ReproKind:
-    """
+    """Returns the module that writes the repro of a launch.
+
     Raises:
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     traits = traits_of(launch.site.kind)
     kind = REPLAYS[traits.replay] if traits.replay else None
-    why = traits.not_replayed if kind is None else kind.refusal(launch, manifest)
-    if kind is None or why:
+    reason = traits.not_replayed if kind is None else kind.refusal(launch, manifest)
+    if kind is None or reason:
         raise UsageError(
-            f"launch {launch.id}, {launch.site.kernel} ({launch.site.kind.value}), cannot be replayed alone: {why}",
+            f"launch {launch.id}, {launch.site.kernel} ({launch.site.kind.value}), cannot be replayed alone: {reason}",
             hint=f"aoti-debug show {launch.id} shows what was recorded of it",
         )
     return kind

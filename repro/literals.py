@@ -1,4 +1,4 @@
-"""Recorded data as Python source text. Nothing enters a generated script but through these functions."""
+"""Recorded data as Python source text: generated scripts are written with these functions only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable
 
-_PRESENT = "present"  # of replay.devices
+_AVAILABLE = "available_device"  # of replay.devices
 
 
 def number(value: int | float | bool) -> str:
@@ -38,11 +38,11 @@ def comment(line: str) -> str:
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Name -> a Python identifier of its own: the name itself where Python can use it."""
-    found: dict[str, str] = {}
+    """Returns name -> unique Python identifier: the name itself where Python can use it."""
+    unique_names: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        if name in found:
+        if name in unique_names:
             continue
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)[:120] or "_"
         if plain[0].isdigit():
@@ -51,27 +51,27 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
         while unique in taken:
             unique, n = f"{plain}_{n}", n + 1
         taken.add(unique)
-        found[name] = unique
-    return found
+        unique_names[name] = unique
+    return unique_names
 
 
-RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL", "ctypes", _PRESENT})
+RESERVED = frozenset({"torch", "launch", "main", "sys", "print", "self", "float", "KERNEL", "ctypes", _AVAILABLE})
 
 
 def c_string(expression: str) -> str | None:
     """The value of a C string literal as the generated code writes it; None if the expression is none."""
-    found = re.fullmatch(r'\s*"((?:[^"\\\n]|\\.)*)"\s*', expression)
-    if found is None:
+    literal = re.fullmatch(r'\s*"((?:[^"\\\n]|\\.)*)"\s*', expression)
+    if literal is None:
         return None
     escapes = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-    return re.sub(r"\\(.)", lambda m: escapes.get(m[1], m[1]), found[1])
+    return re.sub(r"\\(.)", lambda m: escapes.get(m[1], m[1]), literal[1])
 
 
 def device(name: str) -> str:
-    """A device; of a GPU that may not be there, one that is: `imports_of` says what that needs."""
-    return f"torch.device({_PRESENT}({text(name)}))" if name.startswith("cuda") else f"torch.device({text(name)})"
+    """Python source of a device; a GPU is replaced by an available one at run time (see `imports_of`)."""
+    return f"torch.device({_AVAILABLE}({text(name)}))" if name.startswith("cuda") else f"torch.device({text(name)})"
 
 
 def imports_of(statement: str) -> tuple[str, ...]:
-    """The import statements of a statement that these literals stand in."""
-    return (f"from replay.devices import {_PRESENT}",) if f"torch.device({_PRESENT}(" in statement else ()
+    """The import statements that a statement with such literals needs."""
+    return (f"from replay.devices import {_AVAILABLE}",) if f"torch.device({_AVAILABLE}(" in statement else ()

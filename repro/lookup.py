@@ -1,4 +1,4 @@
-"""Which launch the user means."""
+"""Finds the launch that the user means."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence
         UsageError: the kernel was not launched in this run, or the named launch is of another kernel.
         RunDirError: the run has no such launch.
     """
-    found = [x for x in run.launches if x.kernel == kernel]
-    if not found:
-        known = [s.kernel for s in run.manifest.sites]
-        if kernel in known:
+    launches = [x for x in run.launches if x.kernel == kernel]
+    if not launches:
+        kernels = [s.kernel for s in run.manifest.sites]
+        if kernel in kernels:
             raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=name_hint(kernel, run.kernels()))
-        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=name_hint(kernel, dict.fromkeys(known)))
+        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=name_hint(kernel, dict.fromkeys(kernels)))
     if launch is not None:
         chosen = run.launch(launch)
         if chosen.kernel != kernel:
-            ids = ", ".join(x.id for x in found[:8]) + (", …" if len(found) > 8 else "")
+            ids = ", ".join(x.id for x in launches[:8]) + (", …" if len(launches) > 8 else "")
             raise UsageError(f"launch {chosen.id} is of {chosen.kernel}", hint=f"{kernel} was launched as {ids}")
         return chosen
-    return next((x for x in suspects if x.kernel == kernel), found[0])
+    return next((x for x in suspects if x.kernel == kernel), launches[0])
 
 
 def fault_of(launch: Launch, verdict: Verdict | None) -> str:
-    """What a launch ended in, one line; "" if it ended well."""
+    """Returns the fault that a launch ended in, one line; "" if it ended well."""
     if verdict is not None and launch in verdict.suspects:
         return verdict.what.partition("\n")[0]
     if launch.status is LaunchStatus.FAILED:

@@ -1,4 +1,4 @@
-"""Which of the modules that travel along a script needs: those it imports, and those that these import."""
+"""The replay modules that a script needs: those it imports, and those that these import."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _HEADER = re.compile(r'with_name\("(\w+\.h)"\)')  # a file that a module reads
 
 
 def modules_of(script: str) -> dict[str, str]:
-    """File name -> text of the modules, `__init__.py` among them.
+    """Returns file name -> text of the modules, `__init__.py` among them.
 
     Args:
         script: the text of repro.py.
     """
     waiting = ["__init__.py", *_imported(script, from_package=True)]
-    found: set[str] = set()
+    names: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += _needed_by(name)
-    return {name: _text(name) for name in sorted(found)}
+    return {name: _text(name) for name in sorted(names)}
 
 
 @cache

@@ -1,7 +1,7 @@
 """Operators behind the proxy executor: a call of torch.ops with the recorded tensors and integers.
 
-What never changes, a float or a string for one, does not travel in the call; the manifest holds it as torch.export
-writes it.
+Constants, such as floats and strings, are not passed in the call; the manifest holds them as torch.export
+writes them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import json_data
 from aoti_debug.manifest import Manifest, Operand
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
-from aoti_debug.repro.custom import defined_by
+from aoti_debug.repro.arguments import ReproArguments
+from aoti_debug.repro.custom import with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
@@ -23,32 +23,33 @@ CONSTANTS = "_const_run_impl"
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if "::" not in launch.site.op:
         return "the package does not say which operator it is"
     if launch.slots and not launch.site.operands:
         if launch.site.function == CONSTANTS:
-            return "of calls in constant folding the package does not hold the operator's arguments"
+            return "the package does not hold the operator's arguments of calls in constant folding"
         return "the package does not hold the operator's arguments; build it again with this version"
     held = [operand.name for operand in launch.site.operands if _kind(operand) in _HELD]
     return f"its argument {held[0]} is an object that only the package holds" if held else ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
-    """
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: a value that the call passed was not recorded.
         RunDirError: the manifest is damaged.
     """
-    reader = _Reader(launch, arguments)
+    reader = _ProxyArguments(launch, arguments)
     passed = []
     for operand in launch.site.operands:
         value = reader.value(operand.name, _object(operand.value))
         passed.append(f"{operand.name}={value}" if operand.keyword else value)
     results = [reader.target(f"ret{i}", _object(text)) for i, text in enumerate(launch.site.results)]
     op = launch.site.op.replace("::", ".")
-    line = call(f"{_bound(results)}torch.ops.{op}", passed)
-    return defined_by(
+    line = call(f"{_assignment(results)}torch.ops.{op}", passed)
+    return with_operator_libraries(
         manifest, op, Script((line,), made=tuple(reader.made), random=_random(op), imports=literals.imports_of(line))
     )
 
@@ -72,8 +73,8 @@ def _object(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _bound(targets: list[str]) -> str:
-    """What the results are bound to; a result that is a list stands without brackets where it is the only one."""
+def _assignment(targets: list[str]) -> str:
+    """The left side of the assignment; a result list that is the only result stands without brackets."""
     if all(target == "_" for target in targets):
         return ""
     only = targets[0].removeprefix("[").removesuffix("]") if len(targets) == 1 else ", ".join(targets)
@@ -81,22 +82,22 @@ def _bound(targets: list[str]) -> str:
 
 
 def _random(op: str) -> str:
-    """Why values cannot be compared, of an operator that torch itself has."""
+    """The reason why the values of one of torch's operators cannot be compared; "" if they can."""
     import torch
 
     namespace, name, overload = op.split(".")
-    found = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
-    seeded = found is not None and torch.Tag.nondeterministic_seeded in found.tags
+    operator = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+    seeded = operator is not None and torch.Tag.nondeterministic_seeded in operator.tags
     return f"{op} draws random numbers" if seeded else ""
 
 
 _HELD = ("as_custom_obj", "as_graph", "as_operator", "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats")
 
 
-class _Reader:
+class _ProxyArguments:
     """Turns arguments as torch.export writes them into Python source."""
 
-    def __init__(self, launch: RecordedLaunch, arguments: Arguments) -> None:
+    def __init__(self, launch: RecordedLaunch, arguments: ReproArguments) -> None:
         self.launch = launch
         self.arguments = arguments
         self.slots = {slot.arg.param: slot for slot in launch.slots}
@@ -141,7 +142,7 @@ class _Reader:
         return f"[{', '.join(element(f'{name}[{i}]', value) for i, value in enumerate(values))}]"
 
     def _passed(self, name: str) -> str:
-        """What travelled in the call: a tensor or an integer."""
+        """A value that the call passes: a tensor or an integer."""
         slot = self.slots.get(name)
         if slot is not None and slot.tensor is not None:
             return self.arguments.names[slot.arg.name]
@@ -161,10 +162,10 @@ class _Reader:
             return literals.device(value["type"] + index)
         if kind == "as_complex":
             return f"complex({literals.number(float(value['real']))}, {literals.number(float(value['imag']))})"
-        found = _ENUMERATIONS.get(kind)
-        if found is None:
+        table = _ENUMERATIONS.get(kind)
+        if table is None:
             raise UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} is passed {kind}")
-        return _enumerated(found, value)
+        return _enumerated(table, value)
 
     def _missing(self, name: str, slot: RecordedSlot | None) -> UsageError:
         why = "was not recorded" if slot is None else f"was {slot.value}"

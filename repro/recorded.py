@@ -35,6 +35,7 @@ class RecordedSlot:
 
     @property
     def tensor(self) -> Tensor | None:
+        """Its value, if that is a tensor."""
         return self.value if isinstance(self.value, Tensor) else None
 
     @property
@@ -45,7 +46,7 @@ class RecordedSlot:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Where a launch comes from.
+    """The run that a launch comes from.
 
     Attributes:
         started: ISO 8601.
@@ -61,15 +62,16 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class RecordedLaunch:
-    """
+    """A launch with its values and saved tensors.
+
     Attributes:
         id: "0.3"
         slots: in the order of `site.args`.
         fault: what the launch ended in, "SIGSEGV" for one; "" if it ended well.
         grid: what launchKernel handed to the device; None where it started nothing, or on the CPU.
         started: False where its grid was empty.
-        binary: the device kernel's machine code; None where it is not at hand.
-        no_binary: why it is not; "" where it is.
+        binary: the device kernel's machine code; None where it is missing.
+        no_binary: the reason why it is missing; "" where it is not.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""An operator's signature as its C shim sees it: which parameters of the C function stand for which argument."""
+"""An operator's schema as its C shim sees it: the parameters of the C function that stand for each argument."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ PAIRS = ("List[", "Device")  # a pointer and a length; a device's type and index
 
 @dataclass(frozen=True)
 class Parameter:
-    """
+    """A parameter of an operator.
+
     Attributes:
         type: as torch names it, without Optional: "Tensor", "int", "number", "List[int]", "ScalarType", "Device".
     """
@@ -28,13 +29,14 @@ class Parameter:
 
     @property
     def width(self) -> int:
-        """How many parameters of the C function it takes."""
+        """The number of parameters of the C function that stand for it."""
         return 2 if self.type.startswith(PAIRS) else 1
 
 
 @dataclass(frozen=True)
-class Signature:
-    """
+class OperatorSchema:
+    """An operator's schema, with what its C shim makes of it.
+
     Attributes:
         op: "aten.addmm.out"
         parameters: in the order of the operator's schema.
@@ -49,7 +51,7 @@ class Signature:
 
     @property
     def width(self) -> int:
-        """How many parameters of the C function stand for arguments."""
+        """The number of parameters of the C function that stand for arguments."""
         return sum(p.width for p in self.parameters)
 
     def in_c(self) -> list[tuple[int, Parameter]]:
@@ -59,7 +61,7 @@ class Signature:
         return list(zip(starts, order, strict=False))
 
 
-def signature_of(op: str, callee: str) -> Signature:
+def registered_schema(op: str, callee: str) -> OperatorSchema:
     """Looks the operator up in the installed torch (imports torch).
 
     Args:
@@ -74,28 +76,28 @@ def signature_of(op: str, callee: str) -> Signature:
     namespace, _, rest = op.partition(".")
     name, _, overload = rest.rpartition(".")
     try:
-        found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        operator = getattr(getattr(getattr(torch.ops, namespace), name), overload)
     except AttributeError as error:
         raise UsageError(
             f"torch {torch.__version__} has no operator {op}",
             hint="use the torch that the package was built with; import what defines the operator",
         ) from error
-    random = torch.Tag.nondeterministic_seeded in found.tags
-    return _signature(op, found._schema, _added_after(op, callee), random)
+    random = torch.Tag.nondeterministic_seeded in operator.tags
+    return _operator_schema(op, operator._schema, _added_after(op, callee), random)
 
 
-def declared_signature(op: str, schema: str) -> Signature:
-    """The signature of an operator that is not registered here.
+def parsed_schema(op: str, schema: str) -> OperatorSchema:
+    """Parses the schema of an operator that is not registered here.
 
     Args:
         schema: "mylib::op(Tensor x, float factor) -> Tensor"
     """
     import torch
 
-    return _signature(op, torch._C.parse_schema(schema), set(), random=False)
+    return _operator_schema(op, torch._C.parse_schema(schema), set(), random=False)
 
 
-def _signature(op: str, schema: Any, newer: set[str], random: bool) -> Signature:
+def _operator_schema(op: str, schema: Any, newer: set[str], random: bool) -> OperatorSchema:
     name = op.split(".")[1]
     parameters = tuple(
         Parameter(
@@ -109,20 +111,20 @@ def _signature(op: str, schema: Any, newer: set[str], random: bool) -> Signature
         if a.name not in newer
     )
     written = any(p.out for p in parameters) or (name.endswith("_") and not name.endswith("__"))
-    return Signature(op, parameters, 0 if written else len(schema.returns), random)
+    return OperatorSchema(op, parameters, 0 if written else len(schema.returns), random)
 
 
 def _type(text: str) -> tuple[str, bool]:
-    found = re.fullmatch(r"Optional\[(.*)\]", text)
-    return (found[1], True) if found else (text, False)
+    optional = re.fullmatch(r"Optional\[(.*)\]", text)
+    return (optional[1], True) if optional else (text, False)
 
 
 def _added_after(op: str, callee: str) -> set[str]:
     """Arguments that newer versions of a C function have and this one does not."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    found = re.search(r"_v(\d+)$", callee)
-    version = int(found[1]) if found else 1
+    suffix = re.search(r"_v(\d+)$", callee)
+    version = int(suffix[1]) if suffix else 1
     versions: dict[str, object] = inductor_fallback_ops.get(op, {})
     added: set[str] = set()
     for key, entry in versions.items():

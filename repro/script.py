@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.values import Layout
 
 WIDTH = 110
@@ -14,7 +14,7 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class Script:
-    """What a kind of kernel contributes.
+    """The parts of repro.py and its folder that depend on the kind of kernel.
 
     Attributes:
         standard: import statements of the standard library, beside those of every repro.
@@ -48,7 +48,7 @@ class Script:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def render(title: str, header: Sequence[str], script: Script, arguments: Arguments, fault: str) -> str:
+def render(title: str, header: Sequence[str], script: Script, arguments: ReproArguments, fault: str) -> str:
     """The text of repro.py.
 
     Args:
@@ -70,7 +70,7 @@ def render(title: str, header: Sequence[str], script: Script, arguments: Argumen
 
 
 def call(function: str, arguments: Sequence[str], remarks: Sequence[str] = (), indent: int = 4) -> str:
-    """A call on one line; with one argument a line where that is too long or there are remarks, one an argument."""
+    """Returns a call on one line, or with one argument a line where that is too long or arguments have remarks."""
     line = f"{function}({', '.join(arguments)})"
     if len(line) + indent <= WIDTH and not any(remarks):
         return line
@@ -116,22 +116,22 @@ def _imports(script: Script) -> str:
             "FOLDER = Path(__file__).resolve().parent",
             "sys.path.insert(0, str(FOLDER))",
             "",
-            f"from replay import Argument, {'Result, ' if script.made else ''}Storage, main",
+            f"from replay import LaunchArgument, {'Result, ' if script.made else ''}Storage, main",
             *script.imports,
         ]
     )
 
 
-def _storages(arguments: Arguments) -> str:
+def _storages(arguments: ReproArguments) -> str:
     rows = [
         (literals.text(s.name), f"bytes={s.bytes}", f"address={s.address}", f"device={literals.text(s.device)}")
         for s in arguments.storages
     ]
-    about = "# The memory behind the arguments; address: where it began, modulo 128. What no argument covers is 0."
+    about = "# The memory behind the arguments; address: of its first byte, modulo 128. Bytes of no argument are 0."
     return "\n".join([about, *_table("STORAGES", "Storage", rows)])
 
 
-def _arguments(arguments: Arguments) -> str:
+def _arguments(arguments: ReproArguments) -> str:
     rows = [
         (
             literals.text(a.name),
@@ -146,13 +146,13 @@ def _arguments(arguments: Arguments) -> str:
     ]
     about = "# The arguments as they were just before the launch: tensors/before_<name>.safetensors has their values."
     if any(a.slot.before is None for a in arguments.tensors):
-        about += "\n# recorded=False: nobody knows what was in this output's memory; here it is 0."
-    return "\n".join([about, *_table("ARGUMENTS", "Argument", rows)])
+        about += "\n# recorded=False: the memory of this output was not saved; here it begins as zeros."
+    return "\n".join([about, *_table("ARGUMENTS", "LaunchArgument", rows)])
 
 
-def _results(arguments: Arguments) -> str:
+def _results(arguments: ReproArguments) -> str:
     rows = [(literals.text(r.name), *_described(r.layout)) for r in arguments.results]
-    about = "# What the launch allocates: tensors/after_<name>.safetensors has the recorded values."
+    about = "# The tensors that the launch allocates: tensors/after_<name>.safetensors has the recorded values."
     return "\n".join([about, *_table("RESULTS", "Result", rows)])
 
 
@@ -176,7 +176,7 @@ def _table(name: str, constructor: str, rows: Sequence[Sequence[str]]) -> list[s
     return [f"{name} = [", *lines, "]"]
 
 
-def _launch(script: Script, arguments: Arguments) -> str:
+def _launch(script: Script, arguments: ReproArguments) -> str:
     head = call("def launch", [a.name for a in arguments.tensors], indent=0) + ":"
     body = [f"    {statement}" for statement in script.launch]
     if script.made:

@@ -20,7 +20,8 @@ HERE = "FOLDER = Path(__file__).resolve().parent"
 
 
 def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path], limit: int) -> str:
-    """
+    """Returns the text of a repro that is one file.
+
     Args:
         contents: the files of a repro's folder: repro.py and what its kind adds.
         tensors: file name -> where it lies now.
@@ -46,17 +47,17 @@ def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path]
     assert HERE in script
     head, _, rest = script.partition("\n\n")
     script = "\n".join([head, *_manual(str(contents.get("README", "")))]) + f"\n\n{rest}"
-    body = script.replace(HERE, f"{_unpack()}\n\nFOLDER = unpacked(Path(__file__).resolve())", 1)
+    body = script.replace(HERE, f"{_unpack()}\n\nFOLDER = unpack(Path(__file__).resolve())", 1)
     encoded = base64.b64encode(packed.getvalue()).decode()
     return body + MARK + "\n".join(f"# {line}" for line in textwrap.wrap(encoded, 116)) + "\n"
 
 
 def _manual(readme: str) -> Iterator[str]:
-    """Comments that tell what the folder's README tells."""
+    """Comments in place of the folder's README."""
     yield "#"
     yield from (f"# {line}" for line in readme.splitlines() if line.startswith("needs "))
-    yield "# Its modules and tensors are at the end of this file, which unpacks them into a folder beside itself."
-    yield "# It compares with the record; --help lists what else it can do."
+    yield "# Its modules and tensors are at the end of this file, which unpacks them into a folder next to it."
+    yield "# It compares the outputs with the recorded ones; --help lists the other options."
 
 
 def _unpack() -> str:

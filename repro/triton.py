@@ -6,31 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.manifest import Kernel, Manifest, Origin, PackageOrigin
 from aoti_debug.repro import literals
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
-from aoti_debug.repro.triton_source import TritonSource, standalone
+from aoti_debug.repro.triton_source import TritonSource, standalone_source
 from aoti_debug.repro.triton_values import value_of
 from aoti_debug.triton_config.infer import result_affecting_parameters
 
 BINARY = "kernel.cubin"
 CONSTANT = "constexpr"
-NO_CONFIG = "the package does not say with what"
+NO_CONFIG = "the package does not record the configuration"
 EMPTY_GRID = (0, 0, 0)
 SCRATCH = ("global_scratch", "profile_scratch")
 
 WAYS = {
     "jit": "compiles the source here; the default with a CUDA device",
     "cubin": "launches the package's own machine code",
-    "interpret": "runs the source on the CPU and checks every access; the default without one",
+    "interpret": "runs the source on the CPU, checks every access; the default without a CUDA device",
 }
-VERIFIED = "compiles the source here, and launches it where that gives the package's own instructions"
+VERIFIED = "compiles the source here; launched only if the instructions are the package's own"
 BARRIER = "x_grid_barrier"
 
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
-    """Why a launch of this kind cannot be replayed; "" if it can."""
+    """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     name = _device_kernel(launch)
     kernel = manifest.kernel(name) if name else None
     if kernel is None:
@@ -42,30 +42,31 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     if not kernel.config and launch.binary is None:
         again = " (build it again with this version of aoti-debug)" if manifest.source is PackageOrigin.EXPORTED else ""
         return (
-            f"the package does not say how {name} was compiled{again}, and its machine code is not at hand: "
+            f"the package does not say how {name} was compiled{again}, and its machine code is not available: "
             f"{launch.no_binary}"
         )
     if (unknown := result_affecting_parameters(kernel)) and launch.binary is None:
         return (
-            f"the package does not record with which {_both(unknown)} {name} was compiled, several of its "
-            f"configurations fit, and they may compute different things; its machine code is not at hand: "
+            f"the package does not record with which {_joined_names(unknown)} {name} was compiled, several of its "
+            f"configurations fit, and they may compute different results; its machine code is not available: "
             f"{launch.no_binary}"
         )
     return ""
 
 
-def script(launch: RecordedLaunch, manifest: Manifest, arguments: Arguments) -> Script:
-    """
+def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
+    """Returns what the launch contributes to repro.py.
+
     Raises:
         UsageError: the source or a value cannot be written down.
     """
     name = _device_kernel(launch)
     kernel = manifest.kernel(name)
     assert kernel is not None
-    source = standalone(kernel.source, manifest.triton_helpers)
+    source = standalone_source(kernel.source, manifest.triton_helpers)
     spec = specialisation(kernel)
     unknown = result_affecting_parameters(kernel)
-    without = _without(launch, source, spec, unknown)
+    without = _unavailable_backends(launch, source, spec, unknown)
     ways = {**WAYS, "jit": VERIFIED} if unknown else WAYS
     passed = [
         (parameter, kind, value_of(launch, parameter, kind, arguments))
@@ -102,15 +103,15 @@ def _about(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
     yield f"compiled    {', '.join(config) or NO_CONFIG}"
     yield from _inferred(launch, kernel)
     if launch.binary is None:
-        yield f"cubin       not here: {launch.no_binary}"
+        yield f"cubin       not available: {launch.no_binary}"
     else:
         yield f"cubin       {BINARY}, the package's own machine code"
 
 
 def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
-    """What of the configuration the package does not record, and where it comes from."""
+    """The values of the configuration that the package does not record, and where they come from."""
     derived, chosen = (
-        [found.name for found in kernel.inferred if found.origin is origin]
+        [value.name for value in kernel.inferred if value.origin is origin]
         for origin in (Origin.DERIVED, Origin.CHOSEN)
     )
     recorded = [name for name, _ in kernel.config if kernel.origin(name) is Origin.RECORDED and name != "num_warps"]
@@ -120,12 +121,13 @@ def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
         yield f"            {', '.join(derived)}: derived from the launch's grid and warps"
     if chosen:
         original = "; --backend cubin runs the original" if launch.binary else ""
-        yield f"            {', '.join(chosen)}: chosen, the package does not record it{original}"
+        yield f"            {', '.join(chosen)}: chosen, not recorded in the package{original}"
     if unknown := result_affecting_parameters(kernel):
-        yield f"            {_both(unknown)}: the kernel may compute something else with another value that fits"
+        names = _joined_names(unknown)
+        yield f"            {names}: the kernel may compute different results with another value that fits"
 
 
-def _both(names: Sequence[str]) -> str:
+def _joined_names(names: Sequence[str]) -> str:
     """ "A, B and C"."""
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
@@ -136,7 +138,7 @@ def _device_kernel(launch: RecordedLaunch) -> str:
     return launch.site.launches[0] if launch.site.launches else ""
 
 
-def _without(
+def _unavailable_backends(
     launch: RecordedLaunch, source: TritonSource, spec: Specialisation, unknown: Sequence[str]
 ) -> dict[str, str]:
     """Back ends that cannot run it, each with the reason."""
@@ -144,11 +146,11 @@ def _without(
     if spec.num_stages is None:
         without |= {"jit": NO_CONFIG, "interpret": NO_CONFIG}
     elif BARRIER in source.helpers:
-        without["interpret"] = "its programs wait for each other; the interpreter runs one after the other"
+        without["interpret"] = "its programs wait for each other; the interpreter runs them one after another"
     elif unknown:
         without["interpret"] = (
-            f"the package does not record {_both(unknown)}; with another value that fits, the kernel may compute "
-            "something else than the package's"
+            f"the package does not record {_joined_names(unknown)}; with another value that fits, the kernel "
+            "may compute different results"
         )
     if launch.binary is None:
         without["cubin"] = launch.no_binary
@@ -157,9 +159,9 @@ def _without(
 
 def _others(kernel: Kernel, spec: Specialisation) -> str:
     """Other values that fit what the package records: a tuple of dictionaries, of what differs."""
-    known = {name: value for name, value in kernel.config if name in spec.constants or name == "num_stages"}
+    current = {name: value for name, value in kernel.config if name in spec.constants or name == "num_stages"}
     values = [
-        mapping_of({name: value for name, value in other if known.get(name, value) != value}, 8)
+        mapping_of({name: value for name, value in other if current.get(name, value) != value}, 8)
         for other in kernel.other_configs
     ]
     return "\n".join(["(", *(f"        {value}," for value in values), "    )"])
@@ -197,7 +199,7 @@ def _source(
     ]
     lines = [f"    {option}," for option in options]
     made = "\n".join(["KERNEL = TritonKernel(", *lines, ")"])
-    about = "# As Inductor compiled it."
+    about = "# The kernel as Inductor compiled it."
     if source.helpers:
-        about += " The functions in front of it are Inductor's; they are here so that torch need not have them."
+        about += " The functions before it are Inductor's helpers, copied from the package."
     return f"{about}\n\n{source.text}\n\n{made}"

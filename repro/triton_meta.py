@@ -1,4 +1,4 @@
-"""What Triton compiled a kernel for: types, constants, divisibility and options, from its source and configuration."""
+"""The types, constants, divisibility and options that Triton specialised a kernel for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DIVISIBILITY = ["tt.divisibility", 16]
 
 @dataclass(frozen=True)
 class Specialisation:
-    """
+    """The values that a kernel was compiled for.
+
     Attributes:
         signature: parameter -> Triton's name of its type, "constexpr" for one that is compiled in; in order.
         constants: the values of those, as Python source.
@@ -32,7 +33,8 @@ class Specialisation:
 
 
 def specialisation(kernel: Kernel) -> Specialisation:
-    """
+    """Reads them from the kernel's source and configuration.
+
     Raises:
         UsageError: the source does not say what it was compiled for, or says it in a way that is not known.
     """
@@ -79,13 +81,13 @@ def _items(node: ast.expr) -> dict[str, ast.expr]:
 def _divisible(configs: ast.expr, names: list[str], kernel: str) -> tuple[str, ...]:
     """From `[{(0,): [['tt.divisibility', 16]], …}]`."""
     attributes = ast.literal_eval(configs)[0]
-    if any(len(index) != 1 or found not in ([], [DIVISIBILITY]) for index, found in attributes.items()):
+    if any(len(index) != 1 or values not in ([], [DIVISIBILITY]) for index, values in attributes.items()):
         raise UsageError(f"{kernel} was compiled with assumptions that are not known: {attributes}")
-    return tuple(names[index] for (index,), found in attributes.items() if found)
+    return tuple(names[index] for (index,), values in attributes.items() if values)
 
 
 def _options(meta: Mapping[str, ast.expr], inductor: Mapping[str, ast.expr]) -> dict[str, str]:
-    """As Inductor passes them to triton.compile."""
+    """The options as Inductor passes them to triton.compile."""
     asserts = inductor.get("assert_indirect_indexing")
     options = {
         "debug": "True" if asserts is None else ast.unparse(asserts),

@@ -22,12 +22,13 @@ IMPORTS = {
 HELPERS_MATH = {"math": "tl_math"}  # as the helpers' own module calls it -> as kernels do
 COMPILE_TIME = frozenset({"constexpr_next_power_of_2", "if_mask"})  # these are in templates/compile_time.py
 KEPT_DECORATORS = re.compile(r"triton\.(jit|constexpr_function)\b")
-TAKEN = RESERVED | {"Argument", "Binary", "Path", "Result", "Storage", "TritonKernel", "triton", "tl", "FOLDER"}
+TAKEN = RESERVED | {"LaunchArgument", "Binary", "Path", "Result", "Storage", "TritonKernel", "triton", "tl", "FOLDER"}
 
 
 @dataclass(frozen=True)
 class TritonSource:
-    """
+    """A kernel's source that needs triton alone.
+
     Attributes:
         function: the kernel's name in `text`.
         imports: import statements of triton's modules and of Python's.
@@ -43,8 +44,9 @@ class TritonSource:
     helpers: tuple[str, ...]
 
 
-def standalone(source: str, helpers: str) -> TritonSource:
-    """
+def standalone_source(source: str, helpers: str) -> TritonSource:
+    """Inlines the helpers that a kernel calls and removes what belongs to Inductor.
+
     Args:
         source: as Inductor compiled it, with its decorators.
         helpers: the text that Inductor's helper functions are found in.
@@ -55,19 +57,19 @@ def standalone(source: str, helpers: str) -> TritonSource:
     try:
         tree, known = ast.parse(source), definitions(helpers)
     except SyntaxError as error:
-        raise UsageError(f"the kernel's source is no Python: {error}") from error
+        raise UsageError(f"the kernel's source is not valid Python: {error}") from error
     kept = [node for node in tree.body if not _is_plumbing(node)]
     kernel = kernel_of(tree)
-    wanted = {name for node in kept for name in _used_helpers(node)}
-    inlined = closure(known, wanted - COMPILE_TIME)
-    needed = wanted | {name for d in inlined for name in d.uses}
-    missing = sorted(wanted - COMPILE_TIME - known.keys())
+    called = {name for node in kept for name in _used_helpers(node)}
+    inlined = closure(known, called - COMPILE_TIME)
+    needed = called | {name for d in inlined for name in d.uses}
+    missing = sorted(called - COMPILE_TIME - known.keys())
     if missing:
         raise UsageError(
-            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source the package lacks",
+            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source is not in the package",
             hint="build the package again with this version of aoti-debug",
         )
-    defined = {name for node in kept for name in bound_at_top(node)}
+    defined = {name for node in kept for name in top_level_names(node)}
     names = _helper_names([d.name for d in inlined], {*defined, *(n for node in kept for n in bound_names(node))})
     moved = {name: f"{name}_kernel" for name in defined if name in TAKEN}
     free = {n for node in kept for n in free_names(node)} | {HELPERS_MATH.get(n, n) for d in inlined for n in d.uses}
@@ -113,7 +115,8 @@ def _used_helpers(node: ast.AST) -> Iterable[str]:
     return attributes_of(node, MODULE)
 
 
-def bound_at_top(node: ast.stmt) -> Iterable[str]:
+def top_level_names(node: ast.stmt) -> Iterable[str]:
+    """Returns the names that a top-level statement defines."""
     if isinstance(node, ast.FunctionDef):
         return [node.name]
     return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
@@ -146,7 +149,7 @@ def _text_of(node: ast.stmt, source: str, names: Mapping[str, str], moved: Mappi
 
 
 def _renaming(node: ast.AST, names: Mapping[str, str]) -> list[tuple[ast.expr | ast.FunctionDef, str]]:
-    """Where a definition, or what it reads from outside, has one of the names."""
+    """The edits that rename a definition and the outside names that it reads."""
     bound = bound_names(node)
     edits: list[tuple[ast.expr | ast.FunctionDef, str]] = [
         (n, names[n.id]) for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names and n.id not in bound

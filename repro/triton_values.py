@@ -1,10 +1,10 @@
-"""What a Triton kernel's parameters were launched with, as Python source."""
+"""The values that a Triton kernel was launched with, as Python source."""
 
 from __future__ import annotations
 
 from aoti_debug.errors import UsageError
 from aoti_debug.repro import c_numbers
-from aoti_debug.repro.arguments import Arguments
+from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.values import Absent, Number
 
@@ -27,8 +27,8 @@ _CTYPES = {  # by what a Triton signature calls a type
 }
 
 
-def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Arguments) -> str:
-    """What a parameter was launched with, as Python source.
+def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: ReproArguments) -> str:
+    """Returns the value that a parameter was launched with, as Python source.
 
     Args:
         kind: Triton's name of its type.
@@ -40,9 +40,9 @@ def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Argum
     if kind.startswith("*"):
         return _pointer(launch, parameter, slot, arguments)
     if launch.grid is not None:
-        given = next((a for a in launch.grid.arguments if a.name == parameter), None)
-        if given is not None:
-            return _number(launch, parameter, given.ctype or kind, given.value)
+        passed = next((a for a in launch.grid.arguments if a.name == parameter), None)
+        if passed is not None:
+            return _number(launch, parameter, passed.ctype or kind, passed.value)
     elif slot is not None and isinstance(slot.value, Number):
         return _number(launch, parameter, kind, slot.value)
     is_descriptor = kind.startswith(("tensordesc", "nvTmaDesc"))
@@ -50,7 +50,7 @@ def value_of(launch: RecordedLaunch, parameter: str, kind: str, arguments: Argum
     raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is {what}")
 
 
-def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, arguments: Arguments) -> str:
+def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, arguments: ReproArguments) -> str:
     if slot is not None and slot.tensor is not None:
         return arguments.names[slot.arg.name]
     if slot is not None and slot.value in (Absent.NULL, Absent.UNDEFINED):

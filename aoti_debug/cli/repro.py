@@ -58,7 +58,7 @@ def command(
     python repro.py --sanitize    # finds wrong accesses
     python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
 
-    The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault did not come.
+    The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
     """
     written = write_repro(
         kernel,

@@ -1,6 +1,6 @@
-"""Replays one recorded launch alone. Travels with every repro; needs torch, safetensors, numpy and nothing else."""
+"""Replays one recorded launch alone. Copied into every repro; needs only torch, safetensors and numpy."""
 
-from .memory import Argument, Result, Storage
+from .memory import LaunchArgument, Result, Storage
 from .process import main
 
-__all__ = ["Argument", "Result", "Storage", "main"]
+__all__ = ["LaunchArgument", "Result", "Storage", "main"]

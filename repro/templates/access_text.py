@@ -1,4 +1,4 @@
-"""Wrong accesses in sentences. Nothing else says anything of them, so that people and programs read the same."""
+"""The texts of wrong accesses, for people and for the evidence file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from .accesses import Access
 
+PREPOSITIONS = {"load": "from", "atomic": "on"}  # "out-of-bounds load from table"; "to" for other accesses
+
 
 def lines_of(access: Access) -> list[str]:
-    """The first line says what it is; the others, indented, say more of it."""
-    said = {
+    """Returns the lines of text for an access: a summary, then indented details."""
+    texts = {
         "bounds": _bounds,
         "assertion": _assertion,
         "sanitizer": _sanitizer,
@@ -17,11 +19,11 @@ def lines_of(access: Access) -> list[str]:
         "pattern": _pattern,
         "operator": _operator,
     }
-    return list(said[access.seen_by](access))
+    return list(texts[access.seen_by](access))
 
 
 def place_text(name: str, element: int, elements: int, beyond: int, in_storage: bool) -> str:
-    """ "element 1024 of in_ptr0, 1 element past its end (1024 elements)" """
+    """Returns the text of a place: "element 1024 of in_ptr0, 1 element past its end (1024 elements)"."""
     text = f"element {element} of {name}"
     if beyond == 0:
         return text
@@ -31,13 +33,14 @@ def place_text(name: str, element: int, elements: int, beyond: int, in_storage: 
 
 
 def _bounds(access: Access) -> Iterator[str]:
-    gave = {"load": "it gave 0", "access": "it went to other memory"}.get(access.kind, "it was dropped")
+    effect = {"load": "returned 0", "access": "redirected to scratch memory"}.get(access.kind, "dropped")
     name = _name(access, access.argument, access.parameter)
-    yield f"{access.kind} outside {name or 'every argument'}: {_outside(access)}; {gave}"
+    target = f" {PREPOSITIONS.get(access.kind, 'to')} {name}" if name else ""
+    yield f"out-of-bounds {access.kind}{target}: {_outside(access)}; {effect}"
     yield from _source_and_program(access)
     yield from _index(access)
     if access.wrapped:
-        yield "  its offset wrapped around: an integer passed the end of its type"
+        yield "  integer overflow: the offset wrapped around"
     yield from (f"  {note}" for note in access.notes)
     if access.count > 1:
         yield f"  {access.count} such accesses at this line"
@@ -45,7 +48,7 @@ def _bounds(access: Access) -> Iterator[str]:
 
 def _outside(access: Access) -> str:
     if access.element is None:
-        return f"address {access.address or 0:#x}"
+        return f"address {access.address or 0:#x} is in no argument"
     if access.beyond == 0:
         return f"element {access.element} is outside the view, inside the storage"
     side = "past the end" if access.beyond > 0 else "before the start"
@@ -68,7 +71,7 @@ def _index(access: Access) -> Iterator[str]:
 
 
 def _name(access: Access, argument: str, parameter: str) -> str:
-    """As the kernel calls it. The call of a Triton kernel has the argument's name beside it, that of a C++ one not."""
+    """The kernel's name of the argument; for a C++ kernel with the launch's name, which its call does not show."""
     if access.program is not None or not parameter:
         return parameter or argument
     return f"{argument} ({parameter})"
@@ -118,10 +121,10 @@ def _guard(access: Access) -> Iterator[str]:
 
 def _pattern(access: Access) -> Iterator[str]:
     if access.element is None:
-        yield f"{access.what} of {access.argument} depends on memory that nothing had written"
+        yield f"{access.what} of {access.argument} depends on uninitialised memory"
         return
     count = f"{access.count} of {access.elements} elements of {access.argument}"
-    yield f"{count} depend on memory that nothing had written: {'; '.join(access.notes)}"
+    yield f"{count} depend on uninitialised memory: {'; '.join(access.notes)}"
 
 
 def _operator(access: Access) -> Iterator[str]:

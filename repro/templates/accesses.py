@@ -1,4 +1,4 @@
-"""What was seen of a wrong access to memory, whoever saw it. `access_text` has the sentences that are made of it."""
+"""Wrong memory accesses, as any of the tools reports them. `access_text` turns them into text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 SeenBy = Literal["bounds", "assertion", "sanitizer", "guard", "pattern", "operator"]
 
-# What a reader of the evidence may rely on; the other fields serve the sentences.
+# The fields that the evidence file has; the others are for the text only.
 PUBLISHED = ("kind", "what", "argument", "parameter", "element", "elements", "beyond", "bytes", "program", "count")
 
 
 @dataclass(frozen=True)
-class Source:
-    """
+class CodeLine:
+    """A line of source.
+
     Attributes:
         line: 0 where it is not known.
     """
@@ -26,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Index:
+class LoadedIndex:
     """An element of an integer tensor that an address was computed from.
 
     Attributes:
@@ -47,8 +48,8 @@ class Access:
 
     Attributes:
         seen_by: "bounds": an interpreter or checked pointers; "assertion": the kernel itself; "sanitizer"; "guard": a
-            guard zone that changed; "pattern": an output that depends on what nothing had written; "operator": the
-            arguments of an operator, read by its rules.
+            guard zone that changed; "pattern": an output that depends on uninitialised memory; "operator": the
+            index arguments of an operator.
         kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "index", "race",
             "undefined behaviour", "overrun"; "" where the tool does not say.
         what: in the tool's own words; the message of an assertion.
@@ -82,20 +83,20 @@ class Access:
     in_storage: bool = False
     bytes: int = 0
     address: int | None = None
-    source: Source | None = None
+    source: CodeLine | None = None
     kernel: str = ""
     thread: str = ""
     program: tuple[int, int, int] | None = None
     position: tuple[int, ...] = ()
     mask: str = ""
     count: int = 1
-    index: Index | None = None
+    index: LoadedIndex | None = None
     wrapped: bool = False
     reach: int = 0
     notes: tuple[str, ...] = ()
 
     def named(self, arguments: Mapping[str, str]) -> Access:
-        """With the launch's names of what the kernel calls by its parameters' names.
+        """Returns the access with the launch's argument names in place of the kernel's parameter names.
 
         Args:
             arguments: parameter -> argument of the launch.
@@ -108,18 +109,19 @@ class Access:
         return replace(self, argument=arguments[self.argument], parameter=self.argument, index=index)
 
     def to_json(self) -> str:
-        """For a report to the parent; `Access.of_json` reads it."""
+        """For a message to the parent process; `Access.from_json` reads it."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def of_json(cls, text: str) -> Access:
+    def from_json(cls, text: str) -> Access:
+        """Reads the text that `to_json` wrote."""
         data = json.loads(text)
         program = data["program"]
         return cls(
             **{
                 **data,
-                "source": Source(**data["source"]) if data["source"] else None,
-                "index": Index(**data["index"]) if data["index"] else None,
+                "source": CodeLine(**data["source"]) if data["source"] else None,
+                "index": LoadedIndex(**data["index"]) if data["index"] else None,
                 "program": None if program is None else (program[0], program[1], program[2]),
                 "position": tuple(data["position"]),
                 "notes": tuple(data["notes"]),
@@ -127,7 +129,7 @@ class Access:
         )
 
     def evidence(self) -> dict[str, Any]:
-        """What the evidence file says of it."""
+        """The access as the evidence file has it."""
         data = asdict(self)
         index = data["index"] and {name: data["index"][name] for name in ("argument", "element", "value")}
         return {**{name: data[name] for name in PUBLISHED}, "source": data["source"], "index": index}

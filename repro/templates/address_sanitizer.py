@@ -1,4 +1,4 @@
-"""AddressSanitizer and UBSan of gcc and clang: where their runtime is, and what their reports say."""
+"""AddressSanitizer and UBSan of gcc and clang: finds their runtime and parses their reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
 FLAGS = ("-fsanitize=address,undefined", "-fsanitize-recover=address,undefined", "-g", "-fno-omit-frame-pointer")
 _HEAD = re.compile(r"==\d+==\s*ERROR: AddressSanitizer: (\S+)(?: on (?:unknown )?address (0x[0-9a-f]+))?(.*)")
@@ -20,7 +20,8 @@ _UNDEFINED = re.compile(r"^(\S+?):(\d+)(?::\d+)?: runtime error: (.*)$")
 
 @dataclass(frozen=True)
 class Runtime:
-    """
+    """The AddressSanitizer runtime of a compiler.
+
     Attributes:
         flags: to compile and link a kernel with.
         preload: shared libraries that the process must begin with.
@@ -31,27 +32,30 @@ class Runtime:
 
 
 def runtime_of(compiler: str) -> Runtime:
-    """
+    """Finds the AddressSanitizer runtime of a compiler.
+
     Raises:
         SystemExit: the compiler cannot be run, or has no AddressSanitizer.
     """
     clang = "clang" in _ask(compiler, "--version")
     name = f"libclang_rt.asan-{platform.machine()}.so" if clang else "libasan.so"
-    found = Path(_ask(compiler, f"-print-file-name={name}"))
-    if clang and not found.is_absolute():
-        found = Path(_ask(compiler, "-print-file-name=libclang_rt.asan.so"))
-    if not found.is_absolute() or not found.is_file():
+    library = Path(_ask(compiler, f"-print-file-name={name}"))
+    if clang and not library.is_absolute():
+        library = Path(_ask(compiler, "-print-file-name=libclang_rt.asan.so"))
+    if not library.is_absolute() or not library.is_file():
         package = "compiler-rt" if clang else "libasan"
         raise SystemExit(f"{compiler} has no AddressSanitizer here ({name}); it comes with the package {package}")
     standard = Path(_ask(compiler, "-print-file-name=libstdc++.so.6"))
-    preload = [_shared(found), *([standard] if standard.is_absolute() else [])]
+    preload = [_shared(library), *([standard] if standard.is_absolute() else [])]
     flags = (*FLAGS, "-shared-libasan") if clang else FLAGS
     return Runtime(flags, tuple(str(path.resolve()) for path in preload))
 
 
 def environment(runtime: Runtime, reports: Path) -> dict[str, str]:
-    """Variables of the process that runs the kernel; AddressSanitizer's reports go to files in `reports`, those of
-    UBSan to standard error."""
+    """Returns the environment variables of the process that runs the kernel.
+
+    AddressSanitizer's reports go to files in `reports`, those of UBSan to standard error.
+    """
     shared = "halt_on_error=0:symbolize=1"
     return {
         "LD_PRELOAD": " ".join(runtime.preload),
@@ -63,19 +67,19 @@ def environment(runtime: Runtime, reports: Path) -> dict[str, str]:
 
 
 def parse(text: str, source: Path) -> list[Access]:
-    """The reports in a log.
+    """Parses the reports in a log.
 
     Args:
         source: the compiled file, whose lines are the kernel's own.
     """
-    found: list[Access] = []
+    accesses: list[Access] = []
     reports = re.split(r"(?m)^(?==+\d*=*\s*ERROR: AddressSanitizer)", text)
     for report in reports:
         head = _HEAD.search(report)
         if head:
-            found.append(_access(head, report, source))
-        found += [_undefined(m, source) for line in report.splitlines() if (m := _UNDEFINED.match(line))]
-    return found
+            accesses.append(_access(head, report, source))
+        accesses += [_undefined(m, source) for line in report.splitlines() if (m := _UNDEFINED.match(line))]
+    return accesses
 
 
 def _access(head: re.Match[str], report: str, source: Path) -> Access:
@@ -95,14 +99,15 @@ def _access(head: re.Match[str], report: str, source: Path) -> Access:
     )
 
 
-def _undefined(found: re.Match[str], source: Path) -> Access:
-    return Access("sanitizer", "undefined behaviour", f"UBSan: {found[3]}", source=_place(found[1], found[2], source))
+def _undefined(message: re.Match[str], source: Path) -> Access:
+    place = _place(message[1], message[2], source)
+    return Access("sanitizer", "undefined behaviour", f"UBSan: {message[3]}", source=place)
 
 
-def _place(file: str, line: str, source: Path) -> Source:
+def _place(file: str, line: str, source: Path) -> CodeLine:
     """A line of the kernel's own source is in "SOURCE": repro.py has it under that name."""
     name = Path(file).name
-    return Source("SOURCE" if name == source.name else name, int(line))
+    return CodeLine("SOURCE" if name == source.name else name, int(line))
 
 
 def _shared(path: Path) -> Path:

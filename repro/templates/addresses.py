@@ -1,4 +1,4 @@
-"""Which argument, and which element of it, an address belongs to."""
+"""Finds the argument and the element that an address belongs to."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import astuple, dataclass
 import torch
 
 from .access_text import place_text
-from .memory import Argument, Memory
+from .memory import LaunchArgument, LaunchMemory
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Where an argument lies in memory; ends are exclusive.
+    """The address range of an argument; ends are exclusive.
 
     Attributes:
         begin, end: from its first element to its last one.
@@ -28,20 +28,23 @@ class Extent:
     item_bytes: int
 
     def words(self) -> list[str | int]:
-        """For a report to the parent; `Extent.of_words` reads them."""
+        """For a message to the parent process; `Extent.from_words` reads them."""
         return list(astuple(self))
 
     @classmethod
-    def of_words(cls, words: Sequence[str]) -> Extent:
+    def from_words(cls, words: Sequence[str]) -> Extent:
+        """Reads what `words` wrote."""
         return cls(words[0], *(int(word) for word in words[1:]))
 
     def element(self, address: int) -> int:
+        """The element that an address lies in, from the argument's first one."""
         return (address - self.begin) // self.item_bytes
 
 
 @dataclass(frozen=True)
-class Place:
-    """
+class ArgumentPlace:
+    """An address as an element of an argument, or relative to one.
+
     Attributes:
         element: from the argument's first element, as the kernel counts.
         elements: of the argument, gaps included.
@@ -57,13 +60,13 @@ class Place:
 
     @property
     def text(self) -> str:
-        """ "element 1024 of in_ptr0, 1 element past its end (1024 elements)" """
+        """The place in words: "element 1024 of in_ptr0, 1 element past its end (1024 elements)"."""
         return place_text(self.extent.name, self.element, self.elements, self.beyond, self.in_storage)
 
 
-def extents_of(arguments: Iterable[Argument], memory: Memory) -> list[Extent]:
-    """The arguments that have elements."""
-    found = []
+def extents_of(arguments: Iterable[LaunchArgument], memory: LaunchMemory) -> list[Extent]:
+    """Returns the address ranges of the arguments that have elements."""
+    extents = []
     for argument in arguments:
         view = memory.views[argument.name]
         if view.numel() == 0:
@@ -71,18 +74,18 @@ def extents_of(arguments: Iterable[Argument], memory: Memory) -> list[Extent]:
         block = memory.blocks[argument.storage]
         begin, item = view.data_ptr(), view.element_size()
         storage = block.whole.data_ptr() + block.first
-        found.append(
+        extents.append(
             Extent(argument.name, begin, begin + reach(view) * item, storage, storage + block.described.bytes, item)
         )
-    return found
+    return extents
 
 
 def reach(view: torch.Tensor) -> int:
-    """How many elements lie from its first one to its last one, gaps included."""
+    """The number of elements from its first one to its last one, gaps included."""
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(view.shape, view.stride(), strict=True))
 
 
-def place_of(address: int, extents: Sequence[Extent]) -> Place | None:
+def place_of(address: int, extents: Sequence[Extent]) -> ArgumentPlace | None:
     """The argument that an address lies in, or else the one that it is nearest to; None without arguments."""
     if not extents:
         return None
@@ -96,4 +99,4 @@ def place_of(address: int, extents: Sequence[Extent]) -> Place | None:
     element, count = nearest.element(address), (nearest.end - nearest.begin) // nearest.item_bytes
     beyond = element - count + 1 if element >= count else min(element, 0)
     in_storage = beyond != 0 and nearest.storage_begin <= address < nearest.storage_end
-    return Place(nearest, element, count, beyond, in_storage)
+    return ArgumentPlace(nearest, element, count, beyond, in_storage)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from .child import Report
+from .child import ReplayReport
 from .job import AS_RECORDED, Job
 from .kernel import NATIVE
 from .options import Options
@@ -18,11 +18,11 @@ MOST, LEAST = 1000, 7  # launches
 COPY_BYTES = {"cuda": 1 << 28, "cpu": 1 << 26}
 
 
-def bench(job: Job, options: Options, report: Report) -> int:
-    """Prints the median of many launches; the same memory every time, as the launches before left it."""
-    job.make_ready(options.settings(job))
+def bench(job: Job, options: Options, report: ReplayReport) -> int:
+    """Prints the median time of many launches, all in the same memory."""
+    job.prepare(options.settings(job))
     memory = job.memory()
-    report.say("begin")
+    report.send("begin")
     tensors = job.run(memory)
     device = (job.cuda_devices or ["cpu"])[0]
 
@@ -41,7 +41,7 @@ def bench(job: Job, options: Options, report: Report) -> int:
     cache = ", each with a cold L2 cache" if device != "cpu" else ""
     print(f"{job.title}{how}: {_time(middle)}, the median of {len(times)} launches{cache}")
     print(f"  half of them took {_time(quarters[0])} to {_time(quarters[2])}")
-    print(f"  {_size(moved)} of arguments: {_size(moved / middle)}/s, {moved / middle / copied:.1%} of copying here")
+    print(f"  {_size(moved)} of arguments: {_size(moved / middle)}/s, {moved / middle / copied:.1%} of the copy speed")
     print(f"  copying {_size(source.nbytes)} on {device}: {_size(copied)}/s read and written")
     return AS_RECORDED
 
@@ -63,8 +63,11 @@ def _on_cpu(action: Callable[[], object], count: int, device: str) -> list[float
 
 
 def _on_cuda(action: Callable[[], object], count: int, device: str) -> list[float]:
-    """By events. Before each call a buffer larger than the L2 cache is cleared: the call finds nothing cached, and
-    the host is ahead of the device when it comes."""
+    """Measures with CUDA events.
+
+    Before each call a buffer larger than the L2 cache is cleared: nothing of the call's memory is cached, and the call
+    is queued before the device gets to it.
+    """
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
     with torch.cuda.device(device):
         scratch = torch.empty(COPY_BYTES["cuda"], dtype=torch.uint8, device=device)

@@ -1,4 +1,4 @@
-"""A C++ kernel with checked pointers: what it accessed outside of its arguments, and which index led it there."""
+"""A C++ kernel with checked pointers: finds out-of-bounds accesses and the index that each came from."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from .accesses import Access, Index, Source
+from .accesses import Access, CodeLine, LoadedIndex
 from .addresses import reach
-from .checked_source import NotCheckableError, checked, parameters_of
-from .cpp_build import Compiler, library_of
+from .checked_source import NotCheckableError, checked_source, parameters_of
+from .cpp_build import CppCompiler, library_of
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
 KINDS = ("load", "store", "atomic", "element", "pointer", "check")  # as in the header
@@ -72,9 +72,9 @@ class CheckedCalls:
         SystemExit: its source is of no form whose pointers can be checked, or the compiler refuses it so.
     """
 
-    def __init__(self, name: str, source: str, compiler: Compiler, folder: Path) -> None:
+    def __init__(self, name: str, source: str, compiler: CppCompiler, folder: Path) -> None:
         try:
-            text = checked(source, name, HEADER.read_text(encoding="utf-8"))
+            text = checked_source(source, name, HEADER.read_text(encoding="utf-8"))
             self.parameters = parameters_of(source, name)
         except NotCheckableError as error:
             raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
@@ -83,32 +83,34 @@ class CheckedCalls:
         except SystemExit as error:
             raise SystemExit(f"{name} cannot be run with checked pointers: {error}") from error
         self.library = ctypes.CDLL(str(built))
-        self.library.replay_found.restype = ctypes.c_char_p
+        self.library.replay_records.restype = ctypes.c_char_p
         self.lines = source.splitlines()
         self.accesses: tuple[Access, ...] = ()
 
     def pointer(self, position: int, tensor: torch.Tensor | None) -> _Pointer:
-        """What the kernel takes for a tensor at that position of the call."""
+        """The checked pointer to a tensor at that position of the call."""
         if tensor is None:
             return _Pointer(None, 0, position, 0, 0)
         return _Pointer(tensor.data_ptr(), _span(tensor) * tensor.element_size(), position, 0, 0)
 
-    def watched(self, launch: Launch, tensors: Sequence[torch.Tensor | None], names: Sequence[str]) -> str | None:
-        """Launches the kernel and looks at what it did; more launches, with one index changed in each, show which index
-        led it outside. The tensors are left as the first launch left them.
+    def run(self, launch: Launch, tensors: Sequence[torch.Tensor | None], names: Sequence[str]) -> str | None:
+        """Launches the kernel and collects its out-of-bounds accesses.
+
+        More launches, with one index changed in each, find the index that each access came from. Afterwards the tensors
+        hold what the first launch wrote.
 
         Args:
-            launch: gives the text of an exception that left the kernel.
+            launch: returns the text of an exception that left the kernel.
             tensors, names: by the position in the call; None and "" for what is no tensor.
 
-        Returns: the text of the exception, where nothing else explains it.
+        Returns: the text of the exception, if there was no wrong access.
         """
-        memory = _Memory(tensors)
+        memory = _CallMemory(tensors)
         self.library.replay_watch(-1, -1, -1, ctypes.c_int64(0))
         begun = time.monotonic()
         message = launch()
         deadline = begun + TRIAL_SECONDS
-        records = self._found()
+        records = self._records()
         after = memory.copy()
         explained = [self._index(record, launch, memory, deadline) for record in records[:MOST_EXPLAINED]]
         memory.restore(after)
@@ -118,11 +120,11 @@ class CheckedCalls:
         )
         return None if self.accesses else message
 
-    def _found(self) -> list[_Record]:
-        _, *lines = self.library.replay_found().decode(errors="replace").splitlines()
+    def _records(self) -> list[_Record]:
+        _, *lines = self.library.replay_records().decode(errors="replace").splitlines()
         return [_record(line) for line in lines]
 
-    def _index(self, record: _Record, launch: Launch, memory: _Memory, deadline: float) -> _Loaded | None:
+    def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
         """The integer without which there are fewer such accesses to that element."""
         for loaded in _likeliest(record)[:MOST_TRIALS]:
             if time.monotonic() > deadline:
@@ -133,7 +135,7 @@ class CheckedCalls:
             kind = KINDS.index(record.kind)
             self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
             launch()
-            if int(self.library.replay_found().split()[1]) < record.same:
+            if int(self.library.replay_records().split()[1]) < record.same:
                 return loaded
         return None
 
@@ -143,8 +145,8 @@ class CheckedCalls:
         text = self.lines[record.line - 1].strip() if 0 < record.line <= len(self.lines) else ""
         index = None
         if loaded is not None:
-            index = Index(names[loaded.argument], loaded.element, loaded.value, self.parameters[loaded.argument])
-        seen = Access("bounds", source=Source("SOURCE", record.line, text), count=record.count, index=index)
+            index = LoadedIndex(names[loaded.argument], loaded.element, loaded.value, self.parameters[loaded.argument])
+        seen = Access("bounds", source=CodeLine("SOURCE", record.line, text), count=record.count, index=index)
         if record.kind == "check":
             return replace(seen, seen_by="assertion", kind="assertion", what=record.message)
         tensor, parameter = tensors[record.argument], self.parameters[record.argument]
@@ -163,11 +165,11 @@ class CheckedCalls:
         )
 
 
-class _Memory:
+class _CallMemory:
     """The storages behind the arguments of a call.
 
     Attributes:
-        before: what they held when this was made.
+        before: their bytes at construction.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor | None]) -> None:
@@ -184,7 +186,7 @@ class _Memory:
             held.copy_(copy)
 
     def change(self, loaded: _Loaded) -> bool:
-        """Makes that integer another one; False where it is not what was loaded."""
+        """Replaces that integer by another one; False if memory does not hold the loaded value."""
         tensor = self.tensors[loaded.argument]
         if tensor is None or not 0 <= loaded.element < _span(tensor):
             return False
@@ -217,7 +219,7 @@ def _likeliest(record: _Record) -> list[_Loaded]:
 
 
 def _leads_to(value: int, element: int) -> bool:
-    """Whether the element may lie in row `value` of rows of some length."""
+    """True if the element may lie in row `value` of rows of some length."""
     if value == 0 or (value < 0) != (element < 0):
         return False
     length = -(element // -value) if value < 0 else element // value
@@ -225,7 +227,7 @@ def _leads_to(value: int, element: int) -> bool:
 
 
 def _kind(kind: str, text: str, parameter: str) -> str:
-    """What `parameter[index]` does on its line, where the kernel may call it by another name."""
+    """The kind of access of `parameter[index]` on its line, where the kernel may use another name for it."""
     if kind != "element":
         return "access" if kind == "pointer" else kind
     if re.search(rf"atomic_add\(\s*&\s*{parameter}\b", text):

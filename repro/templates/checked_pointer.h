@@ -1,8 +1,8 @@
-// What the pointer parameters of a generated kernel become, so that every access is checked. Included behind
-// cpp_prefix.h, whose vectors and helpers the kernel uses.
+// Checked pointers that replace the pointer parameters of a generated kernel. Included after cpp_prefix.h, whose
+// vectors and helpers the kernel uses.
 //
-// A load outside of an argument gives 0, a store outside is dropped; both are counted, by source line and argument.
-// Each thread remembers the integers that it loaded last, by line: one of them led an address astray.
+// An out-of-bounds load returns 0, an out-of-bounds store is dropped; both are counted, by source line and argument.
+// Each thread remembers the integers that it loaded last, by line: an address may have been computed from them.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ enum class Kind : int { load, store, atomic, element, pointer, check };
 constexpr std::size_t kMostRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
 constexpr std::size_t kMostMemories = 48;  // of a thread: lines that loaded integers
 constexpr std::int64_t kMostLanes = 64;    // of a vector
-constexpr std::size_t kBlank = 1 << 16;    // bytes that a pointer outside leads to
+constexpr std::size_t kBlank = 1 << 16;    // bytes behind an out-of-bounds plain pointer
 
 // Integers that one line loaded last, from neighbouring elements.
 struct Loaded {
@@ -56,16 +56,16 @@ struct Record {
   std::vector<Loaded> loaded;
 };
 
-struct Found {
+struct Findings {
   std::mutex mutex;
   std::vector<Record> records;
-  std::int64_t forgotten = 0;  // wrong accesses of kinds that were not kept
+  std::int64_t dropped = 0;  // wrong accesses of kinds that were not kept
   Record watched{Kind::load, -1, -1, 0, 0, 0, 0, "", {}};
 };
 
-inline Found& found() {
-  static Found only;
-  return only;
+inline Findings& findings() {
+  static Findings all;
+  return all;
 }
 
 inline std::vector<Loaded>& loaded_here() {
@@ -85,7 +85,7 @@ inline Loaded& memory_of(int argument, int line) {
 
 inline void count(Kind kind, int line, int argument, std::int64_t element, std::int64_t bytes, std::int64_t times,
                   const std::string& message) {
-  auto& all = found();
+  auto& all = findings();
   std::lock_guard<std::mutex> lock(all.mutex);
   auto alike = [&](const Record& r) { return r.kind == kind && r.line == line && r.argument == argument; };
   if (alike(all.watched) && all.watched.element == element) ++all.watched.same;
@@ -99,7 +99,7 @@ inline void count(Kind kind, int line, int argument, std::int64_t element, std::
   if (all.records.size() < kMostRecords) {
     all.records.push_back({kind, line, argument, element, bytes, times, 1, message, loaded_here()});
   } else {
-    all.forgotten += times;
+    all.dropped += times;
   }
 }
 
@@ -137,7 +137,7 @@ struct Index {
   int line;
 };
 
-// What the caller hands over in place of a data pointer.
+// The argument that the caller passes in place of a data pointer.
 struct Extent {
   void* data;
   std::int64_t bytes;
@@ -155,9 +155,9 @@ class Pointer {
       count(Kind::element, at.line, argument(), element, sizeof(T), 1, "");
       return blank<T>();
     }
-    T& found = data()[element];
+    T& value = data()[element];
     remember(element, 1, at.line);
-    return found;
+    return value;
   }
 
   T& operator*() const { return (*this)[Index(0, line_)]; }
@@ -184,13 +184,13 @@ class Pointer {
     return const_cast<Element*>(data() + offset_);
   }
 
-  // Elements from here on; what lies outside is 0. A lane that is not `wanted` is not looked at.
-  template <class Wanted>
-  void read(Element* into, std::int64_t n, Wanted wanted, int line) const {
+  // Reads `n` elements; out-of-bounds ones are 0. Only lanes that are `active` are read.
+  template <class Active>
+  void read(Element* into, std::int64_t n, Active active, int line) const {
     std::int64_t bad = 0, first = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       into[i] = Element();
-      if (!wanted(i)) continue;
+      if (!active(i)) continue;
       if (inside(offset_ + i)) {
         into[i] = data()[offset_ + i];
       } else if (bad++ == 0) {
@@ -201,7 +201,7 @@ class Pointer {
     remember(offset_, n, line);
   }
 
-  // Elements from here on; what lies outside is dropped.
+  // Writes `n` elements; out-of-bounds ones are dropped.
   void write(const Element* values, std::int64_t n, int line) const {
     std::int64_t bad = 0, first = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -214,7 +214,7 @@ class Pointer {
     if (bad) count(Kind::store, line, argument(), first, sizeof(T), bad, "");
   }
 
-  // The element at an index, for an atomic operation; null outside.
+  // The element at an index, for an atomic operation; null if it is out of bounds.
   Element* atomic(std::int64_t index, int line) const {
     if (inside(offset_ + index)) return const_cast<Element*>(data() + offset_ + index);
     count(Kind::atomic, line, argument(), offset_ + index, sizeof(T), 1, "");
@@ -230,10 +230,10 @@ class Pointer {
   bool inside(std::int64_t element) const { return element >= 0 && element < size(); }
 
   Pointer moved(std::int64_t by, int line) const {
-    Pointer there = *this;
-    there.offset_ += by;
-    there.line_ = line;
-    return there;
+    Pointer result = *this;
+    result.offset_ += by;
+    result.line_ = line;
+    return result;
   }
 
   void remember(std::int64_t element, std::int64_t n, int line) const {
@@ -257,7 +257,7 @@ struct IsPointer : std::false_type {};
 template <class T>
 struct IsPointer<Pointer<T>> : std::true_type {};
 
-// Vectors: what stands for Vector::loadu, vector.store, mask.loadu and Mask::from.
+// Vectors: replacements for Vector::loadu, vector.store, mask.loadu and Mask::from.
 
 template <class Vector, class T>
 Vector loadu(const Pointer<T>& from, std::int64_t n = Vector::size(), int line = __builtin_LINE()) {
@@ -357,7 +357,7 @@ void transposed(const Source& source, std::int64_t ld_source, const Target& targ
 
 }  // namespace replay
 
-// The kernel calls these by their names in cpp_prefix.h; with a checked pointer these fit better.
+// Overloads of functions in cpp_prefix.h for checked pointers.
 
 template <class T, int NI, int NV, class Indices, class Values>
 void atomic_add_vec(const replay::Pointer<T>& to, const Indices& index, const Values& values,
@@ -385,14 +385,15 @@ void transpose_mxn(const Source& source, std::int64_t ld_source, Target target, 
   replay::transposed<T, kAtomic>(source, ld_source, target, ld_target, M, N, line);
 }
 
-// What was found, one record a line: kind, line, argument, element, bytes, count, same, then "argument element value"
-// of each integer that was loaded before, then the message behind a "|". The first line counts what was forgotten.
-extern "C" const char* replay_found() {
+// The wrong accesses, one record a line: kind, line, argument, element, bytes, count, same, then "argument element
+// value" of each integer that was loaded before, then the message behind a "|". The first line counts the accesses that
+// were not kept.
+extern "C" const char* replay_records() {
   static std::string text;
-  auto& all = replay::found();
+  auto& all = replay::findings();
   std::lock_guard<std::mutex> lock(all.mutex);
   std::ostringstream out;
-  out << all.forgotten << " " << all.watched.same << "\n";
+  out << all.dropped << " " << all.watched.same << "\n";
   for (const auto& record : all.records) {
     out << static_cast<int>(record.kind) << " " << record.line << " " << record.argument << " " << record.element << " "
         << record.bytes << " " << record.count << " " << record.same;
@@ -409,11 +410,11 @@ extern "C" const char* replay_found() {
   return text.c_str();
 }
 
-// Forgets what was found. Accesses like the given one are counted from now on; kind -1: none are.
+// Removes all records. Accesses like the given one are counted from now on; kind -1: none are.
 extern "C" void replay_watch(int kind, int line, int argument, std::int64_t element) {
-  auto& all = replay::found();
+  auto& all = replay::findings();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.records.clear();
-  all.forgotten = 0;
+  all.dropped = 0;
   all.watched = {static_cast<replay::Kind>(kind), line, argument, element, 0, 0, 0, "", {}};
 }

@@ -14,8 +14,8 @@ class NotCheckableError(Exception):
     """The source is of no form that is known here."""
 
 
-def checked(source: str, kernel: str, header: str) -> str:
-    """What is to be compiled: cpp_prefix.h, then the pointers, then the kernel, whose line numbers are its own.
+def checked_source(source: str, kernel: str, header: str) -> str:
+    """Returns the text to compile: cpp_prefix.h, then the pointers, then the kernel, whose line numbers are its own.
 
     Args:
         header: the text of checked_pointer.h.
@@ -36,12 +36,12 @@ def parameters_of(source: str, kernel: str) -> list[str]:
         NotCheckableError: there is no such function.
     """
     begin, end = _parameters(source, kernel)
-    found = [re.search(r"(\w+)\s*$", one) for one in _split(source[begin:end])]
-    return [name[1] for name in found if name is not None]
+    names = [re.search(r"(\w+)\s*$", parameter) for parameter in _split(source[begin:end])]
+    return [name[1] for name in names if name is not None]
 
 
 def _parameters(source: str, kernel: str) -> tuple[int, int]:
-    """Where the parameters of the kernel's definition begin and end."""
+    """The positions at which the parameters of the kernel's definition begin and end."""
     for found in re.finditer(rf"\b{re.escape(kernel)}\s*\(", source):
         end = _closing(source, found.end() - 1)
         if source[end + 1 :].lstrip().startswith("{"):
@@ -55,12 +55,12 @@ def _with_parameters(source: str, kernel: str) -> str:
     if re.search(rf"\b{re.escape(kernel)}\s*\([^;{{]*\)\s*;", declared):
         raise NotCheckableError(f"its source declares {kernel} before it defines it")
     made = []
-    for one in _split(source[begin:end]):
-        found = _POINTER.match(one)
-        if "*" in one and found is None:
-            raise NotCheckableError(f"its parameter {one.strip()} is no plain pointer")
-        lines = "\n" * one.count("\n")
-        made.append(one if found is None else f"{lines}::replay::Pointer<{found[1].strip()}> {found[2]}")
+    for parameter in _split(source[begin:end]):
+        pointer = _POINTER.match(parameter)
+        if "*" in parameter and pointer is None:
+            raise NotCheckableError(f"its parameter {parameter.strip()} is no plain pointer")
+        lines = "\n" * parameter.count("\n")
+        made.append(parameter if pointer is None else f"{lines}::replay::Pointer<{pointer[1].strip()}> {pointer[2]}")
     return source[:begin] + ",".join(made) + source[end:]
 
 
@@ -96,7 +96,7 @@ def _method(text: str, found: re.Match[str], function: str, types: str) -> tuple
 
 
 def _type_before(text: str, end: int) -> int:
-    """Where the type begins that ends there: names, ::, and <…>."""
+    """The position at which the type that ends there begins: names, ::, and <…>."""
     at = end
     while at > 0:
         if text[at - 1] == ">" or (text[at - 1] == ")" and re.search(r"\bdecltype$", text[: _opening(text, at - 1)])):
@@ -109,7 +109,7 @@ def _type_before(text: str, end: int) -> int:
 
 
 def _expression_before(text: str, end: int) -> int:
-    """Where the primary expression begins that ends there: a name, a call, something in brackets."""
+    """The position at which the primary expression that ends there begins: a name, a call, something in brackets."""
     at = end
     while at > 0:
         if text[at - 1] in ")]>":
@@ -124,7 +124,7 @@ def _expression_before(text: str, end: int) -> int:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket that opens there closes. Brackets of other kinds between them are passed over."""
+    """The position of the bracket that closes the one opened there. Brackets of other kinds are skipped."""
     kind = OPENING.index(text[at])
     depth = 0
     for i in range(at, len(text)):
@@ -135,7 +135,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _opening(text: str, at: int) -> int:
-    """Where the bracket that closes there opens."""
+    """The position of the bracket that opens the one closed there."""
     kind = CLOSING.index(text[at])
     depth = 0
     for i in range(at, -1, -1):

@@ -1,4 +1,4 @@
-"""A repro in a child process, which may die of its launch, and what it reports through a pipe."""
+"""Runs a repro in a child process, which its launch may kill; the child reports through a pipe."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Message = tuple[str, ...]
 Text = Literal["through", "kept", "echoed"]
 
 
-class Report:
-    """What is found. A child tells its parent, too.
+class ReplayReport:
+    """The findings of a replay; a child also sends them to its parent.
 
     Attributes:
         accesses: wrong ones.
-        began: the launch did.
-        what: what the launch ended in, or why it could not be run; "" where nothing is to be said.
+        began: the launch began.
+        what: the fault that the launch ended in, or the reason why it was not run; "" if there is none.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -39,25 +39,26 @@ class Report:
         self.began = False
 
     def access(self, access: Access) -> None:
+        """Adds a wrong access."""
         self.accesses.append(access)
-        self.say("access", access.to_json())
+        self.send("access", access.to_json())
 
-    def take(self, ended: Ended) -> None:
-        """What a child reported."""
-        self.accesses += [Access.of_json(message[1]) for message in ended.messages if message[0] == "access"]
-        refused = ended.said("refused")
-        self.what = refused[1] if refused is not None else ended.fault
+    def add_child(self, child: ChildExit) -> None:
+        """Adds the findings that a child sent."""
+        self.accesses += [Access.from_json(message[1]) for message in child.messages if message[0] == "access"]
+        refused = child.message("refused")
+        self.what = refused[1] if refused is not None else child.fault
 
-    def say(self, *words: str | int) -> None:
-        """One message: its kind, and what belongs to it."""
+    def send(self, *words: str | int) -> None:
+        """Sends one message: its kind, then its content."""
         self.began = self.began or words[0] == "begin"
         if self.descriptor is not None:
             os.write(self.descriptor, json.dumps([str(word) for word in words]).encode() + b"\n")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a child ended.
+class ChildExit:
+    """The end of a child process.
 
     Attributes:
         messages: what it reported, in order.
@@ -71,37 +72,39 @@ class Ended:
     hung: bool = False
     text: str = ""
 
-    def said(self, kind: str) -> Message | None:
+    def message(self, kind: str) -> Message | None:
         """The first message of a kind."""
         return next((m for m in self.messages if m[0] == kind), None)
 
     @property
     def began(self) -> bool:
-        return self.said("begin") is not None
+        """True if its launch began."""
+        return self.message("begin") is not None
 
     @property
     def failed(self) -> bool:
-        """The launch was not run, or not in the way that was asked for."""
-        return not self.began or self.said("refused") is not None
+        """True if the launch was not run, or not in the requested way."""
+        return not self.began or self.message("refused") is not None
 
     @property
     def fault(self) -> str:
-        """What its launch ended in; "" if it ended well."""
+        """The fault that its launch ended in; "" if none."""
         if self.hung:
             return f"no end within {HANG_SECONDS:g} s"
-        error = self.said("error")
+        error = self.message("error")
         if error is not None:
             return error[1]
-        return "" if self.said("end") is not None else self.ending
+        return "" if self.message("end") is not None else self.ending
 
     @property
-    def why(self) -> str:
-        """Why it never came to its launch, one line."""
-        said = self.said("refused") or self.said("error")
-        return self.ending if said is None else said[1].partition("\n")[0]
+    def failure_reason(self) -> str:
+        """The reason why its launch was not run, one line."""
+        message = self.message("refused") or self.message("error")
+        return self.ending if message is None else message[1].partition("\n")[0]
 
     @property
     def ending(self) -> str:
+        """Its signal or exit code."""
         with suppress(ValueError):
             if self.code < 0:
                 return signal.Signals(-self.code).name
@@ -115,14 +118,14 @@ def run_child(
     environment: Mapping[str, str] | None = None,
     text: Text = "through",
     seconds: float | None = None,
-) -> Ended:
+) -> ChildExit:
     """Runs this script once more, in a process of its own.
 
     Args:
         before: a command that runs it, compute-sanitizer for one.
         environment: variables to add.
-        text: what becomes of what it writes: it goes through; or it is kept, standard error with it; or its standard
-            output is written to this process's own `sys.stdout`.
+        text: its output is inherited ("through"); or captured, standard error with it ("kept"); or its standard output
+            is written to this process's `sys.stdout` ("echoed").
         seconds: how long its launch may take, `math.inf` for any time; None: HANG_SECONDS.
     """
     reader, writer = os.pipe()
@@ -138,16 +141,16 @@ def run_child(
     )
     with child:
         os.close(writer)
-        heard = _echo if text == "echoed" else _keep
-        messages, written, hung = _listen(reader, child, HANG_SECONDS if seconds is None else seconds, heard)
+        on_text = _echo if text == "echoed" else _keep
+        messages, written, hung = _listen(reader, child, HANG_SECONDS if seconds is None else seconds, on_text)
         if hung:
             child.kill()
     os.close(reader)
-    return Ended(messages, child.returncode, hung, written)
+    return ChildExit(messages, child.returncode, hung, written)
 
 
 def _keep(data: bytes) -> None:
-    """What is kept need not be heard."""
+    """Does nothing: captured text is not shown."""
 
 
 def _echo(data: bytes) -> None:
@@ -156,26 +159,26 @@ def _echo(data: bytes) -> None:
 
 
 def _listen(
-    reader: int, child: subprocess.Popen[bytes], seconds: float, heard_text: Callable[[bytes], None]
+    reader: int, child: subprocess.Popen[bytes], seconds: float, on_text: Callable[[bytes], None]
 ) -> tuple[tuple[Message, ...], str, bool]:
-    """What the child reports and writes until it closes both, and whether it hangs."""
+    """Returns the child's messages, its captured text, and True if it hangs."""
     written = child.stdout.fileno() if child.stdout is not None else None
-    heard: dict[int, bytes] = {reader: b""} | ({} if written is None else {written: b""})
-    open_ones = set(heard)
+    received: dict[int, bytes] = {reader: b""} | ({} if written is None else {written: b""})
+    open_ones = set(received)
     deadline = math.inf
     hung = False
     while open_ones and not hung:
-        left = None if deadline == math.inf else max(deadline - time.monotonic(), 0)
-        ready = select.select(sorted(open_ones), [], [], left)[0]
+        remaining = None if deadline == math.inf else max(deadline - time.monotonic(), 0)
+        ready = select.select(sorted(open_ones), [], [], remaining)[0]
         hung = not ready
         for descriptor in ready:
             data = os.read(descriptor, 65536)
-            heard[descriptor] += data
+            received[descriptor] += data
             if descriptor == written:
-                heard_text(data)
+                on_text(data)
             if not data:
                 open_ones.discard(descriptor)
-        if deadline == math.inf and b"\n" in heard[reader]:
+        if deadline == math.inf and b"\n" in received[reader]:
             deadline = time.monotonic() + seconds
-    messages = tuple(tuple(json.loads(line)) for line in heard[reader].splitlines() if line.endswith(b"]"))
-    return messages, heard.get(written or -1, b"").decode(errors="replace"), hung
+    messages = tuple(tuple(json.loads(line)) for line in received[reader].splitlines() if line.endswith(b"]"))
+    return messages, received.get(written or -1, b"").decode(errors="replace"), hung

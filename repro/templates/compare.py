@@ -1,4 +1,4 @@
-"""Says whether a tensor is the recorded one, bit for bit or within a tolerance, and where it differs most if not."""
+"""Compares tensors bit for bit or within a tolerance, and describes the largest differences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """
+class OutputComparison:
+    """The result of comparing an output with the recorded one.
+
     Attributes:
         passes: equal bit for bit, or within the tolerance.
         text: one line.
@@ -22,25 +23,26 @@ class Comparison:
     text: str
 
 
-def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -> Comparison:
-    """
+def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -> OutputComparison:
+    """Compares an output with the recorded one.
+
     Args:
         tolerance: |got - recorded| may be tolerance * (1 + |recorded|), or one step of a floating dtype;
             0.0: bit for bit.
     """
     text = difference(got, recorded)
     if not text:
-        return Comparison(True, "equal bit for bit")
+        return OutputComparison(True, "equal bit for bit")
     continuous = got.is_floating_point() or got.is_complex()
     if tolerance > 0.0 and continuous and got.dtype == recorded.dtype and got.shape == recorded.shape:
         mine, theirs = _row(got), _row(recorded)
         if bool(_within(mine, theirs, tolerance).all()):
-            return Comparison(True, f"within {tolerance:g}: {text}")
-    return Comparison(False, text)
+            return OutputComparison(True, f"within {tolerance:g}: {text}")
+    return OutputComparison(False, text)
 
 
 def difference(got: torch.Tensor, recorded: torch.Tensor) -> str:
-    """How `got` differs from `recorded`: "" if they are equal bit for bit.
+    """Describes how `got` differs from `recorded`; "" if they are equal bit for bit.
 
     NaN equals NaN of the same bits; 0.0 and -0.0 differ. A relative difference is to the recorded value; a ULP is a
     step from one number of the dtype to the next.
@@ -62,6 +64,7 @@ def unequal_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def index_of(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of a row-major position."""
     index: list[int] = []
     for size in reversed(shape):
         position, rest = divmod(position, size)
@@ -70,6 +73,7 @@ def index_of(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def kind(tensor: torch.Tensor) -> str:
+    """The dtype and shape: "float32 (2, 4)"."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 

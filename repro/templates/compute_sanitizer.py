@@ -1,4 +1,4 @@
-"""compute-sanitizer of the CUDA toolkit: where it is, how it is run, and what its reports say."""
+"""compute-sanitizer of the CUDA toolkit: finds it, builds its command line and parses its reports."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
-CUDA = "CUDA"  # what is said of a call that failed
+CUDA = "CUDA"  # the text for a CUDA call that failed
 _NUMBERED = re.compile(r"^=+ ?", re.MULTILINE)
 _MEMORY = re.compile(r"^((?:Potential )?Invalid (?:__\w+__ )?(\w+)) of size ([\d,]+)(?: bytes)?", re.IGNORECASE)
 _UNWRITTEN = re.compile(r"^(Uninitialized (?:__\w+__ )?memory (read)) of size ([\d,]+)", re.IGNORECASE)
@@ -25,33 +25,32 @@ _RACE_AT = re.compile(r"access at (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<source>
 
 
 def find() -> str:
-    """
+    """Returns the path of compute-sanitizer.
+
     Raises:
         SystemExit: it is not installed.
     """
     toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     toolkits += [Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
     places = [shutil.which("compute-sanitizer"), *(t / "bin" / "compute-sanitizer" for t in toolkits), *_installed()]
-    found = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
-    if not found:
-        raise SystemExit(
-            "compute-sanitizer is not here: neither on PATH, nor in the CUDA toolkit; pip install " + PACKAGES[0]
-        )
-    return found
+    program = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
+    if not program:
+        raise SystemExit("compute-sanitizer was not found on PATH or in the CUDA toolkit; pip install " + PACKAGES[0])
+    return program
 
 
 def command(program: str, tool: str, log: Path) -> list[str]:
-    """What goes before the command that it watches."""
+    """Returns the command line to put before the watched command."""
     padding = ["--padding", "256"] if tool == "memcheck" else []
     quiet = ["--show-backtrace", "no", "--report-api-errors", "no", "--print-limit", "200"]
     return [program, "--tool", tool, *padding, *quiet, "--log-file", str(log)]
 
 
 def parse(text: str) -> list[Access]:
-    """The reports in a log, in their order; without those on calls that failed after a wrong access."""
-    found = [access for block in _blocks(text) if (access := _read(block))]
-    serious = [access for access in found if access.what != CUDA]
-    return serious or found
+    """Parses the reports in a log; those on CUDA calls that failed are left out if there are others."""
+    accesses = [access for block in _blocks(text) if (access := _read(block))]
+    serious = [access for access in accesses if access.what != CUDA]
+    return serious or accesses
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
@@ -84,8 +83,8 @@ def _read(block: list[str]) -> Access | None:
         elif (by := _THREAD.match(line)) is not None:
             thread = by[1]
         elif (place := _ADDRESS.match(line)) is not None:
-            address, said = int(place[1], 16), place[2].strip()
-            notes += [said] if said and said != "is out of bounds" else []
+            address, remark = int(place[1], 16), place[2].strip()
+            notes += [remark] if remark and remark != "is out of bounds" else []
         elif line.strip().startswith("and is ") and "nearest allocation" in line:
             notes.append(line.strip())
     return Access(
@@ -103,19 +102,19 @@ def _read(block: list[str]) -> Access | None:
 
 
 def _race(text: str, block: list[str]) -> Access:
-    found = _RACE_AT.search("\n".join(block))
-    kernel, source = _kernel_and_source(found["kernel"], found["source"]) if found else ("", None)
+    place = _RACE_AT.search("\n".join(block))
+    kernel, source = _kernel_and_source(place["kernel"], place["source"]) if place else ("", None)
     notes = tuple(line.strip() for line in block[1:] if line.strip())
     return Access("sanitizer", "race", f"racecheck: {text}", kernel=kernel, source=source, notes=notes)
 
 
 def _block_of(thread: str) -> tuple[int, int, int] | None:
     """The program of the grid in "thread (5,0,0) in block (3,0,0)"."""
-    found = re.search(r"in block \((\d+),(\d+),(\d+)\)", thread)
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+    block = re.search(r"in block \((\d+),(\d+),(\d+)\)", thread)
+    return None if block is None else (int(block[1]), int(block[2]), int(block[3]))
 
 
-def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, Source | None]:
+def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, CodeLine | None]:
     """Both forms: `at kernel(int*)+0x30 in file.py:23`, and the older `at 0x30 in /path/file.py:23:kernel`."""
     source = (source or "").strip()
     older = re.fullmatch(r"(.*):(\d+):(\w+)(?:\(.*\))?", source)
@@ -126,8 +125,8 @@ def _kernel_and_source(kernel: str | None, source: str | None) -> tuple[str, Sou
     placed = re.fullmatch(r"(.*):(\d+)", source)
     function = (kernel or "").partition("(")[0]
     if placed is not None:
-        return function, Source(Path(placed[1]).name, int(placed[2]))
-    return function, Source(source, 0) if source else None
+        return function, CodeLine(Path(placed[1]).name, int(placed[2]))
+    return function, CodeLine(source, 0) if source else None
 
 
 def _installed() -> Iterator[Path]:

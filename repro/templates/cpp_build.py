@@ -1,4 +1,4 @@
-"""Compiles a generated C++ kernel the way the model's package did."""
+"""Compiles a generated C++ kernel as the model's package did."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ const char* call(void (*kernel)(Types...), void* const* arguments, const std::si
     } catch (const std::exception& error) {
       message = error.what();
     } catch (...) {
-      message = "an exception that is no std::exception";
+      message = "an exception that is not a std::exception";
     }
   }
   return message.c_str();
@@ -59,11 +59,11 @@ extern "C" const char* replay_call(void* kernel, void* const* arguments, const s
 
 
 @dataclass(frozen=True)
-class Compiler:
+class CppCompiler:
     """A compiler's command line. "{torch}" and "{python}" stand for what is installed where the replay runs.
 
     Attributes:
-        command: the recorded compiler; where it is not there, one of the same name is taken.
+        command: the recorded compiler; where it does not exist, one of the same name on PATH is used.
     """
 
     command: str
@@ -73,9 +73,11 @@ class Compiler:
 
     @property
     def program(self) -> str:
+        """The recorded compiler, or its bare name where it does not exist."""
         return self.command if shutil.which(self.command) else Path(self.command).name
 
     def arguments(self, source: Path, library: Path) -> list[str]:
+        """The command line that compiles a source to a library."""
         command_line = [
             self.program,
             str(source),
@@ -87,9 +89,10 @@ class Compiler:
         return [_here(word) for word in command_line]
 
 
-def library_of(compiler: Compiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
-    """The compiled library; its source lies beside it. What was compiled before from the same text and command is used
-    again.
+def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """Compiles a kernel and returns the library; its source lies next to it.
+
+    A library that was compiled from the same text with the same command is reused.
 
     Args:
         folder: what is built lies in its `build/`, where that can be written.
@@ -110,7 +113,7 @@ def library_of(compiler: Compiler, source: str, kernel: str, folder: Path, flags
     return library
 
 
-def _compile(compiler: Compiler, text: str, source: Path, library: Path) -> None:
+def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:
     source.write_text(text, encoding="utf-8")
     unfinished = library.with_suffix(f".{os.getpid()}")
     command = compiler.arguments(source, unfinished)
@@ -125,7 +128,7 @@ def _compile(compiler: Compiler, text: str, source: Path, library: Path) -> None
 
 @cache
 def _elsewhere() -> Path:
-    """Where things are built that cannot be built in the repro's folder; one directory a user."""
+    """The build directory where the repro's folder cannot be written; one for each user."""
     directory = Path(tempfile.gettempdir()) / f"repro-build-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.stat().st_uid != os.getuid():

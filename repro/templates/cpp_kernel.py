@@ -11,10 +11,10 @@ import torch
 
 from .address_sanitizer import Runtime, runtime_of
 from .checked import CheckedCalls
-from .cpp_build import Compiler, library_of
+from .cpp_build import CppCompiler, library_of
 from .kernel import NATIVE, Findings, Programs, Settings
 
-__all__ = ["Compiler", "CppKernel"]
+__all__ = ["CppCompiler", "CppKernel"]
 
 CHECKED = "checked"
 
@@ -31,7 +31,7 @@ Number = (
     | ctypes.c_float
     | ctypes.c_double
 )
-Argument: TypeAlias = torch.Tensor | Number | None
+CppArgument: TypeAlias = torch.Tensor | Number | None
 
 
 class CppKernel:
@@ -40,7 +40,7 @@ class CppKernel:
     backends: tuple[str, ...] = (NATIVE, CHECKED)
     grid: tuple[int, ...] = ()
 
-    def __init__(self, name: str, source: str, compiler: Compiler) -> None:
+    def __init__(self, name: str, source: str, compiler: CppCompiler) -> None:
         self.name = name
         self.source = source
         self.compiler = compiler
@@ -50,21 +50,27 @@ class CppKernel:
         self._names: dict[int, str] = {}
 
     def default_backend(self) -> str:
+        """The package's own code."""
         return NATIVE
 
     def device(self, backend: str, recorded: str) -> str:
+        """The recorded device."""
         return recorded
 
     def part(self, backend: str) -> Programs:
+        """It has no programs."""
         return "none"
 
     def tolerance(self, backend: str) -> float:
+        """Outputs are compared bit for bit."""
         return 0.0
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        """Sets the argument names for the findings."""
         self._names = {id(tensor): name for name, tensor in arguments.items()}
 
     def findings(self) -> Findings | None:
+        """The out-of-bounds accesses of the last launch, with checked pointers only."""
         return None if self._checked is None else Findings(self._checked.accesses)
 
     def prepare(self, settings: Settings) -> None:
@@ -100,7 +106,7 @@ class CppKernel:
         """
         return runtime_of(self.compiler.program)
 
-    def __call__(self, *arguments: Argument) -> None:
+    def __call__(self, *arguments: CppArgument) -> None:
         """Launches the kernel.
 
         Raises:
@@ -116,7 +122,7 @@ class CppKernel:
             ]
             tensors = [a if isinstance(a, torch.Tensor) else None for a in arguments]
             names = [self._names.get(id(tensor), "") for tensor in tensors]
-            message = checked.watched(lambda: self._call(values), tensors, names)
+            message = checked.run(lambda: self._call(values), tensors, names)
         if message is not None:
             raise RuntimeError(message)
 
@@ -130,8 +136,8 @@ class CppKernel:
         message: bytes | None = self._library.replay_call(kernel, addresses, sizes, ctypes.c_size_t(count))
         return None if message is None else message.decode(errors="replace")
 
-    def _value(self, argument: Argument) -> ctypes._CData:
-        """What the kernel takes for it: a data pointer, a number, or a null pointer."""
+    def _value(self, argument: CppArgument) -> ctypes._CData:
+        """The value to pass: a data pointer, a number, or a null pointer."""
         if argument is None or isinstance(argument, torch.Tensor):
             return ctypes.c_void_p(None if argument is None else argument.data_ptr())
         value = argument.value

@@ -1,12 +1,12 @@
-"""GPUs of the machine that a launch ran on, and those of this one."""
+"""Maps GPUs of the machine that a launch ran on to those of this one."""
 
 from __future__ import annotations
 
 import torch
 
 
-def present(name: str) -> str:
-    """A device, or the first GPU for one that is not here. Where there are none at all it keeps its name.
+def available_device(name: str) -> str:
+    """Returns the device itself, or the first GPU in place of one that this machine lacks. Without any GPU: the name.
 
     Args:
         name: as torch writes it: "cpu", "cuda:1".

@@ -1,4 +1,4 @@
-"""`--evidence`: what was found, for programs to read. One JSON object, written whole or not at all."""
+"""`--evidence`: writes the findings as one JSON object, whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .access_text import lines_of
-from .child import Report
+from .child import ReplayReport
 from .job import AS_RECORDED, DIFFERS, FAILED, FAULT, NO_FAULT, Job
 from .options import Options
 
 OUTCOMES = {AS_RECORDED: "as recorded", DIFFERS: "differs", FAULT: "fault", NO_FAULT: "no fault"}
-LOOKS_FOR_FAULTS = ("sanitize", "poison")  # options that find nothing where all is well
+LOOKS_FOR_FAULTS = ("sanitize", "poison")  # options whose code 0 means that no fault was found
 OPERATOR = "operator"  # the mode of a launch that has no kernel of its own
 
 
-class Copied:
-    """A text stream whose text is kept as it goes through."""
+class CopiedStream:
+    """A text stream that keeps a copy of what is written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.text: list[str] = []
 
     def write(self, text: str) -> int:
+        """Writes the text and keeps a copy."""
         self.text.append(text)
         return self.stream.write(text)
 
@@ -35,28 +36,29 @@ class Copied:
         return getattr(self.stream, name)
 
     def lines(self) -> list[str]:
+        """The lines that were written."""
         return "".join(self.text).splitlines()
 
 
-def kept(job: Job, options: Options, path: Path, run: Callable[[Report], int]) -> int:
-    """What `run` returns; whatever it ends in is written down first.
+def run_with_evidence(job: Job, options: Options, path: Path, run: Callable[[ReplayReport], int]) -> int:
+    """Calls `run`, writes the evidence file however it ends, and returns the exit code.
 
     Raises:
         SystemExit: `run` does, or the file cannot be written.
     """
-    report, heard = Report(None), Copied(sys.stdout)
+    report, output = ReplayReport(None), CopiedStream(sys.stdout)
     try:
-        with contextlib.redirect_stdout(heard):
+        with contextlib.redirect_stdout(output):
             code = run(report)
     except (SystemExit, Exception) as error:
         report.what = report.what or str(error)
-        _write(path, _evidence(job, options, report, FAILED, heard.lines()))
+        _write(path, _evidence(job, options, report, FAILED, output.lines()))
         raise
-    _write(path, _evidence(job, options, report, code, heard.lines()))
+    _write(path, _evidence(job, options, report, code, output.lines()))
     return code
 
 
-def _evidence(job: Job, options: Options, report: Report, code: int, lines: list[str]) -> dict[str, object]:
+def _evidence(job: Job, options: Options, report: ReplayReport, code: int, lines: list[str]) -> dict[str, object]:
     outcome = OUTCOMES.get(code, "failed")
     if code == AS_RECORDED and options.option in LOOKS_FOR_FAULTS:
         outcome = OUTCOMES[NO_FAULT]
@@ -73,12 +75,12 @@ def _evidence(job: Job, options: Options, report: Report, code: int, lines: list
     }
 
 
-def _what(job: Job, report: Report, code: int, lines: list[str]) -> str:
-    """The first wrong access, or else what was said first of the launch; "" where all is well."""
+def _what(job: Job, report: ReplayReport, code: int, lines: list[str]) -> str:
+    """The first wrong access, or else the first line printed about the launch; "" if there is no fault."""
     if report.accesses:
         return lines_of(report.accesses[0])[0]
-    said = (line.removeprefix(job.title) for line in lines if line.startswith(job.title))
-    return "" if code in (AS_RECORDED, NO_FAULT) else next(said, "").lstrip(": ")
+    summaries = (line.removeprefix(job.title) for line in lines if line.startswith(job.title))
+    return "" if code in (AS_RECORDED, NO_FAULT) else next(summaries, "").lstrip(": ")
 
 
 def _write(path: Path, content: dict[str, object]) -> None:

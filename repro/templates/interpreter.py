@@ -2,7 +2,7 @@
 
 The values are those of Triton's interpreter, with its gaps filled: libdevice, arithmetic in bfloat16, conversions that
 round as the GPU's do, reductions by the kernel's own combine functions. Programs run one after another, x fastest.
-A load outside gives 0, a store or atomic outside is dropped; both are counted, and the run goes on.
+An out-of-bounds load returns 0, an out-of-bounds store or atomic is dropped; both are counted, and the run goes on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from triton.runtime.jit import mangle_type
 
 from .interpreter_builder import CheckedBuilder, Handle
 from .interpreter_errors import NotInterpretableError
-from .interpreter_formats import encoded, is_encoded, numpy_dtype
+from .interpreter_formats import encode, is_encoded, numpy_dtype
 from .interpreter_language import Language, python_function
-from .interpreter_memory import Memory
+from .interpreter_memory import CheckedMemory
 from .interpreter_report import (
     MACHINERY,
+    AccessCollector,
     Interpretation,
     Program,
-    Report,
     line_of,
 )
 from .interpreter_shadow import Shadow, with_shadow
@@ -38,13 +38,13 @@ __all__ = ["Interpretation", "NotInterpretableError", "interpret"]
 
 PROGRESS_SECONDS = 0.1  # between two calls of `progress`
 
-Argument: TypeAlias = "torch.Tensor | int | float | bool | None"
+InterpreterArgument: TypeAlias = "torch.Tensor | int | float | bool | None"
 
 
 def interpret(
     function: Any,
     grid: tuple[int, int, int],
-    arguments: Mapping[str, Argument],
+    arguments: Mapping[str, InterpreterArgument],
     constants: Mapping[str, object],
     *,
     signature: Mapping[str, str] | None = None,
@@ -63,14 +63,14 @@ def interpret(
         progress: is called with the programs done and those to do, at the end and at most ten times a second before.
 
     Raises:
-        NotInterpretableError: the kernel does something that is not known here, with the line of it.
+        NotInterpretableError: the kernel uses something that the interpreter does not support; the text has its line.
         ValueError: a program is not in the grid, or a tensor is not on the CPU.
     """
     for program in programs:
         if not all(0 <= index < size for index, size in zip(program, grid, strict=True)):
             raise ValueError(f"program {program} is not in the grid {grid}")
-    memory = Memory({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
-    report = Report()
+    memory = CheckedMemory({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
+    report = AccessCollector()
     builder = CheckedBuilder(memory, report)
     builder.set_grid_dim(*grid)
     language = Language(builder)
@@ -89,7 +89,7 @@ def interpret(
                     shown = time.monotonic()
                     progress(done + 1, total)
         except Exception as error:
-            raise NotInterpretableError(_told(error)) from error
+            raise NotInterpretableError(_error_text(error)) from error
     if progress is not None:
         progress(total, total)
     return report.result(total, time.monotonic() - begun)
@@ -101,25 +101,25 @@ def _in_order(grid: tuple[int, int, int]) -> Iterable[Program]:
 
 def _values(
     function: Any,
-    memory: Memory,
-    arguments: Mapping[str, Argument],
+    memory: CheckedMemory,
+    arguments: Mapping[str, InterpreterArgument],
     constants: Mapping[str, object],
     signature: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What the kernel is called with: constants as they are, tensors as pointers, numbers as scalars."""
+    """The values to call the kernel with: constants as they are, tensors as pointers, numbers as scalars."""
     values: dict[str, Any] = {}
-    given: dict[str, Any] = {**arguments, **constants}
+    passed: dict[str, Any] = {**arguments, **constants}
     for name, parameter in inspect.signature(python_function(function)).parameters.items():
-        if name not in given:
+        if name not in passed:
             continue
         kind = signature.get(name, "")
         constant = kind == "constexpr" or "constexpr" in str(parameter.annotation)
-        values[name] = given[name] if constant else _value(name, given[name], kind, memory)
+        values[name] = passed[name] if constant else _value(name, passed[name], kind, memory)
     return values
 
 
-def _value(name: str, value: Any, kind: str, memory: Memory) -> Any:
-    """As the kernel's operations take it: a pointer or a scalar; what is no tensor and no number stays as it is.
+def _value(name: str, value: Any, kind: str, memory: CheckedMemory) -> Any:
+    """Converts a tensor to a pointer and a number to a scalar; leaves anything else as it is.
 
     Raises:
         NotInterpretableError: Triton has no pointers to elements of the tensor's type.
@@ -136,7 +136,7 @@ def _value(name: str, value: Any, kind: str, memory: Memory) -> Any:
         return value
     scalar = tl.str_to_ty(kind or _scalar_type(value), None)
     held = numpy.array([value]).astype(numpy.float32) if is_encoded(scalar) else numpy.array([value])
-    data = encoded(held, scalar) if is_encoded(scalar) else held.astype(numpy_dtype(scalar))
+    data = encode(held, scalar) if is_encoded(scalar) else held.astype(numpy_dtype(scalar))
     return tl.tensor(Handle(data, scalar), scalar)
 
 
@@ -147,8 +147,8 @@ def _scalar_type(value: int | float) -> str:
     return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
 
 
-def _told(error: BaseException) -> str:
-    """The error with the line of the kernel that it came from."""
+def _error_text(error: BaseException) -> str:
+    """The text of an error, with the line of the kernel that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*MACHINERY, "<"))]
     text = str(error) if isinstance(error, NotInterpretableError) else f"{type(error).__name__}: {error}"

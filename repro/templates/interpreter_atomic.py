@@ -1,4 +1,4 @@
-"""What atomic operations make of an element and a value."""
+"""Atomic operations on arrays of elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from triton.runtime import interpreter as triton_interpreter
 
-from .interpreter_formats import Array, decoded, encoded, is_encoded
+from .interpreter_formats import Array, decode, encode, is_encoded
 
 Combine = Callable[[Array, Array], Array]
 
@@ -28,13 +28,13 @@ _COMBINE: dict[Any, Combine] = {
 _UNSIGNED = (_OPERATION.UMIN, _OPERATION.UMAX)
 
 
-def combined(operation: Any, dtype: Any) -> Combine:
-    """The operation on elements of a Triton type, as memory holds them."""
+def atomic_function(operation: Any, dtype: Any) -> Combine:
+    """Returns the function of an atomic operation on elements of a Triton type, as memory holds them."""
     combine = _COMBINE[operation]
     if operation == _OPERATION.XCHG:
         return combine
     if is_encoded(dtype):
-        return lambda old, value: encoded(combine(decoded(old, dtype), decoded(value, dtype)), dtype)
+        return lambda old, value: encode(combine(decode(old, dtype), decode(value, dtype)), dtype)
     if operation in _UNSIGNED:
         return lambda old, value: _as_unsigned(combine, old, value)
     return combine

@@ -1,4 +1,4 @@
-"""Triton's interpreter with every access checked: computes what a kernel's operations stand for, block by block."""
+"""Triton's interpreter with every access checked: computes a kernel's operations, block by block."""
 
 from __future__ import annotations
 
@@ -8,28 +8,39 @@ import numpy
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
-from .accesses import Access, Index
-from .interpreter_atomic import Combine, combined
+from .accesses import Access, LoadedIndex
+from .interpreter_atomic import Combine, atomic_function
 from .interpreter_errors import NotInterpretableError
-from .interpreter_formats import Array, decoded, encoded, integers, is_encoded, numpy_dtype, truncated
+from .interpreter_formats import Array, decode, encode, encode_towards_zero, is_encoded, numpy_dtype, to_integers
 from .interpreter_libdevice import asm_function, fused, library_function
-from .interpreter_memory import Memory, Strays
-from .interpreter_report import Report, current_line
-from .interpreter_shadow import ALWAYS, KEY, Feed, Shadow, at, chosen, either, joined, shadow_of, with_shadow
+from .interpreter_memory import CheckedMemory, OutOfBounds
+from .interpreter_report import AccessCollector, current_line
+from .interpreter_shadow import (
+    ALWAYS,
+    KEY,
+    IndexLoad,
+    Shadow,
+    element_at,
+    join_shadows,
+    mask_union,
+    select_shadow,
+    shadow_of,
+    with_shadow,
+)
 
 Handle = triton_interpreter.TensorHandle
 WRAPPING = (numpy.add, numpy.subtract, numpy.multiply)
 BOOLEAN_ARITHMETIC = (*WRAPPING, numpy.fmod)
-WAITS = 1000  # so many atomics in a row that find one place unchanged wait for another program
+WAITS = 1000  # this many atomics in a row that leave one address unchanged are a wait for another program
 
 
 class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[misc]
-    """Stands where the compiler's builder does: the operations of `triton.language` call its `create_…`.
+    """Replaces the compiler's builder: the operations of `triton.language` call its `create_…` methods.
 
     A program that waits for another one (a barrier across the grid) cannot be run: programs run one after another.
     """
 
-    def __init__(self, memory: Memory, report: Report) -> None:
+    def __init__(self, memory: CheckedMemory, report: AccessCollector) -> None:
         super().__init__()
         # Device assertions are on. Triton's own check of overflow is off: it costs more than the operation, and stops.
         self.options = triton_interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
@@ -38,10 +49,11 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         self._waits, self._waits_for = 0, 0
 
     def start(self, program: tuple[int, int, int]) -> None:
+        """Begins a program of the grid."""
         self.set_grid_idx(*program)
         self._waits = 0
 
-    # What is known of a value follows it through shapes, casts and arithmetic.
+    # Shadows follow values through shapes, casts and arithmetic.
 
     def create_splat(self, ret_ty: Any, arg: Any) -> Any:
         handle = Handle(
@@ -90,15 +102,15 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
 
     def cast_impl(self, src: Any, dst_type: Any) -> Any:
         source, target = src.dtype.scalar, dst_type.scalar
-        values = decoded(src.data, source)
+        values = decode(src.data, source)
         if is_encoded(target):
-            return Handle(encoded(values, target), target)
-        wanted = numpy_dtype(target)
-        if values.dtype.kind == "f" and wanted.kind in "iu":
-            return Handle(integers(values, wanted), target)
-        result = Handle(values.astype(wanted), target)
+            return Handle(encode(values, target), target)
+        dtype = numpy_dtype(target)
+        if values.dtype.kind == "f" and dtype.kind in "iu":
+            return Handle(to_integers(values, dtype), target)
+        result = Handle(values.astype(dtype), target)
         shadow = shadow_of(src)
-        if wanted.kind == "i" and values.dtype.kind in "iu" and wanted.itemsize < values.itemsize:
+        if dtype.kind == "i" and values.dtype.kind in "iu" and dtype.itemsize < values.itemsize:
             shadow = _wrapped(shadow, result.data != values)
         return with_shadow(result, shadow)
 
@@ -106,7 +118,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         target = dst_type.scalar
         towards_zero = rounding_mode == triton_interpreter._ir.ROUNDING_MODE.RTZ
         if towards_zero and target in (tl.bfloat16, tl.float16):
-            return Handle(truncated(decoded(src.data, src.dtype.scalar), target), target)
+            return Handle(encode_towards_zero(decode(src.data, src.dtype.scalar), target), target)
         return self.cast_impl(src, dst_type)
 
     # Arithmetic
@@ -115,23 +127,23 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         dtype = lhs.dtype.scalar
         left, right = lhs.data, rhs.data
         if is_encoded(dtype):
-            output = op(decoded(left, dtype), decoded(right, dtype))
-            return Handle(output, tl.int1) if output.dtype == bool else Handle(encoded(output, dtype), dtype)
+            output = op(decode(left, dtype), decode(right, dtype))
+            return Handle(output, tl.int1) if output.dtype == bool else Handle(encode(output, dtype), dtype)
         if left.dtype == bool and right.dtype == bool and op in BOOLEAN_ARITHMETIC:
             return Handle((op(left.astype(numpy.int8), right.astype(numpy.int8)) & 1).astype(bool), tl.int1)
         output = op(left, right)
         if output.dtype == bool:
             return Handle(output, tl.int1)
-        wanted = numpy_dtype(dtype)
-        if output.dtype != wanted:
-            output = output.astype(wanted)
+        result_dtype = numpy_dtype(dtype)
+        if output.dtype != result_dtype:
+            output = output.astype(result_dtype)
         result = Handle(output, dtype)
-        if wanted.kind in "iu":
-            joined(result, lhs, rhs)
-            if wanted.kind == "i" and wanted.itemsize == 4 and op in WRAPPING:
-                passed = _passed_end(op, left, right, output)
-                if passed is not None:
-                    with_shadow(result, _wrapped(shadow_of(result), passed))
+        if result_dtype.kind in "iu":
+            join_shadows(result, lhs, rhs)
+            if result_dtype.kind == "i" and result_dtype.itemsize == 4 and op in WRAPPING:
+                overflow = _overflowed(op, left, right, output)
+                if overflow is not None:
+                    with_shadow(result, _wrapped(shadow_of(result), overflow))
         return result
 
     def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
@@ -141,33 +153,33 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         return self.binary_op(lhs, rhs, numpy.fmax)
 
     def create_idiv(self, lhs: Any, rhs: Any) -> Any:
-        return joined(super().create_idiv(lhs, rhs), lhs, rhs)
+        return join_shadows(super().create_idiv(lhs, rhs), lhs, rhs)
 
     def create_ashr(self, lhs: Any, rhs: Any) -> Any:
         signed = triton_interpreter._get_signed_np_dtype(lhs.data.dtype)
         output = numpy.right_shift(lhs.data.astype(signed), rhs.data.astype(signed)).astype(lhs.data.dtype)
-        return joined(Handle(output, lhs.dtype.scalar), lhs, rhs)
+        return join_shadows(Handle(output, lhs.dtype.scalar), lhs, rhs)
 
     def create_select(self, cond: Any, lhs: Any, rhs: Any) -> Any:
         dtype = lhs.dtype.scalar
         values = numpy.where(cond.data, lhs.data, rhs.data).astype(numpy_dtype(dtype), copy=False)
         result = Handle(values, dtype)
-        return with_shadow(result, chosen(cond.data, shadow_of(lhs), shadow_of(rhs)))
+        return with_shadow(result, select_shadow(cond.data, shadow_of(lhs), shadow_of(rhs)))
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
         dtype = z.dtype.scalar
-        return self._result(fused(*(decoded(operand.data, dtype) for operand in (x, y, z))), dtype)
+        return self._result(fused(*(decode(operand.data, dtype) for operand in (x, y, z))), dtype)
 
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
         dtype = arg.dtype.scalar
-        values, low, high = (decoded(operand.data, dtype) for operand in (arg, lo, hi))
+        values, low, high = (decode(operand.data, dtype) for operand in (arg, lo, hi))
         if propagate_nans == triton_interpreter._ir.PROPAGATE_NAN.NONE:
             return self._result(numpy.fmin(numpy.fmax(values, low), high), dtype)
         return self._result(numpy.clip(values, low, high), dtype)
 
     def unary_op(self, arg: Any, op: Any) -> Any:
         dtype = arg.dtype.scalar
-        return self._result(op(decoded(arg.data, dtype)), dtype)
+        return self._result(op(decode(arg.data, dtype)), dtype)
 
     def create_erf(self, arg: Any) -> Any:
         return self.unary_op(arg, library_function("__nv_erf"))
@@ -177,7 +189,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
 
     def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
         """Products and sums in the accumulator's type; tf32 is not rounded to."""
-        left, right = decoded(a.data, a.dtype.scalar), decoded(b.data, b.dtype.scalar)
+        left, right = decode(a.data, a.dtype.scalar), decode(b.data, b.dtype.scalar)
         return Handle(numpy.matmul(left, right, dtype=d.data.dtype) + d.data, d.dtype.scalar)
 
     def create_extern_elementwise(
@@ -202,7 +214,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
 
     def _result(self, values: Array, dtype: Any) -> Any:
         if is_encoded(dtype):
-            return Handle(encoded(values, dtype), dtype)
+            return Handle(encode(values, dtype), dtype)
         return Handle(values.astype(numpy_dtype(dtype), copy=False), dtype)
 
     # Memory
@@ -226,15 +238,15 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         self._store(ptrs, value, mask)
 
     def create_atomic_rmw(self, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        combine = combined(operation, val.dtype.scalar)
+        combine = atomic_function(operation, val.dtype.scalar)
         return self._update(ptr, val, mask, combine, val.data)
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         expected = numpy.broadcast_to(cmp.data, ptr.data.shape).reshape(-1)
-        wanted = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
+        desired = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
 
         def swap(old: Array, positions: Array) -> Array:
-            return numpy.where(old == expected[positions], wanted[positions], old)
+            return numpy.where(old == expected[positions], desired[positions], old)
 
         return self._updated(ptr, val, None, swap)
 
@@ -243,24 +255,24 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         shadow = shadow_of(ptrs)
         region = None if shadow is None else shadow.region
         lanes = _lanes(mask)
-        values, offsets, strays = self.memory.load(ptrs.data, region, lanes, numpy_dtype(dtype))
-        for stray in strays:
-            self._outside("load", ptrs, stray, mask, shadow)
+        values, offsets, outside = self.memory.load(ptrs.data, region, lanes, numpy_dtype(dtype))
+        for out_of_bounds in outside:
+            self._outside("load", ptrs, out_of_bounds, mask, shadow)
         if other is not None and lanes is not None:
             values = numpy.where(lanes, values, other.data)
         result = Handle(values, dtype)
         if offsets is not None and region is not None and values.dtype.kind in "iu" and not is_encoded(dtype):
-            result.attr[KEY] = Shadow(None, (Feed(region, offsets, values, lanes),))
+            result.attr[KEY] = Shadow(None, (IndexLoad(region, offsets, values, lanes),))
         return result
 
     def _store(self, ptrs: Any, value: Any, mask: Any) -> None:
         shadow = shadow_of(ptrs)
         self._waits = 0
-        wanted = numpy_dtype(ptrs.get_element_ty())
-        values = value.data.astype(wanted, copy=False)
+        dtype = numpy_dtype(ptrs.get_element_ty())
+        values = value.data.astype(dtype, copy=False)
         region = None if shadow is None else shadow.region
-        for stray in self.memory.store(ptrs.data, region, _lanes(mask), values):
-            self._outside("store", ptrs, stray, mask, shadow)
+        for out_of_bounds in self.memory.store(ptrs.data, region, _lanes(mask), values):
+            self._outside("store", ptrs, out_of_bounds, mask, shadow)
 
     def _update(self, ptr: Any, val: Any, mask: Any, combine: Combine, data: Array) -> Any:
         flat = numpy.broadcast_to(data, ptr.data.shape).reshape(-1)
@@ -277,25 +289,25 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             return new
 
         region = None if shadow is None else shadow.region
-        before, strays = self.memory.update(ptr.data, region, _lanes(mask), val.data, watched)
-        for stray in strays:
-            self._outside("atomic", ptr, stray, mask, shadow)
+        before, outside = self.memory.update(ptr.data, region, _lanes(mask), val.data, watched)
+        for out_of_bounds in outside:
+            self._outside("atomic", ptr, out_of_bounds, mask, shadow)
         again = not changed and ptr.data.size == 1 and ptr.data.item() == self._waits_for
         self._waits, self._waits_for = (self._waits + 1 if again else 0), int(ptr.data.flat[0])
         if self._waits > WAITS:
-            raise NotInterpretableError("it waits for another program; programs run one after another here")
+            raise NotInterpretableError("it waits for another program; the interpreter runs programs one after another")
         return Handle(before, val.dtype.scalar)
 
-    def _outside(self, what: str, ptrs: Any, stray: Strays, mask: Any, shadow: Shadow | None) -> None:
+    def _outside(self, what: str, ptrs: Any, out_of_bounds: OutOfBounds, mask: Any, shadow: Shadow | None) -> None:
         line = current_line()
-        owner = stray.region
+        owner = out_of_bounds.region
         argument = "" if owner is None else owner.name
-        if self.report.counted(what, line, argument, stray.positions.size):
+        if self.report.counted(what, line, argument, out_of_bounds.positions.size):
             return
         shape = ptrs.data.shape
-        position, offset = int(stray.positions[0]), int(stray.offsets[0])
+        position, offset = int(out_of_bounds.positions[0]), int(out_of_bounds.offsets[0])
         element = None if owner is None else offset // owner.itemsize
-        known = shadow or Shadow()
+        shadow = shadow or Shadow()
         self.report.add(
             Access(
                 "bounds",
@@ -304,28 +316,28 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
                 element=element,
                 elements=0 if owner is None else owner.elements,
                 beyond=0 if owner is None or element is None else owner.beyond(element),
-                bytes=stray.width,
+                bytes=out_of_bounds.width,
                 address=offset % (1 << 64) if owner is None else None,
                 source=line,
-                in_storage=owner is not None and owner.in_storage(offset, stray.width),
+                in_storage=owner is not None and owner.in_storage(offset, out_of_bounds.width),
                 program=self.grid_idx,
                 position=tuple(int(i) for i in numpy.unravel_index(position, shape)),
                 mask="none" if _lanes(mask) is None else "true",
-                count=int(stray.positions.size),
-                index=self._index(known, shape, position),
-                wrapped=known.wrapped is not None and bool(at(known.wrapped, shape, position)),
+                count=int(out_of_bounds.positions.size),
+                index=self._index(shadow, shape, position),
+                wrapped=shadow.wrapped is not None and bool(element_at(shadow.wrapped, shape, position)),
             )
         )
 
-    def _index(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> Index | None:
-        """Of several loads that fed an address the one with the largest value: the likeliest to have led it astray."""
-        live = [feed for feed in shadow.feeds if feed.live is None or at(feed.live, shape, position)]
-        found = []
-        for feed in live:
-            owner = self.memory.regions[feed.region]
-            element = int(at(feed.offsets, shape, position)) // owner.itemsize
-            found.append(Index(owner.name, element, int(at(feed.values, shape, position))))
-        return max(found, key=lambda index: abs(index.value), default=None)
+    def _index(self, shadow: Shadow, shape: tuple[int, ...], position: int) -> LoadedIndex | None:
+        """The load with the largest value among those that an address was computed from: the likeliest culprit."""
+        live = [load for load in shadow.loads if load.live is None or element_at(load.live, shape, position)]
+        indices = []
+        for load in live:
+            owner = self.memory.regions[load.region]
+            element = int(element_at(load.offsets, shape, position)) // owner.itemsize
+            indices.append(LoadedIndex(owner.name, element, int(element_at(load.values, shape, position))))
+        return max(indices, key=lambda index: abs(index.value), default=None)
 
     # Assertions
 
@@ -372,8 +384,8 @@ def _lanes(mask: Any) -> Array | None:
     return lanes.astype(bool, copy=False)
 
 
-def _passed_end(op: Any, left: Array, right: Array, output: Array) -> Array | None:
-    """Where the result of int32 arithmetic is not the sum, difference or product; None for nowhere."""
+def _overflowed(op: Any, left: Array, right: Array, output: Array) -> Array | None:
+    """Elements at which int32 arithmetic overflowed; None if there are none."""
     passed = op(left, right, dtype=numpy.int64) != output
     return passed if passed.any() else None
 
@@ -381,5 +393,5 @@ def _passed_end(op: Any, left: Array, right: Array, output: Array) -> Array | No
 def _wrapped(shadow: Shadow | None, passed: Array) -> Shadow | None:
     if not passed.any():
         return shadow
-    known = shadow or Shadow()
-    return Shadow(known.region, known.feeds, either(known.wrapped, passed))
+    shadow = shadow or Shadow()
+    return Shadow(shadow.region, shadow.loads, mask_union(shadow.wrapped, passed))

@@ -1,4 +1,4 @@
-"""Why a kernel cannot be interpreted."""
+"""The error of a kernel that cannot be interpreted."""
 
 from __future__ import annotations
 

@@ -23,20 +23,20 @@ _HELD: dict[str, numpy.dtype[Any]] = {}  # Triton's name of a scalar type -> num
 
 
 def is_encoded(dtype: Any) -> bool:
-    """Whether a Triton scalar or pointer type is one that numpy cannot compute with."""
+    """True for a Triton type that numpy cannot compute with."""
     return dtype.name in _TORCH or dtype.name == _OWN
 
 
 def numpy_dtype(dtype: Any) -> numpy.dtype[Any]:
     """The numpy type that holds a Triton scalar, pointer or block type; the bits of what numpy cannot compute with."""
     scalar = dtype.scalar
-    found = _HELD.get(scalar.name)
-    if found is None:
-        found = _HELD[scalar.name] = triton_interpreter._get_np_dtype(scalar)
-    return found
+    held = _HELD.get(scalar.name)
+    if held is None:
+        held = _HELD[scalar.name] = triton_interpreter._get_np_dtype(scalar)
+    return held
 
 
-def decoded(bits: Array, dtype: Any) -> Array:
+def decode(bits: Array, dtype: Any) -> Array:
     """float32 values of the bits of an encoded type; any other type as it is. Exact."""
     if dtype.name in _TORCH:
         held = torch.from_numpy(numpy.array(bits).view(f"int{8 * bits.itemsize}"))
@@ -48,7 +48,7 @@ def decoded(bits: Array, dtype: Any) -> Array:
     return bits
 
 
-def encoded(values: Array, dtype: Any) -> Array:
+def encode(values: Array, dtype: Any) -> Array:
     """The bits of float values in an encoded type: nearest, ties to even; 8-bit floats saturate as the GPU's do."""
     values = numpy.ascontiguousarray(values, dtype=numpy.float32)
     if dtype.name == _OWN:
@@ -65,19 +65,19 @@ def encoded(values: Array, dtype: Any) -> Array:
     return bits.view(f"uint{8 * bits.itemsize}").reshape(values.shape)
 
 
-def truncated(values: Array, dtype: Any) -> Array:
+def encode_towards_zero(values: Array, dtype: Any) -> Array:
     """The bits of float32 values in bfloat16 or float16, rounded towards zero."""
     values = numpy.ascontiguousarray(values, dtype=numpy.float32)
     if dtype.name == "bf16":
         bits: Array = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
-        return numpy.where(numpy.isnan(values), encoded(values, dtype), bits)
+        return numpy.where(numpy.isnan(values), encode(values, dtype), bits)
     with numpy.errstate(over="ignore"):
         nearest = values.astype(numpy.float16)
     too_far = numpy.abs(nearest.astype(numpy.float32)) > numpy.abs(values)
     return numpy.where(too_far, numpy.nextafter(nearest, numpy.float16(0)), nearest)
 
 
-def integers(values: Array, dtype: numpy.dtype[Any]) -> Array:
+def to_integers(values: Array, dtype: numpy.dtype[Any]) -> Array:
     """Floats as integers: towards zero, saturated at 32 or 64 bits, NaN as 0, as a GPU converts; cut to `dtype`."""
     wide = dtype if dtype.itemsize >= 4 else numpy.dtype(numpy.int32)
     limits = numpy.iinfo(wide)

@@ -1,6 +1,6 @@
 """Makes `triton.language` and what kernels call beside it run on a builder, for as long as a launch takes.
 
-Whatever differs between versions of Triton is met here.
+Differences between versions of Triton are handled here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.jit import JITFunction
 
 from .interpreter_errors import NotInterpretableError
-from .interpreter_reduce import reduced, scanned
-from .interpreter_rewrite import names, rewritten
+from .interpreter_reduce import reduce_blocks, scan_blocks
+from .interpreter_rewrite import rewrite, rewrite_namespace
 
 BUILTIN = tl.core.TRITON_BUILTIN
 _ABSENT = object()
@@ -49,11 +49,12 @@ class Language:
         return self._functions[python]
 
     def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
+        """Calls a jit function."""
         return self.function(function)(*arguments, **named)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Inside, the modules of Triton compute; outside they are as before."""
+        """A context in which the modules of Triton run on the builder."""
         try:
             self._install()
             yield
@@ -65,8 +66,8 @@ class Language:
                     setattr(owner, name, value)
             self._changes.clear()
 
-    # Triton's own patches are given this object as their scope, and call this method.
     def set_attr(self, owner: Any, name: str, value: Any) -> None:
+        """Replaces an attribute until the context ends; Triton's own patches call this method, too."""
         self._changes.append((owner, name, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, value)
 
@@ -104,7 +105,7 @@ class Language:
         return method
 
     def _bind(self, owner: Any) -> None:
-        """Gives every built-in function of a module or class the semantics that the compiler would give it."""
+        """Binds every built-in function of a module or class to the builder's semantics, as the compiler does."""
         for name, member in inspect.getmembers(owner, inspect.isfunction):
             builtin = _under_tritons_patch(member)
             if getattr(builtin, BUILTIN, False) is True:
@@ -141,19 +142,19 @@ class Language:
                 self.set_attr(declared, name, self._replaced[id(stub)])
 
     def _reduce(self, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_: Any) -> Any:
-        return reduced(self.call, input, axis, combine_fn, keep_dims)
+        return reduce_blocks(self.call, input, axis, combine_fn, keep_dims)
 
     def _scan(self, input: Any, axis: Any, combine_fn: Any, reverse: bool = False, **_: Any) -> Any:
-        return scanned(self.call, input, axis, combine_fn, reverse)
+        return scan_blocks(self.call, input, axis, combine_fn, reverse)
 
     def _rewritten(self, python: FunctionType) -> Callable[..., Any]:
         namespace = self._namespace(python)
-        exec(rewritten(python), namespace)
+        exec(rewrite(python), namespace)
         function: Callable[..., Any] = namespace[python.__name__]
         return function
 
     def _namespace(self, python: FunctionType) -> dict[str, Any]:
-        known = {**names(self.semantic), **python.__globals__, **inspect.getclosurevars(python).nonlocals}
+        known = {**rewrite_namespace(self.semantic), **python.__globals__, **inspect.getclosurevars(python).nonlocals}
         for value in known.values():
             if isinstance(value, ModuleType | SimpleNamespace):
                 self._bind_foreign(value)

@@ -17,7 +17,7 @@ import torch
 from triton.runtime import interpreter as triton_interpreter
 
 from .interpreter_errors import NotInterpretableError
-from .interpreter_formats import Array, integers
+from .interpreter_formats import Array, to_integers
 from .interpreter_integer import INTEGER
 
 Function = Callable[..., Array]
@@ -105,10 +105,10 @@ def _bessel_n(first: Function, second: Function) -> Function:
         orders = [first(x), second(x)]
         for order in range(1, max(2, int(n.max(initial=0)))):
             orders.append(2.0 * order / x * orders[order] - orders[order - 1])
-        found = numpy.full(x.shape, numpy.nan)
+        result = numpy.full(x.shape, numpy.nan)
         for order, values in enumerate(orders):
-            found = numpy.where(n == order, values, found)
-        return found
+            result = numpy.where(n == order, values, result)
+        return result
 
     return computed
 
@@ -174,8 +174,8 @@ PREDICATES: dict[str, Function] = {
     "finite": numpy.isfinite,
     "signbit": numpy.signbit,
     "ilogb": _ilogb,
-    "llrint": lambda x: integers(numpy.rint(x), numpy.dtype(numpy.int64)),
-    "llround": lambda x: integers(_round(x), numpy.dtype(numpy.int64)),
+    "llrint": lambda x: to_integers(numpy.rint(x), numpy.dtype(numpy.int64)),
+    "llround": lambda x: to_integers(_round(x), numpy.dtype(numpy.int64)),
 }
 
 _ARITHMETIC: dict[str, Function] = {
@@ -194,7 +194,7 @@ _TYPES = {"int": "int32", "uint": "uint32", "ll": "int64", "ull": "uint64", "flo
 
 
 def library_function(symbol: str) -> Function:
-    """What a symbol of libdevice computes, on arrays.
+    """Returns the function of a libdevice symbol, on arrays.
 
     Raises:
         NotInterpretableError: the symbol is not known.
@@ -224,7 +224,7 @@ def library_function(symbol: str) -> Function:
 
 
 def asm_function(asm: str) -> Function:
-    """What one PTX instruction `name $0, $1, …;` computes, on float32 arrays.
+    """Returns the function of one PTX instruction `name $0, $1, …;`, on float32 arrays.
 
     Raises:
         NotInterpretableError: it is another instruction, or several.
@@ -288,7 +288,7 @@ def _conversion(target: numpy.dtype[Any], rounding: str) -> Function:
     """From a float or an integer to another, rounded with `rounding`."""
     if target.kind in "iu":
         rounded = {"rn": numpy.rint, "rz": numpy.trunc, "ru": numpy.ceil, "rd": numpy.floor}[rounding]
-        return lambda x: integers(rounded(x.astype(numpy.float64)), target)
+        return lambda x: to_integers(rounded(x.astype(numpy.float64)), target)
     if target == numpy.float32 and rounding != "rn":
         return lambda x: _float32(x.astype(numpy.float64), rounding)
     return lambda x: x.astype(target)

@@ -1,4 +1,4 @@
-"""The memory that an interpreted kernel sees: each argument in an address range of its own, every access checked."""
+"""The memory of an interpreted kernel: each argument has an address range of its own, every access is checked."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.lib.stride_tricks import as_strided
 
 Array = numpy.ndarray[Any, Any]
 
-# Data pointers lie this far apart, so that a pointer that strays from its argument is nobody else's. Their last bits
-# are the real ones: kernels and descriptors look at alignment.
+# Distance of data pointers, so that an out-of-bounds pointer does not lead into another argument. Their last bits are
+# the real ones: kernels and descriptors look at alignment.
 WINDOW_BITS = 48
 ALIGNMENT = 4096
 
@@ -69,10 +69,11 @@ class Region:
         return within
 
     def in_storage(self, offset: int, width: int) -> bool:
+        """True if an access of `width` bytes lies inside the storage."""
         return self.start + offset >= 0 and self.start + offset + width <= len(self.bytes)
 
     def beyond(self, element: int) -> int:
-        """How many elements outside the view: > 0 past the end, < 0 before the start, 0 in a gap."""
+        """The number of elements outside the view: > 0 past the end, < 0 before the start, 0 in a gap."""
         return min(element, 0) if element < self.elements else element - self.elements + 1
 
     def cells(self, offsets: Array, dtype: numpy.dtype[Any]) -> tuple[Array, Array]:
@@ -95,7 +96,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Strays:
+class OutOfBounds:
     """Active positions (row-major, in the block) of one access that lie outside a region's view, or in no region."""
 
     region: Region | None
@@ -107,18 +108,19 @@ class Strays:
 Cells = tuple[Array, Array, Array]  # an array over a storage, positions in it, and the positions of the block: all flat
 
 
-class Memory:
+class CheckedMemory:
     """The arguments of one launch."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self.regions = [Region(index, name, tensor) for index, (name, tensor) in enumerate(tensors.items())]
 
     def named(self, name: str) -> Region:
+        """The region of an argument."""
         return next(region for region in self.regions if region.name == name)
 
     def load(
         self, pointers: Array, region: int | None, mask: Array | None, dtype: numpy.dtype[Any]
-    ) -> tuple[Array, Array | None, list[Strays]]:
+    ) -> tuple[Array, Array | None, list[OutOfBounds]]:
         """The values at the pointers, 0 where the mask is false or the address lies outside.
 
         Returns: the values; the bytes from the data pointer if all pointers are of one region; what lies outside.
@@ -131,19 +133,19 @@ class Memory:
                 return typed.take(places, mode="clip"), offsets, []
         values = numpy.zeros(pointers.shape, dtype=dtype)
         flat = values.reshape(-1)
-        strays: list[Strays] = []
-        for typed, places, positions in self._cells(pointers, region, mask, dtype, strays):
+        out_of_bounds: list[OutOfBounds] = []
+        for typed, places, positions in self._cells(pointers, region, mask, dtype, out_of_bounds):
             flat[positions] = typed.take(places, mode="clip")
         known = None if region is None else (pointers - self.regions[region].base).view(numpy.int64)
-        return values, known, strays
+        return values, known, out_of_bounds
 
-    def store(self, pointers: Array, region: int | None, mask: Array | None, values: Array) -> list[Strays]:
+    def store(self, pointers: Array, region: int | None, mask: Array | None, values: Array) -> list[OutOfBounds]:
         """Writes the values; where several go to one place, the last one stays."""
-        strays: list[Strays] = []
+        out_of_bounds: list[OutOfBounds] = []
         flat = numpy.broadcast_to(values, pointers.shape).reshape(-1)
-        for typed, places, positions in self._cells(pointers, region, mask, values.dtype, strays):
+        for typed, places, positions in self._cells(pointers, region, mask, values.dtype, out_of_bounds):
             typed[places] = flat[positions]
-        return strays
+        return out_of_bounds
 
     def update(
         self,
@@ -152,20 +154,20 @@ class Memory:
         mask: Array | None,
         values: Array,
         change: Callable[[Array, Array], Array],
-    ) -> tuple[Array, list[Strays]]:
+    ) -> tuple[Array, list[OutOfBounds]]:
         """Replaces each element by change(element, positions), in the order of the positions.
 
         Returns: what was there before, 0 where nothing was read; what lies outside.
         """
-        strays: list[Strays] = []
+        out_of_bounds: list[OutOfBounds] = []
         before = numpy.zeros(pointers.shape, dtype=values.dtype)
         flat = before.reshape(-1)
-        for typed, places, positions in self._cells(pointers, region, mask, values.dtype, strays):
+        for typed, places, positions in self._cells(pointers, region, mask, values.dtype, out_of_bounds):
             for turn in _turns(places):
                 old = typed[places[turn]]
                 flat[positions[turn]] = old
                 typed[places[turn]] = change(old, positions[turn])
-        return before, strays
+        return before, out_of_bounds
 
     def _cells(
         self,
@@ -173,21 +175,21 @@ class Memory:
         region: int | None,
         mask: Array | None,
         dtype: numpy.dtype[Any],
-        strays: list[Strays],
+        out_of_bounds: list[OutOfBounds],
     ) -> Iterator[Cells]:
-        """Where in which storage the active pointers lead; appends those that lead nowhere to `strays`."""
+        """Yields the elements that the active pointers address; appends the other pointers to `out_of_bounds`."""
         flat = pointers.reshape(-1)
         everywhere = numpy.arange(flat.size)
         active = everywhere if mask is None else numpy.flatnonzero(numpy.broadcast_to(mask, pointers.shape))
         for owner, positions in self._owners(flat, region, active):
             if owner is None:
-                strays.append(Strays(None, positions, flat[positions].view(numpy.int64), dtype.itemsize))
+                out_of_bounds.append(OutOfBounds(None, positions, flat[positions].view(numpy.int64), dtype.itemsize))
                 continue
             offsets = (flat[positions] - owner.base).view(numpy.int64)
             inside = owner.inside(offsets, dtype.itemsize)
             if not inside.all():
                 outside = ~inside
-                strays.append(Strays(owner, positions[outside], offsets[outside], dtype.itemsize))
+                out_of_bounds.append(OutOfBounds(owner, positions[outside], offsets[outside], dtype.itemsize))
                 offsets, positions = offsets[inside], positions[inside]
             if positions.size:
                 yield *owner.cells(offsets, dtype), positions

@@ -28,8 +28,8 @@ def block(values: Array, dtype: Any) -> Any:
     return tl.tensor(triton_interpreter.TensorHandle(values, scalar), tl.block_type(scalar, list(values.shape)))
 
 
-def reduced(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: bool) -> Any:
-    """tl.reduce: pairs of neighbours are combined until one is left.
+def reduce_blocks(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: bool) -> Any:
+    """Computes tl.reduce: pairs of neighbours are combined until one is left.
 
     Sums, maxima and minima of `triton.language` are numpy's: a float sum adds in pairs, not one after another.
     """
@@ -41,19 +41,19 @@ def reduced(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: bool) 
         arrays = [array.reshape(-1) for array in arrays]
     along = 0 if axis is None else int(axis) % dimensions
     types = [tensor.dtype for tensor in tensors]
-    known = _ALONG_AXIS.get(_known(function))
-    if known is not None and len(arrays) == 1:
-        wanted = numpy_dtype(types[0])
-        results = [known(arrays[0], axis=along, keepdims=True).astype(wanted, copy=False)]
+    standard = _ALONG_AXIS.get(_standard_combine(function))
+    if standard is not None and len(arrays) == 1:
+        dtype = numpy_dtype(types[0])
+        results = [standard(arrays[0], axis=along, keepdims=True).astype(dtype, copy=False)]
     else:
         results = _tree(call, arrays, types, along, function)
     shaped = [_kept(result, along, axis, dimensions) if keep_dims else result.squeeze(along) for result in results]
-    found = tuple(block(values, dtype) for values, dtype in zip(shaped, types, strict=True))
-    return found if several else found[0]
+    blocks = tuple(block(values, dtype) for values, dtype in zip(shaped, types, strict=True))
+    return blocks if several else blocks[0]
 
 
-def scanned(call: Call, inputs: Any, axis: Any, function: Any, reverse: bool) -> Any:
-    """tl.associative_scan: each element combined with what lies 1, 2, 4, … before it."""
+def scan_blocks(call: Call, inputs: Any, axis: Any, function: Any, reverse: bool) -> Any:
+    """Computes tl.associative_scan: each element is combined with what lies 1, 2, 4, … before it."""
     several = isinstance(inputs, tuple | tl.tuple)
     tensors = list(inputs) if several else [inputs]
     along = int(axis) % tensors[0].handle.data.ndim
@@ -74,8 +74,8 @@ def scanned(call: Call, inputs: Any, axis: Any, function: Any, reverse: bool) ->
         distance *= 2
     if reverse:
         arrays = [numpy.ascontiguousarray(numpy.flip(array, along)) for array in arrays]
-    found = tuple(block(values, dtype) for values, dtype in zip(arrays, types, strict=True))
-    return found if several else found[0]
+    blocks = tuple(block(values, dtype) for values, dtype in zip(arrays, types, strict=True))
+    return blocks if several else blocks[0]
 
 
 def _tree(call: Call, arrays: list[Array], types: list[Any], along: int, function: Any) -> list[Array]:
@@ -108,7 +108,7 @@ def _kept(result: Array, along: int, axis: Any, dimensions: int) -> Array:
     return result.reshape((1,) * dimensions) if axis is None else result
 
 
-def _known(function: Any) -> str:
+def _standard_combine(function: Any) -> str:
     """The name of one of Triton's own combine functions, "" for any other."""
     python = getattr(function, "fn", function)
     return python.__name__ if getattr(python, "__module__", "") == "triton.language.standard" else ""

@@ -1,4 +1,4 @@
-"""What the interpreter found: accesses outside the arguments, and assertions that failed."""
+"""The interpreter's findings: out-of-bounds accesses, and assertions that failed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import FrameType
 import triton
 
 from .access_text import lines_of
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 
-# Frames of these are not the kernel's: Triton's own, and this interpreter's.
+# Files whose frames are not the kernel's: Triton's own, and this interpreter's.
 MACHINERY = (str(Path(triton.__file__).parent), str(Path(__file__).with_name("interpreter")))
 
 MOST_LINES = 6  # of one statement that are shown
@@ -23,12 +23,14 @@ Program = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Interpretation:
-    """Attributes:
-    outside: accesses outside of an argument, the first of each kind: the same line, argument and operation. An
-        `argument` is the kernel's parameter.
-    assertions: of tl.device_assert, and of tl.assume; the first failure of each.
-    n_outside: accesses outside in all.
-    programs: how many ran.
+    """The result of interpreting a launch.
+
+    Attributes:
+        outside: out-of-bounds accesses, the first of each line, argument and operation. An `argument` is the kernel's
+            parameter.
+        assertions: of tl.device_assert, and of tl.assume; the first failure of each.
+        n_outside: the number of all out-of-bounds accesses.
+        programs: how many ran.
     """
 
     outside: tuple[Access, ...]
@@ -39,56 +41,60 @@ class Interpretation:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
+        """All findings."""
         return (*self.outside, *self.assertions)
 
     def lines(self) -> list[str]:
-        """For a person to read; empty if nothing was found."""
+        """The findings as text; empty if there are none."""
         return [line for access in self.accesses for line in lines_of(access)]
 
 
-class Report:
-    """Collects findings, one for each kind, in the order in which they came."""
+class AccessCollector:
+    """Collects findings, one for each kind, in order."""
 
     def __init__(self) -> None:
-        self._outside: dict[tuple[str, Source, str], Access] = {}
-        self._assertions: dict[tuple[Source | None, str], Access] = {}
+        self._outside: dict[tuple[str, CodeLine, str], Access] = {}
+        self._assertions: dict[tuple[CodeLine | None, str], Access] = {}
 
-    def counted(self, kind: str, line: Source, argument: str, count: int) -> bool:
-        """Counts accesses of a kind that is known; False if it is not."""
+    def counted(self, kind: str, line: CodeLine, argument: str, count: int) -> bool:
+        """Counts further accesses of a kind; False if this is the first."""
         key = (kind, line, argument)
-        known = self._outside.get(key)
-        if known is not None:
-            self._outside[key] = replace(known, count=known.count + count)
-        return known is not None
+        first = self._outside.get(key)
+        if first is not None:
+            self._outside[key] = replace(first, count=first.count + count)
+        return first is not None
 
     def add(self, access: Access) -> None:
+        """Adds the first out-of-bounds access of its kind."""
         assert access.source is not None
         self._outside[access.kind, access.source, access.argument] = access
 
     def failed(self, failure: Access) -> None:
+        """Adds a failed assertion."""
         key = (failure.source, failure.what)
-        known = self._assertions.get(key)
-        self._assertions[key] = failure if known is None else replace(known, count=known.count + failure.count)
+        first = self._assertions.get(key)
+        self._assertions[key] = failure if first is None else replace(first, count=first.count + failure.count)
 
     def result(self, programs: int, seconds: float) -> Interpretation:
+        """The findings so far."""
         outside = tuple(self._outside.values())
         total = sum(access.count for access in outside)
         return Interpretation(outside, tuple(self._assertions.values()), total, programs, seconds)
 
 
-def current_line() -> Source:
+def current_line() -> CodeLine:
     """The line of the kernel, or of a helper of it, that is being interpreted."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(MACHINERY):
         frame = frame.f_back
-    return Source("", 0, "") if frame is None else line_of(frame.f_code.co_filename, frame.f_lineno)
+    return CodeLine("", 0, "") if frame is None else line_of(frame.f_code.co_filename, frame.f_lineno)
 
 
-def line_of(file: str, line: int) -> Source:
-    """With the lines that follow as long as a bracket is open."""
+def line_of(file: str, line: int) -> CodeLine:
+    """Returns a line of source, with the following ones while a bracket is open."""
     text = ""
     for number in range(line, line + MOST_LINES):
         text = f"{text} {linecache.getline(file, number).strip()}".strip()
         if sum(map(text.count, "([{")) <= sum(map(text.count, ")]}")):
             break
-    return Source(file, line, text)
+    return CodeLine(file, line, text)

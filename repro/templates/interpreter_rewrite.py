@@ -1,4 +1,4 @@
-"""A kernel's Python as the compiler takes it: where Python would ask a block for one truth, every element is asked."""
+"""Rewrites a kernel's Python as the compiler reads it: `not`, `and`, `or` and comparisons work element by element."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .interpreter_errors import NotInterpretableError
 PREFIX = "_interpreted_"
 
 
-def rewritten(python: FunctionType) -> CodeType:
-    """Code that defines the function, with its lines and without its decorators; it wants `names` in its globals.
+def rewrite(python: FunctionType) -> CodeType:
+    """Compiles the function with its line numbers, without its decorators; it needs `rewrite_namespace` as globals.
 
     Raises:
-        NotInterpretableError: the source text is not to be had.
+        NotInterpretableError: the source cannot be read.
     """
     try:
         lines, first = inspect.getsourcelines(python)
@@ -36,9 +36,9 @@ def rewritten(python: FunctionType) -> CodeType:
     return compile(ast.increment_lineno(tree, first - 1), python.__code__.co_filename, "exec")
 
 
-def names(semantic: Any) -> dict[str, Any]:
-    """What rewritten code calls, and the built-in functions that mean something else in a kernel."""
-    found: dict[str, Any] = {
+def rewrite_namespace(semantic: Any) -> dict[str, Any]:
+    """The functions that rewritten code calls, and the built-in functions that differ in a kernel."""
+    functions: dict[str, Any] = {
         "value": lambda value: semantic.to_tensor(value, False),
         "not": _not,
         "and": _and,
@@ -46,7 +46,7 @@ def names(semantic: Any) -> dict[str, Any]:
         "chain": _chain,
     }
     smaller, larger = _extreme(builtins.min, "minimum"), _extreme(builtins.max, "maximum")
-    return {**{PREFIX + name: function for name, function in found.items()}, "min": smaller, "max": larger}
+    return {**{PREFIX + name: function for name, function in functions.items()}, "min": smaller, "max": larger}
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
@@ -106,8 +106,8 @@ def _chain(left: Any, *pairs: Any) -> Any:
         if not isinstance(result, tl.tensor) and not result:
             return result
         right = operand()
-        found = compare(left, right)
-        result = result.logical_and(found) if isinstance(result, tl.tensor) else found
+        holds = compare(left, right)
+        result = result.logical_and(holds) if isinstance(result, tl.tensor) else holds
         left = right
     return result
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from .devices import present
-from .kernel import Findings, Kernel, Settings
-from .memory import Argument, Memory, Result, Storage, fill, load, memory_of
+from .devices import available_device
+from .kernel import Findings, ReplayKernel, Settings
+from .memory import LaunchArgument, LaunchMemory, Result, Storage, fill, load, memory_of
 
 AS_RECORDED, FAILED, DIFFERS, FAULT, NO_FAULT = 0, 1, 10, 11, 12
 
@@ -23,7 +23,7 @@ Launch = Callable[..., "dict[str, torch.Tensor] | None"]
 
 @dataclass(frozen=True)
 class Job:
-    """A launch with what it took and what was recorded of it; main says what each part is.
+    """A launch with its arguments and recorded values; `main` describes each part.
 
     Attributes:
         folder: holds tensors/.
@@ -32,30 +32,34 @@ class Job:
     launch: Launch
     title: str
     folder: Path
-    arguments: Sequence[Argument]
+    arguments: Sequence[LaunchArgument]
     storages: Sequence[Storage]
     results: Sequence[Result] = ()
-    kernel: Kernel | None = None
+    kernel: ReplayKernel | None = None
     fault: str = ""
     random: str = ""
     libraries: Sequence[str] = ()
     imports: Sequence[str] = ()
 
     @property
-    def outputs(self) -> list[Argument | Result]:
+    def outputs(self) -> list[LaunchArgument | Result]:
+        """The arguments that it writes, and the tensors that it allocates."""
         return [*(a for a in self.arguments if a.written), *self.results]
 
     @property
     def cuda_devices(self) -> list[str]:
+        """The GPUs that its tensors lie on."""
         return sorted({s.device for s in self.storages if s.device.startswith("cuda")})
 
-    def before(self, argument: Argument) -> torch.Tensor:
+    def before(self, argument: LaunchArgument) -> torch.Tensor:
+        """The recorded values of an argument before the launch; zeros if they were not recorded."""
         if not argument.recorded:
             count = math.prod(argument.shape) * argument.dtype.itemsize
             return torch.zeros(count, dtype=torch.uint8).view(argument.dtype).reshape(argument.shape)
         return load(self.folder / "tensors" / f"before_{argument.name}.safetensors", argument)
 
-    def after(self, output: Argument | Result) -> torch.Tensor:
+    def after(self, output: LaunchArgument | Result) -> torch.Tensor:
+        """The recorded values of an output."""
         return load(self.folder / "tensors" / f"after_{output.name}.safetensors", output)
 
     def on(self, backend: str) -> Job:
@@ -66,15 +70,15 @@ class Job:
         moved = [replace(s, device=kernel.device(backend, s.device)) for s in self.storages]
         return replace(self, storages=moved)
 
-    def on_present_gpus(self) -> Job:
-        """The job with what lay on a GPU that is not here on the first one."""
-        return replace(self, storages=[replace(s, device=present(s.device)) for s in self.storages])
+    def on_available_gpus(self) -> Job:
+        """The job with tensors of a GPU that this machine lacks on the first one."""
+        return replace(self, storages=[replace(s, device=available_device(s.device)) for s in self.storages])
 
-    def make_ready(self, settings: Settings) -> None:
+    def prepare(self, settings: Settings) -> None:
         """Loads what the launch needs and compiles its kernel.
 
         Raises:
-            SystemExit: a device, a library or a module is not here, or the kernel cannot be made ready.
+            SystemExit: a device, a library or a module is missing, or the kernel cannot be prepared.
         """
         if self.cuda_devices and not torch.cuda.is_available():
             where = ", ".join(self.cuda_devices)
@@ -88,20 +92,21 @@ class Job:
             extents = {a.name: (a.offset, sizes[a.storage] // a.dtype.itemsize) for a in self.arguments}
             self.kernel.prepare(replace(settings, extents=extents))
 
-    def memory(self) -> Memory:
+    def memory(self) -> LaunchMemory:
         """The arguments as they were just before the launch."""
         memory = memory_of(self.arguments, self.storages)
         self.fill(memory)
         return memory
 
-    def fill(self, memory: Memory) -> None:
+    def fill(self, memory: LaunchMemory) -> None:
+        """Copies the recorded values to the arguments."""
         for argument in self.arguments:
             fill(memory.views[argument.name], self.before(argument))
 
-    def run(self, memory: Memory) -> dict[str, torch.Tensor]:
+    def run(self, memory: LaunchMemory) -> dict[str, torch.Tensor]:
         """Launches it once and waits for it: the arguments and what it allocated, by name."""
         if self.kernel is not None:
-            self.kernel.know(memory.views)
+            self.kernel.name_arguments(memory.views)
         with torch.no_grad():
             made = self.launch(**memory.views) or {}
         for device in self.cuda_devices:
@@ -109,10 +114,11 @@ class Job:
         return memory.views | made
 
     def findings(self) -> Findings | None:
+        """The findings of the kernel's back end in the last launch."""
         return None if self.kernel is None else self.kernel.findings()
 
     def _elsewhere(self) -> str:
-        """The back ends that would do without a device."""
+        """A hint at a back end that needs no GPU."""
         backends = () if self.kernel is None else self.kernel.backends
         kernel = self.kernel
         without = [b for b in backends if kernel is not None and kernel.device(b, self.cuda_devices[0]) == "cpu"]
@@ -121,7 +127,7 @@ class Job:
 
 def _load_library(path: str) -> None:
     if not Path(path).is_file():
-        raise SystemExit(f"the operator comes from {path}, which is not here; say where it is: --load-library PATH")
+        raise SystemExit(f"the operator comes from {path}, which does not exist; name another one: --load-library PATH")
     try:
         torch.ops.load_library(path)
     except OSError as error:
@@ -135,13 +141,13 @@ def _import(module: str) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise SystemExit(
-                f"the operator comes from module {module}: {error}; put it beside repro.py or on PYTHONPATH, "
+                f"the operator comes from module {module}: {error}; put it next to repro.py or on PYTHONPATH, "
                 "or name its file: --import FILE.py"
             ) from error
         return
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)
     if spec is None or spec.loader is None or not Path(module).is_file():
-        raise SystemExit(f"there is no {module}")
+        raise SystemExit(f"{module} does not exist")
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[loaded.__name__] = loaded
     spec.loader.exec_module(loaded)

@@ -1,4 +1,4 @@
-"""What a repro's runner needs of the kernel that it launches."""
+"""The interface of the kernel that a repro launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Programs = Literal["none", "leading", "any"]  # which part of its grid a kernel 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the kernel is made ready.
+    """The settings that a kernel is prepared with.
 
     Attributes:
         folder: of the repro; what is built may be kept there.
@@ -42,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a back end saw besides the outputs.
+    """The findings of a back end, besides the outputs.
 
     Attributes:
         accesses: wrong ones; each is a fault.
@@ -54,7 +54,7 @@ class Findings:
 
     @property
     def outside(self) -> int:
-        """How many accesses were wrong; an assertion counts once."""
+        """The number of wrong accesses; an assertion counts once."""
         return sum(1 if access.seen_by == "assertion" else access.count for access in self.accesses)
 
     @property
@@ -67,7 +67,7 @@ class RefusalError(Exception):
     """A launch cannot be run in this way; it is no fault of the launch."""
 
 
-class Kernel(Protocol):
+class ReplayKernel(Protocol):
     """A kernel with its source or binary; the repro's `launch` calls it.
 
     Attributes:
@@ -76,25 +76,29 @@ class Kernel(Protocol):
     """
 
     @property
-    def backends(self) -> tuple[str, ...]: ...
+    def backends(self) -> tuple[str, ...]:
+        """The ways in which it can be run; () if there is one only."""
+        ...
 
     @property
-    def grid(self) -> tuple[int, ...]: ...
+    def grid(self) -> tuple[int, ...]:
+        """The size of its grid; () if it has no programs."""
+        ...
 
     def default_backend(self) -> str:
         """The back end to take where the user names none; "" where there is one only."""
         ...
 
     def device(self, backend: str, recorded: str) -> str:
-        """Where tensors that were on the recorded device go."""
+        """The device for tensors that were on the recorded one."""
         ...
 
     def part(self, backend: str) -> Programs:
-        """Which part of its grid it can run: any programs, a smaller grid, or none."""
+        """The parts of its grid that it can run: any programs, a smaller grid, or none."""
         ...
 
     def tolerance(self, backend: str) -> float:
-        """How far outputs may be from the recorded ones, absolute and relative; 0.0: bit for bit."""
+        """The allowed difference from the recorded outputs, absolute and relative; 0.0: bit for bit."""
         ...
 
     def prepare(self, settings: Settings) -> None:
@@ -105,10 +109,10 @@ class Kernel(Protocol):
         """
         ...
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
-        """The arguments of the next launch, by the names that findings give them."""
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        """Sets the names of the next launch's arguments, for the findings."""
         ...
 
     def findings(self) -> Findings | None:
-        """What the back end saw in the last launch; None where it does not look."""
+        """The findings of the last launch; None if the back end looks for none."""
         ...

@@ -1,4 +1,4 @@
-"""What a sanitizer reports, by argument and element, and what is alike of it together."""
+"""Maps a sanitizer's reports to arguments and elements, and groups reports that are alike."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from .accesses import Access, Source
+from .accesses import Access, CodeLine
 from .addresses import Extent, place_of
 
 
-def located(
+def locate_accesses(
     accesses: Sequence[Access], extents: Sequence[Extent], text: Mapping[str, str], named: Mapping[str, str]
 ) -> Iterator[Access]:
-    """Those of one source line and kind together; the first of them stands for all.
+    """Yields one access for each source line and kind: the first one, with the count of all.
 
     Args:
         text: "repro.py:23" -> the text there.
@@ -49,9 +49,9 @@ def _placed(access: Access, extents: Sequence[Extent]) -> Access:
     )
 
 
-def _line(source: Source | None) -> str:
+def _line(source: CodeLine | None) -> str:
     return "" if source is None else f"{source.file}:{source.line}"
 
 
-def _told(source: Source | None, text: Mapping[str, str]) -> Source | None:
+def _told(source: CodeLine | None, text: Mapping[str, str]) -> CodeLine | None:
     return None if source is None else replace(source, text=text.get(_line(source), ""))

@@ -16,7 +16,7 @@ def instructions(image: bytes, kernel: str) -> bytes:
         ValueError: the image is no ELF file, or has no such kernel.
     """
     if image[:5] != b"\x7fELF\x02":
-        raise ValueError("the machine code is no 64-bit ELF file")
+        raise ValueError("the machine code is not a 64-bit ELF file")
     *_, section_table, _, _, _, _, entry_size, count, names_at = _HEADER.unpack_from(image)
     sections = [_SECTION.unpack_from(image, section_table + i * entry_size) for i in range(count)]
     names = sections[names_at][4]

@@ -1,4 +1,4 @@
-"""The memory that a recorded launch saw: storages, and arguments that are views of them."""
+"""The memory of a recorded launch: storages, and arguments that are views of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Argument:
+class LaunchArgument:
     """A tensor that the launch takes. `before_<name>.safetensors` holds its values, row-major.
 
     Attributes:
@@ -50,6 +50,7 @@ class Argument:
 
     @property
     def written(self) -> bool:
+        """True unless the launch only reads it."""
         return self.role != "in"
 
 
@@ -81,20 +82,20 @@ class Block:
 
     @property
     def bytes(self) -> torch.Tensor:
-        """The storage itself: uint8 [bytes]"""
+        """The storage itself, uint8 [bytes]."""
         return self.whole[self.first : self.first + self.described.bytes]
 
 
 @dataclass(frozen=True)
-class Memory:
+class LaunchMemory:
     """The storages of a launch and its arguments, which are views of them; both by name."""
 
     blocks: dict[str, Block]
     views: dict[str, torch.Tensor]
 
 
-def memory_of(arguments: Sequence[Argument], storages: Sequence[Storage], guard: int = 0) -> Memory:
-    """Zeros at the recorded alignments; arguments that shared a storage share it again.
+def memory_of(arguments: Sequence[LaunchArgument], storages: Sequence[Storage], guard: int = 0) -> LaunchMemory:
+    """Allocates zeros at the recorded alignments; arguments that shared a storage share it again.
 
     Args:
         guard: at least so many bytes belong to nothing before and after each storage.
@@ -105,10 +106,12 @@ def memory_of(arguments: Sequence[Argument], storages: Sequence[Storage], guard:
     return _viewed(arguments, {s.name: _allocate(s, guard) for s in storages})
 
 
-def separate_memory(arguments: Sequence[Argument], storages: Sequence[Storage]) -> Memory:
-    """As `memory_of`, each storage an allocation of its own that ends where the storage ends, so that a sanitizer
-    sees every access past it. CUDA allocations are exact where PYTORCH_NO_CUDA_MEMORY_CACHING is set, and hold
-    what they hold, so that reads of what nothing has written show."""
+def separate_memory(arguments: Sequence[LaunchArgument], storages: Sequence[Storage]) -> LaunchMemory:
+    """Allocates each storage separately, ending where the storage ends, so that a sanitizer sees every access past it.
+
+    CUDA allocations are exact where PYTORCH_NO_CUDA_MEMORY_CACHING is set; they are left uninitialised, so that
+    uninitialised reads are found.
+    """
     return _viewed(arguments, {s.name: _separate(s) for s in storages})
 
 
@@ -120,7 +123,7 @@ def fill(view: torch.Tensor, values: torch.Tensor) -> None:
     view.copy_(values)
 
 
-def load(path: Path, described: Argument | Result) -> torch.Tensor:
+def load(path: Path, described: LaunchArgument | Result) -> torch.Tensor:
     """The values in a file, row-major, on the CPU. What safetensors has no dtype for lies there as pairs or as bytes.
 
     Raises:
@@ -135,8 +138,8 @@ def load(path: Path, described: Argument | Result) -> torch.Tensor:
     return tensor
 
 
-def _viewed(arguments: Sequence[Argument], blocks: dict[str, Block]) -> Memory:
-    return Memory(blocks, {a.name: _view(a, blocks[a.storage]) for a in arguments})
+def _viewed(arguments: Sequence[LaunchArgument], blocks: dict[str, Block]) -> LaunchMemory:
+    return LaunchMemory(blocks, {a.name: _view(a, blocks[a.storage]) for a in arguments})
 
 
 def _allocate(storage: Storage, guard: int) -> Block:
@@ -175,7 +178,7 @@ def _block(storage: Storage, whole: torch.Tensor, first: int) -> Block:
     return Block(storage, whole, first, whole.untyped_storage(), first)
 
 
-def _view(argument: Argument, block: Block) -> torch.Tensor:
+def _view(argument: LaunchArgument, block: Block) -> torch.Tensor:
     skipped, rest = divmod(block.begins, argument.dtype.itemsize)
     if rest:
         raise ValueError(f"{argument.name} cannot have its recorded alignment on {block.whole.device}")

@@ -1,4 +1,4 @@
-"""Which elements of an operator's index tensors lie outside of the dimension that they index, by its own rules."""
+"""Finds elements of an operator's index tensors that are out of range for the indexed dimension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .accesses import Access, Index
+from .accesses import Access, LoadedIndex
 from .addresses import reach
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -32,7 +32,7 @@ class Indexed:
 
     @property
     def size(self) -> int:
-        """How many indices there are."""
+        """The size of the indexed dimension, or of the whole table."""
         return self.table.numel() if self.dim < 0 else int(self.table.shape[self.dim])
 
 
@@ -101,12 +101,12 @@ RULES: Mapping[str, Rule] = {
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[misc]
-    """Looks at the arguments of each operator before it runs."""
+    """Checks the index arguments of each operator before it runs."""
 
-    def __init__(self, views: Mapping[str, torch.Tensor], say: Callable[[Access], None]) -> None:
+    def __init__(self, views: Mapping[str, torch.Tensor], report: Callable[[Access], None]) -> None:
         super().__init__()
         self.views = views
-        self.say = say
+        self.report = report
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -115,8 +115,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             names = [argument.name for argument in func._schema.arguments]
             values = {**dict(zip(names, args, strict=False)), **kwargs}
             for indexed in rule(values):
-                if (seen := self._outside(indexed)) is not None:
-                    self.say(seen)
+                if (access := self._outside(indexed)) is not None:
+                    self.report(access)
         return func(*args, **kwargs)
 
     def _outside(self, indexed: Indexed) -> Access | None:
@@ -143,7 +143,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             beyond=value - indexed.size + 1 if value >= 0 else value - indexed.least,
             bytes=indexed.table.element_size(),
             count=len(positions),
-            index=Index(self._name(index), int(element), value),
+            index=LoadedIndex(self._name(index), int(element), value),
         )
 
     def _name(self, tensor: torch.Tensor) -> str:
@@ -158,10 +158,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         return ""
 
 
-def watched(views: Mapping[str, torch.Tensor], say: Callable[[Access], None]) -> TorchDispatchMode:
-    """A context: of the operators that are called in it, what they are given that lies outside, before they run.
+def watch_indices(views: Mapping[str, torch.Tensor], report: Callable[[Access], None]) -> TorchDispatchMode:
+    """Returns a context that reports out-of-range indices of the operators called in it, before they run.
 
     Args:
         views: the launch's arguments, by name.
     """
-    return _Watch(views, say)
+    return _Watch(views, report)

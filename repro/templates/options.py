@@ -15,16 +15,17 @@ SANITIZERS = ("memcheck", "racecheck", "initcheck")
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of a repro.
+
     Attributes:
         backend: "" where the kernel has none to choose from.
         programs: run these programs of the grid only.
         repeat: how many launches; 0: one, compared with the record.
         sanitize: a tool of compute-sanitizer; "" for none.
-        here: never in a child process.
+        here: run the launch in this process, never in a child.
         report: a pipe to the parent, in a child.
-        evidence: the file that says for programs what was found; None for none.
-        trial: what a child of --reduce or --sanitize runs, as the parent wrote it.
+        evidence: the file to write the findings to, as JSON; None for none.
+        trial: the trial that a child of --reduce or --sanitize runs.
     """
 
     backend: str = ""
@@ -44,11 +45,11 @@ class Options:
     def applied(self, job: Job) -> Job:
         """The job with its tensors where they go, and with the libraries that the user named."""
         named = replace(job, libraries=self.libraries or job.libraries, imports=self.imports or job.imports)
-        return named.on(self.backend).on_present_gpus()
+        return named.on(self.backend).on_available_gpus()
 
     @property
     def option(self) -> str:
-        """What it does besides comparing with the record: "repeat", "sanitize", …; "" for nothing."""
+        """The option that replaces the plain comparison: "repeat", "sanitize", …; "" for none."""
         chosen = {
             "repeat": self.repeat,
             "sanitize": self.sanitize,
@@ -59,10 +60,11 @@ class Options:
         return next((name for name, value in chosen.items() if value), "")
 
     def settings(self, job: Job) -> Settings:
+        """The settings for the kernel."""
         return Settings(job.folder, backend=self.backend, programs=self.programs)
 
     def words(self) -> list[str]:
-        """What a child process must be told to run the same launch."""
+        """The options for a child process that runs the same launch."""
         words = ["--backend", self.backend] if self.backend else []
         words += [word for program in self.programs for word in ("--program", ",".join(map(str, program)))]
         words += [word for library in self.libraries for word in ("--load-library", library)]
@@ -70,13 +72,15 @@ class Options:
 
 
 def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
-    """
+    """Parses the command line.
+
     Raises:
         SystemExit: the command line is wrong (code 2), or asks for help.
     """
     parser = argparse.ArgumentParser(
         description=f"Replays {job.title} alone and compares it with what was recorded.",
-        epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault did not come; 1 it cannot run",
+        epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault was not reproduced; "
+        "1 the replay failed",
     )
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--repeat", type=_count, default=0, metavar="N", help="launch N times: do the results vary?")
@@ -88,18 +92,29 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
         choices=SANITIZERS,
         help="look for wrong accesses: compute-sanitizer on CUDA (memcheck), AddressSanitizer and UBSan in C++ kernels",
     )
-    modes.add_argument("--poison", action="store_true", help="guard zones, and outputs that begin as NaN")
-    modes.add_argument("--bench", action="store_true", help="time of the launch, and its bytes per second")
-    modes.add_argument("--reduce", action="store_true", help="find the smallest part that still shows it")
+    modes.add_argument(
+        "--poison", action="store_true", help="look for overruns (guard zones) and uninitialised reads (fill patterns)"
+    )
+    modes.add_argument("--bench", action="store_true", help="measure the time of the launch and its bytes per second")
+    modes.add_argument(
+        "--reduce", action="store_true", help="find the smallest part that still shows the fault or the difference"
+    )
     kernel = job.kernel
     if kernel is not None and kernel.backends:
         default = kernel.default_backend()
         parser.add_argument("--backend", choices=kernel.backends, default=default, help=f"default here: {default}")
     if kernel is not None and any(kernel.part(b) == "any" for b in kernel.backends or ("",)):
         parser.add_argument(
-            "--program", type=_program, action="append", default=[], metavar="X,Y,Z", help="run this program only"
+            "--program",
+            type=_program,
+            action="append",
+            default=[],
+            metavar="X,Y,Z",
+            help="run only this program of the grid; may be repeated",
         )
-    parser.add_argument("--here", action="store_true", help="run the launch in this process even if it may kill it")
+    parser.add_argument(
+        "--here", action="store_true", help="run the launch in this process, not in a child process; for a debugger"
+    )
     parser.add_argument(
         "--load-library",
         action="append",
@@ -110,43 +125,41 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
     )
-    parser.add_argument(
-        "--evidence", type=Path, metavar="FILE", help="write what was found for programs to read (JSON)"
-    )
+    parser.add_argument("--evidence", type=Path, metavar="FILE", help="write the findings as JSON")
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
-    found = parser.parse_args(arguments)
-    backend, programs = getattr(found, "backend", ""), tuple(getattr(found, "program", ()))
+    parsed = parser.parse_args(arguments)
+    backend, programs = getattr(parsed, "backend", ""), tuple(getattr(parsed, "program", ()))
     if programs and kernel is not None and kernel.part(backend) != "any":
         parser.error(f"--program: the back end {backend} runs the whole grid")
-    if programs and (found.repeat or found.bench or found.reduce):
-        parser.error("--program goes with none of --repeat, --bench and --reduce")
+    if programs and (parsed.repeat or parsed.bench or parsed.reduce):
+        parser.error("--program cannot be combined with --repeat, --bench or --reduce")
     return Options(
         backend=backend,
         programs=programs,
-        repeat=found.repeat,
-        sanitize=found.sanitize,
-        poison=found.poison,
-        bench=found.bench,
-        reduce=found.reduce,
-        here=found.here,
-        libraries=tuple(found.load_library),
-        imports=tuple(found.module),
-        report=found.report,
-        evidence=None if found.evidence is None else found.evidence.absolute(),
-        trial=found.trial,
+        repeat=parsed.repeat,
+        sanitize=parsed.sanitize,
+        poison=parsed.poison,
+        bench=parsed.bench,
+        reduce=parsed.reduce,
+        here=parsed.here,
+        libraries=tuple(parsed.load_library),
+        imports=tuple(parsed.module),
+        report=parsed.report,
+        evidence=None if parsed.evidence is None else parsed.evidence.absolute(),
+        trial=parsed.trial,
     )
 
 
 def _default(what: str, recorded: Sequence[str]) -> str:
-    said = ", ".join(recorded) if recorded else "none"
-    return f"{what} to load instead of the recorded ones ({said})".replace("%", "%%")
+    names = ", ".join(recorded) if recorded else "none"
+    return f"{what} to load instead of the recorded ones ({names})".replace("%", "%%")
 
 
 def _count(text: str) -> int:
     value = int(text)
     if value < 2:
-        raise argparse.ArgumentTypeError("two launches or more are compared")
+        raise argparse.ArgumentTypeError("N must be 2 or more")
     return value
 
 

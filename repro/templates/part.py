@@ -10,7 +10,7 @@ from itertools import groupby
 import torch
 
 from .kernel import Settings
-from .memory import Argument, Memory, Result
+from .memory import LaunchArgument, LaunchMemory, Result
 
 SHOWN = 4  # ranges of programs
 
@@ -33,8 +33,9 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part:
-    """
+class LaunchPart:
+    """A part of a launch.
+
     Attributes:
         programs: ranges of program numbers, x fastest; () for all.
         grid: a smaller grid; () for the recorded one.
@@ -45,21 +46,24 @@ class Part:
     rows: tuple[Rows, ...] = ()
 
     def to_json(self) -> str:
+        """The part as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Part:
+    def from_json(cls, text: str) -> LaunchPart:
+        """Reads what `to_json` wrote."""
         data = json.loads(text)
         programs = tuple((begin, end) for begin, end in data["programs"])
         return cls(programs, tuple(data["grid"]), tuple(Rows(**rows) for rows in data["rows"]))
 
     @classmethod
-    def of_programs(cls, numbers: Sequence[int]) -> Part:
+    def of_programs(cls, numbers: Sequence[int]) -> LaunchPart:
+        """The part that has these programs of the grid."""
         runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0])]
         return cls(programs=tuple((run[0], run[-1] + 1) for run in runs))
 
-    def with_rows(self, rows: Rows) -> Part:
-        """In place of those of the same size."""
+    def with_rows(self, rows: Rows) -> LaunchPart:
+        """The part with these rows, in place of others of the same size."""
         return replace(self, rows=(*(r for r in self.rows if r.size != rows.size), rows))
 
     def chosen(self, grid: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
@@ -69,24 +73,28 @@ class Part:
         return tuple((n % wide, n // wide % high, n // (wide * high)) for n in numbers)
 
     def settings(self, settings: Settings, grid: tuple[int, ...]) -> Settings:
+        """The settings that run this part only."""
         x, y, z = (*self.grid, 1, 1, 1)[:3]
         scalars = {rows.size: rows.end - rows.begin for rows in self.rows if rows.scalars}
         return replace(
             settings, programs=self.chosen(grid), grid=(x, y, z) if self.grid else settings.grid, scalars=scalars
         )
 
-    def narrowed(self, memory: Memory) -> Memory:
+    def narrowed(self, memory: LaunchMemory) -> LaunchMemory:
         """The arguments with their rows of it."""
         return replace(memory, views={name: self.cut(view) for name, view in memory.views.items()})
 
     def cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor's rows that belong to the part."""
         rows = self.rows_of(tuple(tensor.shape))
         return tensor if rows is None else tensor.narrow(0, rows.begin, rows.end - rows.begin)
 
     def rows_of(self, shape: tuple[int, ...]) -> Rows | None:
+        """The rows that are kept of a tensor of this shape; None for all."""
         return next((rows for rows in self.rows if shape and shape[0] == rows.size), None)
 
-    def cut_argument(self, argument: Argument) -> Argument:
+    def cut_argument(self, argument: LaunchArgument) -> LaunchArgument:
+        """An argument with only the rows that belong to the part."""
         rows = self.rows_of(argument.shape)
         if rows is None:
             return argument
@@ -94,6 +102,7 @@ class Part:
         return replace(argument, shape=shape, offset=argument.offset + rows.begin * argument.stride[0])
 
     def cut_result(self, result: Result) -> Result:
+        """A result with only the rows that belong to the part."""
         rows = self.rows_of(result.shape)
         return result if rows is None else replace(result, shape=(rows.end - rows.begin, *result.shape[1:]))
 
@@ -106,4 +115,4 @@ class Part:
             more = f" and {len(ranges) - SHOWN} more ranges" if len(ranges) > SHOWN else ""
             several = "s" if len(self.programs) > 1 or self.programs[0][1] - self.programs[0][0] > 1 else ""
             texts.append(f"program{several} {', '.join(ranges[:SHOWN])}{more}")
-        return ", ".join(texts) or "all of it"
+        return ", ".join(texts) or "the whole launch"

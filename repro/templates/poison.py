@@ -1,7 +1,7 @@
-"""`--poison`: what nothing has written holds a bit pattern, and guard zones lie around the storages.
+"""`--poison`: fills uninitialised memory with a bit pattern, and puts guard zones around the storages.
 
-The launch runs twice, with two patterns. An output that depends on them was made from memory that nothing had written;
-a guard zone or a gap that changed was overrun.
+The launch runs twice, with two patterns. An output that depends on them was computed from uninitialised memory; a guard
+zone or a gap that changed was overrun.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 from .access_text import lines_of
 from .accesses import Access
 from .addresses import Extent, extents_of, place_of
-from .child import Report
+from .child import ReplayReport
 from .compare import index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
-from .memory import Block, Memory, Result, fill, memory_of
+from .memory import Block, LaunchMemory, Result, fill, memory_of
 from .options import Options
 from .verdict import judge_findings
 
@@ -46,12 +46,12 @@ class Poisoned:
     overruns: tuple[Access, ...]
 
 
-def poison(job: Job, options: Options, report: Report) -> int:
+def poison(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where a guard zone was overwritten, with 10 where an output depends on the pattern."""
-    job.make_ready(options.settings(job))
-    report.say("begin")
+    job.prepare(options.settings(job))
+    report.send("begin")
     runs = [_run(job, pattern) for pattern in (NAN, NUMBER)]
-    found = judge_findings(job, report)
+    fault = judge_findings(job, report)
     overruns = list(dict.fromkeys(access for run in runs for access in run.overruns))
     depends = [] if job.random else list(_dependent(job, *runs))
     for what, accesses in (("OVERRUN", overruns), ("UNINITIALISED", depends)):
@@ -60,9 +60,9 @@ def poison(job: Job, options: Options, report: Report) -> int:
             print("\n".join([f"{job.title}: {what}: {lines_of(access)[0]}", *lines_of(access)[1:]]))
     for line in _left_alone(job, *runs):
         print(f"  {line}")
-    if not (found or overruns or depends):
-        print(f"{job.title}: no overrun within {GUARD // 1024} KiB, and no output depends on what nothing had written")
-    return FAULT if found or overruns else DIFFERS if depends else AS_RECORDED
+    if not (fault or overruns or depends):
+        print(f"{job.title}: no overrun within {GUARD // 1024} KiB, and no output depends on uninitialised memory")
+    return FAULT if fault or overruns else DIFFERS if depends else AS_RECORDED
 
 
 def _run(job: Job, pattern: int) -> Poisoned:
@@ -108,7 +108,7 @@ def _mallopt(value: int) -> None:
         ctypes.CDLL(None).mallopt(_M_PERTURB, value)
 
 
-def _covered(job: Job, memory: Memory, storage: str) -> torch.Tensor:
+def _covered(job: Job, memory: LaunchMemory, storage: str) -> torch.Tensor:
     """bool [bytes of the whole block]: what some argument's elements cover."""
     block = memory.blocks[storage]
     mask = torch.zeros_like(block.whole)
@@ -172,7 +172,7 @@ def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[Access]:
                 elements=mine.numel(),
                 bytes=mine.element_size(),
                 count=count,
-                notes=(f"at {index} {mine[index].item()} and {theirs[index].item()} with two bit patterns",),
+                notes=(f"at {index} {mine[index].item()} and {theirs[index].item()} with two fill patterns",),
             )
 
 

@@ -1,4 +1,4 @@
-"""The process that a repro is: reads its command line and does what it asks, here or in a child that may die of it."""
+"""The main function of a repro: runs what its command line asks for, in this process or in a child."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 
 from . import bench, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
 from .access_text import lines_of
-from .child import Report, run_child
+from .child import ReplayReport, run_child
 from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job, Launch
-from .kernel import Kernel, RefusalError
-from .memory import Argument, Memory, Result, Storage
+from .kernel import RefusalError, ReplayKernel
+from .memory import LaunchArgument, LaunchMemory, Result, Storage
 from .options import Options, parse
 
-Mode = Callable[[Job, Options, Report], int]
+Mode = Callable[[Job, Options, ReplayReport], int]
 
 SLOW = ("interpret", "checked")  # back ends that may take any time
 CUDA_ERROR = "CUDA error"
@@ -31,16 +31,16 @@ def main(
     *,
     title: str,
     folder: Path,
-    arguments: Sequence[Argument],
+    arguments: Sequence[LaunchArgument],
     storages: Sequence[Storage],
     results: Sequence[Result] = (),
-    kernel: Kernel | None = None,
+    kernel: ReplayKernel | None = None,
     fault: str = "",
     random: str = "",
     libraries: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> NoReturn:
-    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault came, 12 the recorded fault did not come.
+    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
 
     Args:
         launch: takes the arguments by name and returns the tensors that it allocated, by name.
@@ -50,19 +50,19 @@ def main(
         random: why its values cannot be compared; "" if they can.
         libraries, imports: shared libraries and Python modules that define its operator.
     """
-    given = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
-    options = parse(given)
-    job = options.applied(given)
+    recorded = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
+    options = parse(recorded)
+    job = options.applied(recorded)
     if options.report is not None:
-        sys.exit(_as_child(job, options, Report(options.report)))
-    if job.cuda_devices and job.cuda_devices != given.cuda_devices:
-        print(f"{title}: ran on {', '.join(given.cuda_devices)}, is replayed on {', '.join(job.cuda_devices)}")
+        sys.exit(_as_child(job, options, ReplayReport(options.report)))
+    if job.cuda_devices and job.cuda_devices != recorded.cuda_devices:
+        print(f"{title}: recorded on {', '.join(recorded.cuda_devices)}, replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
-        sys.exit(evidence.kept(job, options, options.evidence, lambda report: _run(job, options, report)))
-    sys.exit(_run(job, options, Report(None)))
+        sys.exit(evidence.run_with_evidence(job, options, options.evidence, lambda report: _run(job, options, report)))
+    sys.exit(_run(job, options, ReplayReport(None)))
 
 
-def _run(job: Job, options: Options, report: Report) -> int:
+def _run(job: Job, options: Options, report: ReplayReport) -> int:
     if options.reduce:
         return reduce.reduce(job, options)
     if options.sanitize:
@@ -93,42 +93,42 @@ def _mode(options: Options) -> Mode:
     return _replay
 
 
-def _replay(job: Job, options: Options, report: Report) -> int:
+def _replay(job: Job, options: Options, report: ReplayReport) -> int:
     """Launches it once and compares it with the record."""
-    job.make_ready(options.settings(job))
+    job.prepare(options.settings(job))
     memory = job.memory()
-    report.say("begin")
-    tensors = _watched(job, memory, report)
+    report.send("begin")
+    tensors = _launch_checked(job, memory, report)
     if not job.fault:
         return verdict.judge(job, options, report, tensors)
     if verdict.judge_findings(job, report):
         return FAULT
     if report.descriptor is None:
-        print(f"{job.title}: it ended well; the recorded fault did not come ({job.fault})")
+        print(f"{job.title}: the launch ended without a fault; the recorded fault was not reproduced ({job.fault})")
     return NO_FAULT
 
 
-def _watched(job: Job, memory: Memory, report: Report) -> dict[str, torch.Tensor]:
-    """The launch; of an operator, what its index tensors hold that lies outside is reported before it runs."""
+def _launch_checked(job: Job, memory: LaunchMemory, report: ReplayReport) -> dict[str, torch.Tensor]:
+    """Runs the launch; out-of-range indices of an operator are reported before it runs."""
     if job.kernel is not None:
         return job.run(memory)
-    with operator_indices.watched(memory.views, report.access):
+    with operator_indices.watch_indices(memory.views, report.access):
         return job.run(memory)
 
 
-def _as_child(job: Job, options: Options, report: Report) -> int:
+def _as_child(job: Job, options: Options, report: ReplayReport) -> int:
     try:
         code = _mode(options)(job, options, report)
     except (RefusalError, SystemExit) as error:
-        report.say("refused", str(error))
+        report.send("refused", str(error))
         raise SystemExit(str(error)) from error
-    except Exception as error:  # noqa: BLE001 - whatever leaves the launch is its fault
-        report.say("error", _one_line(error))
+    except Exception as error:  # noqa: BLE001 - any exception of the launch is its fault
+        report.send("error", _one_line(error))
         if not str(error).startswith(CUDA_ERROR):  # that says where it was noticed, not where it came from
             traceback.print_exception(error)
             sys.stderr.flush()
         os._exit(FAULT if report.began else FAILED)
-    report.say("end", code)
+    report.send("end", code)
     return code
 
 
@@ -136,21 +136,21 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _in_child(job: Job, options: Options, report: Report) -> int:
-    """The launch in a child process: whether the recorded fault comes, and else what the child says."""
+def _in_child(job: Job, options: Options, report: ReplayReport) -> int:
+    """Runs the launch in a child process and reports how it ended."""
     if job.fault:
         print(f"recorded: {job.fault}", flush=True)
     words = [*options.words(), *_mode_words(options)]
     hangs = bool(job.fault) and options.backend not in SLOW
     ended = run_child(words, text="echoed" if options.evidence else "through", seconds=None if hangs else math.inf)
-    report.take(ended)
+    report.add_child(ended)
     if ended.failed:
         when = "failed" if ended.began else "failed before the launch"
-        print(f"{job.title}: the replay {when} ({ended.why})")
+        print(f"{job.title}: the replay {when} ({ended.failure_reason})")
         return FAILED
-    code = FAULT if ended.fault else int((ended.said("end") or ("", FAULT))[1])
+    code = FAULT if ended.fault else int((ended.message("end") or ("", FAULT))[1])
     if job.fault and (code == NO_FAULT or (code == AS_RECORDED and not _mode_words(options))):
-        print(f"{job.title}: it ended well; the recorded fault did not come")
+        print(f"{job.title}: the launch ended without a fault; the recorded fault was not reproduced")
         return NO_FAULT
     if ended.fault:
         print(f"here:     {ended.fault}")
@@ -159,7 +159,7 @@ def _in_child(job: Job, options: Options, report: Report) -> int:
     if code == FAULT and job.fault:
         print(f"{job.title}: fault reproduced")
     elif ended.fault:
-        print(f"{job.title}: a fault that was not recorded")
+        print(f"{job.title}: a fault; the recorded launch had none")
     return code
 
 

@@ -27,22 +27,22 @@ def use_ptxas_of(image: bytes) -> None:
 
 
 def version_in(image: bytes) -> str | None:
-    """ "13.0.88", as ptxas leaves it in a cubin since CUDA 13; None where it does not say."""
-    found = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
-    return found[1].decode() if found else None
+    """Returns the version "13.0.88" that ptxas writes into a cubin since CUDA 13; None if there is none."""
+    version = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
+    return version[1].decode() if version else None
 
 
 def version_of(ptxas: Path) -> str | None:
     """The version of a ptxas; None where it cannot be run."""
     try:
-        said = subprocess.run([str(ptxas), "--version"], capture_output=True, timeout=30, check=False).stdout
+        output = subprocess.run([str(ptxas), "--version"], capture_output=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return version_in(said)
+    return version_in(output)
 
 
 def candidates() -> Iterator[Path]:
-    """Where a ptxas may be: Triton's, torch's, those of NVIDIA's packages and of the CUDA toolkit."""
+    """Yields each ptxas on this machine: Triton's, torch's, those of NVIDIA's packages and of the CUDA toolkit."""
     import triton
 
     torch_dir, triton_dir = Path(torch.__file__).parent, Path(triton.__file__).parent

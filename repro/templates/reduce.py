@@ -1,8 +1,8 @@
 """`--reduce`: the smallest part of the launch that still shows its fault or its difference.
 
 Programs of a Triton kernel's grid; rows of the arguments of an operator; of a C++ kernel rows whose number it takes as
-an argument. Each trial runs in a process of its own, and what it showed is kept, so that a reduction that was
-interrupted goes on where it was.
+an argument. Each trial runs in a process of its own, and its result is saved, so that an interrupted
+reduction can be continued.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .child import run_child
 from .cpp_kernel import CppKernel
 from .job import AS_RECORDED, FAILED, Job
 from .options import Options
-from .part import Part, Rows
+from .part import LaunchPart, Rows
 from .reduced import write_reduced
 from .shrink import smallest_count, smallest_set, smallest_window
 from .trial import outcome
@@ -29,8 +29,8 @@ from .trial import outcome
 STATE = "reduction"  # the folder of its state, in the repro's
 
 
-class Trials:
-    """Asks children what parts show; each part once."""
+class ReductionTrials:
+    """Runs parts in child processes, each part once."""
 
     def __init__(self, job: Job, options: Options) -> None:
         self.words = options.words()
@@ -42,19 +42,21 @@ class Trials:
         self.known: dict[str, str] = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.asked = 0
 
-    def shows(self, part: Part) -> str:
-        """What a part shows; "" if nothing."""
+    def shows(self, part: LaunchPart) -> str:
+        """Returns the failure that a part shows; "" if none."""
         text = part.to_json()
         if text not in self.known:
             file = self.folder / "part.json"
             file.write_text(text)
             ended = run_child([*self.words, "--trial", str(file)], text="kept")
             if ended.failed:
-                raise SystemExit(f"{ended.text}\nthe replay of {part} failed before the launch ({ended.why})")
+                raise SystemExit(
+                    f"{ended.text}\nthe replay of {part} failed before the launch ({ended.failure_reason})"
+                )
             self.known[text] = outcome(ended)
             self._save()
         self.asked += 1
-        print(f"  {self.asked:3}  {part}: {self.known[text] or 'nothing'}", flush=True)
+        print(f"  {self.asked:3}  {part}: {self.known[text] or 'not shown'}", flush=True)
         return self.known[text]
 
     def _save(self) -> None:
@@ -73,41 +75,43 @@ def reduce(job: Job, options: Options) -> int:
     kernel = job.kernel
     parts = "none" if kernel is None else kernel.part(options.backend)
     if parts == "none" and not axes:
-        raise SystemExit(f"{job.title} has no smaller part that could be tried: {_why(job, options)}")
-    trials = Trials(job, options)
-    print(f"{job.title}: reducing; {len(trials.known)} trials are known from {trials.path}")
+        raise SystemExit(f"{job.title} has no smaller part that could be tried: {_no_parts_reason(job, options)}")
+    trials = ReductionTrials(job, options)
+    print(f"{job.title}: reducing; {len(trials.known)} earlier trials were read from {trials.path}")
     try:
-        shown = trials.shows(Part())
+        shown = trials.shows(LaunchPart())
         if not shown:
             print(f"{job.title}: nothing to reduce: the whole launch shows neither a fault nor a difference")
             return FAILED
-        part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else Part()
+        part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else LaunchPart()
         for size, scalars in axes:
             part = _rows(trials, shown, part, size, scalars)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; the same command goes on from {trials.path}")
+        print(f"\ninterrupted; run the same command again to continue from {trials.path}")
         return FAILED
     _say(job, options, part, shown)
     return AS_RECORDED
 
 
-def _programs(trials: Trials, shown: str, grid: tuple[int, ...], parts: str) -> Part:
+def _programs(trials: ReductionTrials, shown: str, grid: tuple[int, ...], parts: str) -> LaunchPart:
     """The fewest programs, or the smallest grid, that show it."""
     if parts == "any":
         numbers = list(range(math.prod(grid)))
-        return Part.of_programs(smallest_set(numbers, lambda some: trials.shows(Part.of_programs(some)) == shown))
+        return LaunchPart.of_programs(
+            smallest_set(numbers, lambda some: trials.shows(LaunchPart.of_programs(some)) == shown)
+        )
     least = list(grid)
     for axis in reversed(range(len(grid))):
 
         def holds(count: int, axis: int = axis) -> bool:
             smaller = (*least[:axis], count, *least[axis + 1 :])
-            return trials.shows(Part(grid=smaller)) == shown
+            return trials.shows(LaunchPart(grid=smaller)) == shown
 
         least[axis] = smallest_count(least[axis], holds)
-    return Part(grid=tuple(least)) if tuple(least) != tuple(grid) else Part()
+    return LaunchPart(grid=tuple(least)) if tuple(least) != tuple(grid) else LaunchPart()
 
 
-def _rows(trials: Trials, shown: str, part: Part, size: int, scalars: bool) -> Part:
+def _rows(trials: ReductionTrials, shown: str, part: LaunchPart, size: int, scalars: bool) -> LaunchPart:
     """The fewest rows of one size that show it, beside what is reduced already."""
 
     def holds(begin: int, end: int) -> bool:
@@ -118,7 +122,7 @@ def _rows(trials: Trials, shown: str, part: Part, size: int, scalars: bool) -> P
 
 
 def _axes(job: Job) -> list[tuple[int, bool]]:
-    """(rows, whether the call names their number) that can be cut: those of index tensors before those of tables, of
+    """(rows, True if the call passes their number) that can be cut: those of index tensors before those of tables, of
     which fewer rows would make other indices wrong; then the largest first."""
     sized = [a for a in job.arguments if a.shape and a.shape[0] > 1]
     indices = {a.shape[0] for a in sized if not (a.dtype.is_floating_point or a.dtype.is_complex)}
@@ -137,7 +141,7 @@ def _numbers(job: Job) -> Iterator[int]:
         yield int(found[1])
 
 
-def _why(job: Job, options: Options) -> str:
+def _no_parts_reason(job: Job, options: Options) -> str:
     if job.kernel is None:
         return "no argument has more than one row"
     if isinstance(job.kernel, CppKernel):
@@ -145,7 +149,7 @@ def _why(job: Job, options: Options) -> str:
     return f"the back end {options.backend} runs its whole grid"
 
 
-def _say(job: Job, options: Options, part: Part, shown: str) -> None:
+def _say(job: Job, options: Options, part: LaunchPart, shown: str) -> None:
     print(f"{job.title}: {shown}, still shown by {part}")
     if part.rows:
         folder = write_reduced(job, part, Path(sys.argv[0]))

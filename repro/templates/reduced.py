@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from .job import Job
-from .memory import Argument, Result
-from .part import Part
+from .memory import LaunchArgument, Result
+from .part import LaunchPart
 from .unpack import MARK
 
 
-def write_reduced(job: Job, part: Part, script: Path) -> Path:
-    """A folder beside the repro's tensors, `reduced/`, with a script that has the smaller arguments."""
+def write_reduced(job: Job, part: LaunchPart, script: Path) -> Path:
+    """Writes the folder `reduced/` with a script that has the smaller arguments."""
     folder = job.folder / "reduced"
     if folder.exists():
         shutil.rmtree(folder)
@@ -29,7 +29,7 @@ def write_reduced(job: Job, part: Part, script: Path) -> Path:
         if (job.folder / "tensors" / f"after_{output.name}.safetensors").exists():
             _save(part.cut(job.after(output)), folder / "tensors" / f"after_{output.name}.safetensors")
     text = script.read_text(encoding="utf-8").rpartition(MARK)[0] or script.read_text(encoding="utf-8")
-    text = text.replace("unpacked(Path(__file__).resolve())", "Path(__file__).resolve().parent")
+    text = text.replace("unpack(Path(__file__).resolve())", "Path(__file__).resolve().parent")
     text = _with_table(text, "ARGUMENTS", [_argument(part.cut_argument(a)) for a in job.arguments])
     text = _with_table(text, "RESULTS", [_result(part.cut_result(r)) for r in job.results])
     for rows in part.rows:
@@ -45,9 +45,9 @@ def _with_table(text: str, name: str, rows: Sequence[str]) -> str:
     return re.sub(rf"(?ms)^{name} = \[.*?^\]$", lambda _: "\n".join(lines), text, count=1)
 
 
-def _argument(a: Argument) -> str:
+def _argument(a: LaunchArgument) -> str:
     return (
-        f'Argument("{a.name}", "{a.role}", {a.dtype}, shape={a.shape!r}, stride={a.stride!r}, '
+        f'LaunchArgument("{a.name}", "{a.role}", {a.dtype}, shape={a.shape!r}, stride={a.stride!r}, '
         f'storage="{a.storage}", offset={a.offset})'
     )
 

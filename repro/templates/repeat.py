@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from .child import Report
+from .child import ReplayReport
 from .compare import difference, index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, Job
-from .memory import Memory
+from .memory import LaunchMemory
 from .options import Options
 from .verdict import judge_findings
 
 
 class Varying:
-    """How an output varied between launches."""
+    """The variation of an output between launches."""
 
     def __init__(self, first: torch.Tensor) -> None:
         self.first = first.detach().clone()
@@ -22,6 +22,7 @@ class Varying:
         self.example = ""
 
     def add(self, launch: int, got: torch.Tensor) -> None:
+        """Compares the output of one more launch with the first."""
         if got.dtype != self.first.dtype or got.shape != self.first.shape:
             self.launches += 1
             self.elements |= True
@@ -39,36 +40,37 @@ class Varying:
             self.example = f"at {index} {one} in launch 1, {other} in launch {launch}"
 
     def line(self, count: int) -> str:
+        """The variation in one line of text."""
         often = f"{self.launches} of {count - 1} further launches differ from the first"
         return f"{often}, in {int(self.elements.sum())} of {self.elements.numel()} elements: {self.example}"
 
 
-def repeat(job: Job, options: Options, report: Report) -> int:
+def repeat(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 10 where results vary."""
-    job.make_ready(options.settings(job))
+    job.prepare(options.settings(job))
     memory = job.memory()
     pristine = {name: block.bytes.clone() for name, block in memory.blocks.items()}
-    report.say("begin")
+    report.send("begin")
     tensors = job.run(memory)
-    found = judge_findings(job, report)
-    if found:
-        return found
+    fault = judge_findings(job, report)
+    if fault:
+        return fault
     varying = {output.name: Varying(tensors[output.name]) for output in job.outputs}
     for launch in range(2, options.repeat + 1):
         _restore(memory, pristine)
         tensors = job.run(memory)
-        for name, seen in varying.items():
-            seen.add(launch, tensors[name])
+        for name, variation in varying.items():
+            variation.add(launch, tensors[name])
     return _say(job, varying, options.repeat)
 
 
-def _restore(memory: Memory, pristine: dict[str, torch.Tensor]) -> None:
+def _restore(memory: LaunchMemory, pristine: dict[str, torch.Tensor]) -> None:
     for name, block in memory.blocks.items():
         block.bytes.copy_(pristine[name])
 
 
 def _say(job: Job, varying: dict[str, Varying], count: int) -> int:
-    bad = [name for name, seen in varying.items() if seen.launches]
+    bad = [name for name, variation in varying.items() if variation.launches]
     if not bad:
         print(f"{job.title}: {count} launches gave the same results, bit for bit")
         return AS_RECORDED

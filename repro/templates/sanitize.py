@@ -15,22 +15,22 @@ from . import address_sanitizer, compute_sanitizer
 from .access_text import lines_of
 from .accesses import Access
 from .addresses import Extent, extents_of
-from .child import Ended, Report, run_child
+from .child import ChildExit, ReplayReport, run_child
 from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
-from .locate import located
-from .memory import Memory, fill, separate_memory
+from .locate import locate_accesses
+from .memory import LaunchMemory, fill, separate_memory
 from .options import Options
 
 TRIAL = "sanitize "  # a child's --trial; what follows names the tool
 HANG_SECONDS = 900.0
 
 
-def sanitize(job: Job, options: Options, report: Report) -> int:
+def sanitize(job: Job, options: Options, report: ReplayReport) -> int:
     """Exits with 11 where the sanitizer reports something.
 
     Raises:
-        SystemExit: nothing can watch this launch here; the text says what is missing.
+        SystemExit: no sanitizer can run this launch here; the text says why.
     """
     with tempfile.TemporaryDirectory(prefix="repro-sanitize-") as reports:
         if job.cuda_devices:
@@ -40,33 +40,33 @@ def sanitize(job: Job, options: Options, report: Report) -> int:
     what = (
         f"the back end {options.backend} checks its accesses itself"
         if options.backend
-        else ("it calls torch's own code, which is not compiled here")
+        else ("it calls torch's own code, which the repro does not compile")
     )
     raise SystemExit(f"{job.title}: no sanitizer for this launch: {what}; --poison looks for overruns")
 
 
-def trial(job: Job, options: Options, report: Report) -> int:
-    """In the child: one launch, each storage an allocation of its own."""
+def trial(job: Job, options: Options, report: ReplayReport) -> int:
+    """Runs one launch in the child, each storage an allocation of its own."""
     tool = options.trial.removeprefix(TRIAL)
     settings = options.settings(job)
-    job.make_ready(replace(settings, sanitize="address" if tool == "address" else ""))
+    job.prepare(replace(settings, sanitize="address" if tool == "address" else ""))
     memory = separate_memory(job.arguments, job.storages)
     _fill(job, memory, tool)
     for extent in extents_of(job.arguments, memory):
-        report.say("extent", *extent.words())
-    report.say("begin")
+        report.send("extent", *extent.words())
+    report.send("begin")
     job.run(memory)
     return AS_RECORDED
 
 
-def _fill(job: Job, memory: Memory, tool: str) -> None:
+def _fill(job: Job, memory: LaunchMemory, tool: str) -> None:
     for argument in job.arguments:
         if tool == "initcheck" and argument.role == "out":
             continue
         fill(memory.views[argument.name], job.before(argument))
 
 
-def _cuda(job: Job, options: Options, report: Report, reports: Path) -> int:
+def _cuda(job: Job, options: Options, report: ReplayReport, reports: Path) -> int:
     tool, log = options.sanitize, reports / "report"
     before = compute_sanitizer.command(compute_sanitizer.find(), tool, log)
     words = [*options.words(), "--trial", f"{TRIAL}{tool}"]
@@ -75,11 +75,11 @@ def _cuda(job: Job, options: Options, report: Report, reports: Path) -> int:
     )
     text = log.read_text(errors="replace") if log.exists() else ""
     name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
-    found = compute_sanitizer.parse(text)
-    return _say(job, name, ended, report, found, _lines(script, script.name), pointers_in(script))
+    accesses = compute_sanitizer.parse(text)
+    return _say(job, name, ended, report, accesses, _lines(script, script.name), pointers_in(script))
 
 
-def _cpp(job: Job, kernel: CppKernel, options: Options, report: Report, reports: Path) -> int:
+def _cpp(job: Job, kernel: CppKernel, options: Options, report: ReplayReport, reports: Path) -> int:
     if options.backend == CHECKED:
         raise SystemExit(f"{job.title}: the back end {CHECKED} checks its accesses itself")
     if options.sanitize != "memcheck":
@@ -94,28 +94,28 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, report: Report, reports:
     ended = run_child(words, environment=environment, text="kept", seconds=HANG_SECONDS)
     text = "\n".join([ended.text, *(path.read_text(errors="replace") for path in sorted(reports.iterdir()))])
     source = library.with_suffix(".cpp")
-    found = address_sanitizer.parse(text, source)
-    return _say(job, "AddressSanitizer and UBSan", ended, report, found, _lines(source, "SOURCE"))
+    accesses = address_sanitizer.parse(text, source)
+    return _say(job, "AddressSanitizer and UBSan", ended, report, accesses, _lines(source, "SOURCE"))
 
 
 def _say(
     job: Job,
     name: str,
-    ended: Ended,
-    report: Report,
+    ended: ChildExit,
+    report: ReplayReport,
     accesses: Sequence[Access],
     text: Mapping[str, str],
     named: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    extents = [Extent.of_words(m[1:]) for m in ended.messages if m[0] == "extent"]
-    report.take(ended)
+    extents = [Extent.from_words(m[1:]) for m in ended.messages if m[0] == "extent"]
+    report.add_child(ended)
     if ended.failed:
         print(ended.text, file=sys.stderr)
-        print(f"{job.title}: the replay failed before the launch ({ended.why})")
+        print(f"{job.title}: the replay failed before the launch ({ended.failure_reason})")
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
-        for access in located(accesses, extents, text, named):
+        for access in locate_accesses(accesses, extents, text, named):
             report.access(access)
             for line in lines_of(access):
                 print(f"  {line}")
@@ -145,9 +145,9 @@ def pointers_in(script: Path) -> dict[str, str]:
         for keyword in call.keywords
         if isinstance(keyword.value, ast.Name)
     }
-    found = {}
+    pointers = {}
     for n, line in enumerate(text.splitlines(), 1):
         starts = {*re.findall(r"\btl\.(?:load|store|atomic_\w+)\(\s*(\w+)", line)}
         if len(starts) == 1 and (name := passed.get(starts.pop())) is not None:
-            found[f"{script.name}:{n}"] = name
-    return found
+            pointers[f"{script.name}:{n}"] = name
+    return pointers

@@ -11,14 +11,14 @@ def smallest_set(items: list[int], holds: Callable[[list[int]], bool]) -> list[i
     while len(items) > 1:
         size = -(-len(items) // chunks)
         parts = [items[i : i + size] for i in range(0, len(items), size)]
-        found = next((part for part in parts if holds(part)), None)
-        if found is not None:
-            items, chunks = found, 2
+        smaller = next((part for part in parts if holds(part)), None)
+        if smaller is not None:
+            items, chunks = smaller, 2
             continue
         without = ([x for j, p in enumerate(parts) if j != i for x in p] for i in range(len(parts)))
-        found = next((rest for rest in without if len(parts) > 2 and holds(rest)), None)
-        if found is not None:
-            items, chunks = found, max(chunks - 1, 2)
+        smaller = next((rest for rest in without if len(parts) > 2 and holds(rest)), None)
+        if smaller is not None:
+            items, chunks = smaller, max(chunks - 1, 2)
         elif size == 1:
             break
         else:

@@ -1,4 +1,4 @@
-"""One trial of a reduction, in a process of its own: does a part of the launch still show what the whole shows?"""
+"""One trial of a reduction, in a process of its own: checks if a part of the launch still shows the failure."""
 
 from __future__ import annotations
 
@@ -7,47 +7,49 @@ from pathlib import Path
 
 import torch
 
-from .child import Ended, Report
+from .child import ChildExit, ReplayReport
 from .compare import compare, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
 from .options import Options
-from .part import Part
+from .part import LaunchPart
 
 WHOLE = "whole.pt"  # in the state's folder: the outputs of the whole launch
 
 
-def trial(job: Job, options: Options, report: Report) -> int:
-    """In the child. Of a part, an output counts only where it is what the whole launch gives there, and is not what was
-    recorded: a part that computes something else shows nothing.
+def trial(job: Job, options: Options, report: ReplayReport) -> int:
+    """Runs a part of the launch in the child.
+
+    An output of a part counts as different only where it equals the whole launch's output and differs from the
+    recorded one: a part that computes other values than the whole launch shows nothing.
 
     Args:
         options: its `trial` is the file of the part.
     """
     path = Path(options.trial)
-    part = Part.from_json(path.read_text())
+    part = LaunchPart.from_json(path.read_text())
     grid = () if job.kernel is None else job.kernel.grid
-    job.make_ready(part.settings(options.settings(job), grid))
+    job.prepare(part.settings(options.settings(job), grid))
     memory = job.memory()
-    report.say("begin")
+    report.send("begin")
     made = job.run(part.narrowed(memory))
-    found = job.findings()
-    if found is not None and found.outside:
+    findings = job.findings()
+    if findings is not None and findings.outside:
         return FAULT
     if job.fault or job.random:
         return AS_RECORDED
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in made.items()}
     whole_path = path.parent / WHOLE
-    if part == Part():
+    if part == LaunchPart():
         torch.save({output.name: tensors[output.name] for output in job.outputs}, whole_path)
-    if not whole_path.exists():  # the whole launch did not come this far
+    if not whole_path.exists():  # the whole launch did not get this far
         return AS_RECORDED
     return DIFFERS if _differs(job, options, part, tensors, torch.load(whole_path)) else AS_RECORDED
 
 
 def _differs(
-    job: Job, options: Options, part: Part, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
+    job: Job, options: Options, part: LaunchPart, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
 ) -> bool:
-    """Whether an output is wrong in the part."""
+    """True if an output is wrong in the part."""
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     befores = {a.name: part.cut(job.before(a)) for a in job.arguments if a.written}
     wrong = False
@@ -65,9 +67,9 @@ def _differs(
     return wrong
 
 
-def outcome(ended: Ended) -> str:
-    """What a trial showed, in a form that is equal for equal failures; "" if nothing."""
+def outcome(ended: ChildExit) -> str:
+    """Returns the failure that a trial showed, as a text that is equal for equal failures; "" if none."""
     if ended.fault:
         return "fault: " + re.sub(r"0x[0-9a-f]+|\d+", "#", ended.fault)[:120]
-    code = int((ended.said("end") or ("", AS_RECORDED))[1])
-    return {DIFFERS: "a difference", FAULT: "an access outside"}.get(code, "")
+    code = int((ended.message("end") or ("", AS_RECORDED))[1])
+    return {DIFFERS: "a difference", FAULT: "an out-of-bounds access"}.get(code, "")

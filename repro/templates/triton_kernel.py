@@ -27,13 +27,13 @@ DIVISOR = 16  # what Triton compiles addresses and integers for that are said to
 # Of the interpreter: it adds in another order, has other elementary functions and fuses no multiplication and addition.
 TOLERANCE, TOLERANCE_FP64 = 1e-4, 1e-10
 SAME_CODE = "compiled here to the package's own instructions"
-OTHER_CODE = "compiled here to other instructions than the package has"
-NO_RECORD = "chosen, the package does not record it"
+OTHER_CODE = "compiled here to instructions that differ from the package's"
+NO_RECORD = "chosen, not recorded in the package"
 STAGES = "num_stages"
 PROGRESS_SECONDS = 2.0  # without a line of progress
 BAR_SECONDS, BAR_WIDTH = 0.2, 40
 
-Argument: TypeAlias = torch.Tensor | Value | None
+TritonArgument: TypeAlias = torch.Tensor | Value | None
 
 
 @dataclass(frozen=True)
@@ -107,18 +107,22 @@ class TritonKernel:
         self._names: dict[int, str] = {}
 
     def default_backend(self) -> str:
+        """ "jit" or "cubin" with a CUDA device, else "interpret", as far as they are available."""
         order = ("jit", "cubin", "interpret") if torch.cuda.is_available() else ("interpret", "jit", "cubin")
         if self.decisive:
             order = ("cubin", "jit", "interpret")
         return next(backend for backend in order if backend in self.backends)
 
     def device(self, backend: str, recorded: str) -> str:
+        """The CPU for the interpreter, else the recorded device."""
         return "cpu" if backend == "interpret" else recorded
 
     def part(self, backend: str) -> Programs:
+        """Any programs in the interpreter, else a smaller grid."""
         return "any" if backend == "interpret" else "leading"
 
     def tolerance(self, backend: str) -> float:
+        """Not 0.0 for the interpreter only."""
         if backend != "interpret":
             return 0.0
         floats = {kind.lstrip("*") for kind in self.signature.values() if "fp" in kind or "bf" in kind}
@@ -129,7 +133,7 @@ class TritonKernel:
 
         Raises:
             SystemExit: it cannot be compiled for this device, the file of the machine code is gone, or what is compiled
-                may compute something else than the package.
+                may compute different results than the package.
         """
         self._settings, self._loaded, self._findings = settings, {}, None
         if settings.backend == "jit":
@@ -140,11 +144,11 @@ class TritonKernel:
             if recorded is not None:
                 self._findings = self._against_package(recorded)
             elif self.decisive:
-                raise SystemExit(self._unknown("the package's machine code is not here to tell"))
+                raise SystemExit(self._refusal("the package's machine code is not available to compare with"))
         elif settings.backend == "cubin":
             self._image = self._packaged(settings.folder)
 
-    def __call__(self, **arguments: Argument) -> None:
+    def __call__(self, **arguments: TritonArgument) -> None:
         """Launches it. Tensors are passed as their data pointers, numbers as ctypes values, nothing as None."""
         grid = self._settings.grid or self.grid
         if 0 in grid:
@@ -164,27 +168,29 @@ class TritonKernel:
             passed = [_passed(arguments[name]) for name in names]
             self._loaded[device].launch(grid, [*passed, *(_passed(s if s.numel() else None) for s in scratch)])
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        """Sets the argument names for the findings."""
         self._names = {id(tensor): name for name, tensor in arguments.items()}
 
     def findings(self) -> Findings | None:
+        """The findings of the interpreter, or of the comparison with the package's machine code."""
         return self._findings
 
     def _compiled(self, other: Mapping[str, object] = MappingProxyType({})) -> _Image:
         """Machine code for this device, with other values of constants and num_stages where they are given."""
         major, minor = torch.cuda.get_device_capability()
-        return compiled(self, major * 10 + minor, other)
+        return compile_kernel(self, major * 10 + minor, other)
 
     def _recorded(self, folder: Path) -> bytes | None:
-        """The package's own machine code; None where it is not at hand."""
+        """The package's own machine code; None where it is missing."""
         path = folder / self.binary.file if self.binary is not None else None
         return path.read_bytes() if path is not None and path.is_file() else None
 
     def _against_package(self, recorded: bytes) -> Findings:
-        """Whether what is compiled here is what the package has; of `others`, takes what is.
+        """Compares the compiled instructions with the package's; tries `others` until one compiles to the same.
 
         Raises:
-            SystemExit: it may be what computes something else.
+            SystemExit: none does, and the kernel may compute different results.
         """
         assert self._image is not None
         taken: dict[str, object] = {n: self._value(n) for other in self.others for n in other}
@@ -198,19 +204,19 @@ class TritonKernel:
         if made_by := version_in(recorded):
             about.append(f"the package's ptxas was {made_by}")
         if self._has_lines():
-            about.append("its assertions hold the lines that they stand on")
+            about.append("its device assertions contain line numbers")
         if taken:
             about.append(f"with{_listed('', taken)}: {NO_RECORD}")
-        said = f"{OTHER_CODE} ({'; '.join(about)})"
+        remark = f"{OTHER_CODE} ({'; '.join(about)})"
         if self.decisive:
-            raise SystemExit(self._unknown(f"{said}; --backend cubin launches the package's own"))
-        return Findings(remarks=(said,))
+            raise SystemExit(self._refusal(f"{remark}; --backend cubin launches the package's own"))
+        return Findings(remarks=(remark,))
 
-    def _unknown(self, why: str) -> str:
-        """Why it is not launched as it was compiled here."""
+    def _refusal(self, reason: str) -> str:
+        """The reason why it is not launched as it was compiled here."""
         return (
-            f"{self.function.__name__} may compute something else here than in the package, which does not record "
-            f"{', '.join(self.decisive)}: {why}"
+            f"{self.function.__name__} may compute different results here than in the package, which does not record "
+            f"{', '.join(self.decisive)}: {reason}"
         )
 
     def _value(self, name: str) -> object:
@@ -221,23 +227,23 @@ class TritonKernel:
         return instructions(image.code, image.name) == instructions(recorded, self.binary.name)
 
     def _is_comparable(self, recorded: bytes) -> bool:
-        """Whether the same configuration gives the same instructions, as far as that can be known."""
+        """True if the same configuration should give the same instructions."""
         assert self._image is not None
         return not self._has_lines() and version_in(recorded) == version_in(self._image.code)
 
     def _has_lines(self) -> bool:
-        """Whether its instructions hold numbers of lines."""
+        """True if its instructions contain line numbers."""
         return "device_assert" in self.function.src
 
     def _packaged(self, folder: Path) -> _Image:
         assert self.binary is not None
         path = folder / self.binary.file
         if not path.is_file():
-            raise SystemExit(f"{path} is gone: it held the package's machine code")
+            raise SystemExit(f"{path} does not exist: it held the package's machine code")
         sizes = (self.binary.global_scratch, self.binary.profile_scratch)
         return _Image(path.read_bytes(), self.binary.name, self.num_warps, self.binary.shared_bytes, sizes)
 
-    def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Argument]) -> None:
+    def _interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, TritonArgument]) -> None:
         from .interpreter import NotInterpretableError, interpret
 
         plain = {
@@ -287,7 +293,7 @@ class _Image:
         return [size * math.prod(grid) for size in self.scratch_bytes]
 
 
-def compiled(kernel: TritonKernel, capability: int, other: Mapping[str, object] = MappingProxyType({})) -> _Image:
+def compile_kernel(kernel: TritonKernel, capability: int, other: Mapping[str, object] = MappingProxyType({})) -> _Image:
     """Machine code of a kernel's source for a device of that capability (90: Hopper).
 
     Args:
@@ -316,7 +322,7 @@ def _listed(before: str, values: Mapping[str, object]) -> str:
     return f"{before} {', '.join(f'{name}={value}' for name, value in values.items())}" if values else ""
 
 
-def _passed(argument: Argument) -> Value:
+def _passed(argument: TritonArgument) -> Value:
     if isinstance(argument, torch.Tensor):
         return ctypes.c_void_p(argument.data_ptr())
     return ctypes.c_void_p() if argument is None else argument

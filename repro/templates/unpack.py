@@ -1,4 +1,4 @@
-"""How a repro of one file finds its modules and tensors: this text travels inside of it."""
+"""Unpacks the modules and tensors of a repro that is one file; this text is copied into it."""
 
 import base64
 import hashlib
@@ -12,8 +12,8 @@ from pathlib import Path
 MARK = "\n# The modules and tensors of this repro: a zip archive in base64.\n"
 
 
-def unpacked(script: Path) -> Path:
-    """The folder of what lies at the end of this file: beside it, or where that cannot be, a temporary one."""
+def unpack(script: Path) -> Path:
+    """Unpacks the archive at the end of this file next to it, or else into a temporary folder; returns the folder."""
     lines = script.read_text(encoding="utf-8").rpartition(MARK)[2].splitlines()
     packed = base64.b64decode("".join(line.removeprefix("# ") for line in lines))
     key = hashlib.sha256(packed).hexdigest()

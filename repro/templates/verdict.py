@@ -1,30 +1,29 @@
-"""What is said of a launch that ended: its outputs against the recorded ones, and what the back end saw."""
+"""Prints the result of a launch: its outputs against the recorded ones, and the back end's findings."""
 
 from __future__ import annotations
 
 import torch
 
-from .child import Report
-from .compare import Comparison, compare, kind
+from .child import ReplayReport
+from .compare import OutputComparison, compare, kind
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
 from .kernel import NATIVE
-from .memory import Argument, Result
+from .memory import LaunchArgument, Result
 from .options import Options
 
 
-def judge(job: Job, options: Options, report: Report, tensors: dict[str, torch.Tensor]) -> int:
+def judge(job: Job, options: Options, report: ReplayReport, tensors: dict[str, torch.Tensor]) -> int:
     """Prints how the outputs compare, and returns the exit code."""
-    found = judge_findings(job, report)
-    return found or judge_outputs(job, options, tensors)
+    return judge_findings(job, report) or judge_outputs(job, options, tensors)
 
 
-def judge_findings(job: Job, report: Report) -> int:
-    """Prints what the back end saw in the last launch; FAULT if it was an access outside."""
+def judge_findings(job: Job, report: ReplayReport) -> int:
+    """Prints the back end's findings of the last launch; returns FAULT if there was a wrong access, else 0."""
     findings = job.findings()
     if findings is None:
         return 0
     if findings.outside:
-        print(f"{job.title}: {_count(findings.outside, 'access', 'accesses')} outside of the arguments")
+        print(f"{job.title}: {_count(findings.outside, 'out-of-bounds access', 'out-of-bounds accesses')}")
     for access in findings.accesses:
         report.access(access)
     for line in findings.lines:
@@ -33,28 +32,32 @@ def judge_findings(job: Job, report: Report) -> int:
 
 
 def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) -> int:
+    """Prints how the outputs compare with the recorded ones, and returns the exit code."""
     if job.random:
         print(f"{job.title}: {job.random}: not compared")
         return AS_RECORDED
     if options.programs:
-        print(f"{job.title}: {_count(len(options.programs), 'program', 'programs')} of its grid: outputs not compared")
+        programs = _count(len(options.programs), "program", "programs")
+        print(f"{job.title}: {programs} of the grid ran: outputs not compared")
         return AS_RECORDED
     tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
     compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}
-    bad = [name for name, found in compared.items() if not found.passes]
+    bad = [name for name, comparison in compared.items() if not comparison.passes]
     how = f" ({options.backend})" if options.backend not in ("", NATIVE) else ""
     print(f"{job.title}{how}: " + (f"DIFFERS in {', '.join(bad)}" if bad else "as recorded"))
     width = max((len(name) for name in compared), default=0)
-    for name, found in compared.items():
-        print(f"  {name:{width}}  {kind(tensors[name])}  {found.text}")
+    for name, comparison in compared.items():
+        print(f"  {name:{width}}  {kind(tensors[name])}  {comparison.text}")
     return DIFFERS if bad else AS_RECORDED
 
 
-def _compare(output: Argument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> Comparison:
-    found = compare(got, recorded, tolerance)
-    if found.passes and isinstance(output, Result) and _strides(got) != _strides(output):
-        return Comparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
-    return found
+def _compare(
+    output: LaunchArgument | Result, got: torch.Tensor, recorded: torch.Tensor, tolerance: float
+) -> OutputComparison:
+    comparison = compare(got, recorded, tolerance)
+    if comparison.passes and isinstance(output, Result) and _strides(got) != _strides(output):
+        return OutputComparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
+    return comparison
 
 
 def _strides(tensor: torch.Tensor | Result) -> list[int]:

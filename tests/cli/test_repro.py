@@ -70,7 +70,7 @@ def test_an_existing_folder_is_left_alone(base: Path, capsys: pytest.CaptureFixt
     folder = base / "repro_aoti_torch_cpu_relu_out_0.0"
     folder.mkdir()
     assert main.run(["repro", "aoti_torch_cpu_relu_out"]) == 2
-    assert f"error: {folder.name} is there already\n" in capsys.readouterr().err
+    assert f"error: {folder.name} already exists\n" in capsys.readouterr().err
     assert list(folder.iterdir()) == []
 
 

@@ -12,12 +12,12 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.schema import Parameter, Signature, signature_of
+from aoti_debug.repro.schema import OperatorSchema, Parameter, registered_schema
 from aoti_debug.repro.script import Script
 from aoti_debug.values import Absent
 
 
-def script(launch: LaunchBuilder, signature: Signature | None = None) -> Script:
+def script(launch: LaunchBuilder, signature: OperatorSchema | None = None) -> Script:
     built = launch.build()
     if signature is None:
         return aten.script(built, manifest(), arguments_of(built))
@@ -29,7 +29,7 @@ def shim(tmp_path: Path, op: str, callee: str = "aoti_torch_cpu_x", kind: Kind =
 
 
 def test_outputs_come_first_in_c() -> None:
-    signature = signature_of("aten.addmm.out", "aoti_torch_cpu_addmm_out")
+    signature = registered_schema("aten.addmm.out", "aoti_torch_cpu_addmm_out")
     assert [(at, p.name) for at, p in signature.in_c()] == [
         (0, "out"),
         (1, "self"),
@@ -42,7 +42,7 @@ def test_outputs_come_first_in_c() -> None:
 
 
 def test_lists_and_devices_take_two_parameters() -> None:
-    signature = signature_of("aten.rand.default", "aoti_torch_cpu_rand")
+    signature = registered_schema("aten.rand.default", "aoti_torch_cpu_rand")
     assert [(at, p.name) for at, p in signature.in_c()] == [
         (0, "size"),
         (2, "dtype"),
@@ -54,22 +54,22 @@ def test_lists_and_devices_take_two_parameters() -> None:
 
 
 def test_in_place_operators_return_nothing_in_c() -> None:
-    assert signature_of("aten.bernoulli_.float", "aoti_torch_cpu_bernoulli__float").returns == 0
-    assert signature_of("aten.zero_.default", "aoti_torch_zero_").returns == 0
+    assert registered_schema("aten.bernoulli_.float", "aoti_torch_cpu_bernoulli__float").returns == 0
+    assert registered_schema("aten.zero_.default", "aoti_torch_zero_").returns == 0
 
 
 def test_an_older_version_of_a_c_function_has_fewer_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     from torchgen.aoti import fallback_ops
 
     monkeypatch.setitem(fallback_ops.inductor_fallback_ops, "aten.topk.default", {"v2": {"new_args": ["sorted"]}})
-    names = [p.name for p in signature_of("aten.topk.default", "aoti_torch_cpu_topk").parameters]
+    names = [p.name for p in registered_schema("aten.topk.default", "aoti_torch_cpu_topk").parameters]
     assert names == ["self", "k", "dim", "largest"]
-    assert len(signature_of("aten.topk.default", "aoti_torch_cpu_topk_v2").parameters) == 5
+    assert len(registered_schema("aten.topk.default", "aoti_torch_cpu_topk_v2").parameters) == 5
 
 
 def test_an_operator_that_this_torch_has_not() -> None:
     with pytest.raises(UsageError, match=r"has no operator aten\.no_such\.default"):
-        signature_of("aten.no_such.default", "aoti_torch_cpu_no_such")
+        registered_schema("aten.no_such.default", "aoti_torch_cpu_no_such")
 
 
 def test_numbers_have_the_type_that_the_c_function_gives_them(tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ def test_dtypes_layouts_formats_and_devices(tmp_path: Path) -> None:
     launch.absent("pin_memory", Form.SCALAR_REF).result("buf1", torch.zeros(2))
     written = script(launch)
     (line,) = written.launch
-    assert written.imports == ("from replay.devices import present",)
+    assert written.imports == ("from replay.devices import available_device",)
     assert line.split("\n")[1:-1] == [
         "        size=[2],",
         '        fill_value=float("inf"),',
         "        dtype=torch.bfloat16,",
         "        layout=torch.strided,",
-        '        device=torch.device(present("cuda:2")),',
+        '        device=torch.device(available_device("cuda:2")),',
         "        pin_memory=None,",
     ]
     copy = shim(tmp_path, "aten.clone.default").tensor("a", torch.zeros(2)).number("memory_format", 2, CType.I32)
@@ -126,7 +126,7 @@ def test_dtypes_layouts_formats_and_devices(tmp_path: Path) -> None:
 
 
 def test_parameters_named_like_python_keywords(tmp_path: Path) -> None:
-    signature = Signature(
+    signature = OperatorSchema(
         "aten.uniform.default",
         (Parameter("self", "Tensor"), Parameter("from", "float"), Parameter("to", "float"), Parameter("in", "int")),
         returns=1,
@@ -141,7 +141,7 @@ def test_dropout_of_nothing_is_not_random(tmp_path: Path) -> None:
     def attention(p: float) -> str:
         launch = shim(tmp_path, "x").tensor("q", torch.zeros(2)).number("dropout_p", p, CType.F64)
         parameters = (Parameter("query", "Tensor"), Parameter("dropout_p", "float"))
-        return script(launch, Signature("aten.attention.default", parameters, 1, random=True)).random
+        return script(launch, OperatorSchema("aten.attention.default", parameters, 1, random=True)).random
 
     assert attention(0.0) == ""
     assert attention(0.1) == "aten.attention.default draws random numbers"
@@ -151,34 +151,34 @@ def test_dropout_of_nothing_is_not_random(tmp_path: Path) -> None:
     ("parameter", "value", "said"),
     [
         (Parameter("k", "int"), Absent.NULL, "k is None"),
-        (Parameter("k", "int"), Absent.OPAQUE, "k is no number"),
-        (Parameter("k", "Tensor"), Absent.OPAQUE, "k is no tensor"),
-        (Parameter("k", "str"), Absent.TEXT, "is no string literal"),
-        (Parameter("k", "Stream"), Absent.OPAQUE, "k is no number"),
+        (Parameter("k", "int"), Absent.OPAQUE, "k is not a number"),
+        (Parameter("k", "Tensor"), Absent.OPAQUE, "k is not a tensor"),
+        (Parameter("k", "str"), Absent.TEXT, "is not a string literal"),
+        (Parameter("k", "Stream"), Absent.OPAQUE, "k is not a number"),
     ],
 )
 def test_a_call_that_does_not_fit_is_refused(tmp_path: Path, parameter: Parameter, value: Absent, said: str) -> None:
     launch = shim(tmp_path, "aten.f.default").absent("k", Form.SCALAR, value=value, text="&var_0")
     with pytest.raises(UsageError, match=said):
-        script(launch, Signature("aten.f.default", (parameter,), 1))
+        script(launch, OperatorSchema("aten.f.default", (parameter,), 1))
 
 
 def test_an_argument_that_was_not_recorded_is_refused(tmp_path: Path) -> None:
     launch = shim(tmp_path, "aten.f.default").skip()
     with pytest.raises(UsageError, match=r"its argument k was not recorded"):
-        script(launch, Signature("aten.f.default", (Parameter("k", "int"),), 1))
+        script(launch, OperatorSchema("aten.f.default", (Parameter("k", "int"),), 1))
 
 
 def test_a_list_with_a_hole_is_refused(tmp_path: Path) -> None:
     launch = shim(tmp_path, "aten.f.default").number("d[1]", 4, form=Form.INTS, element=1).number("d_len_", 2)
     with pytest.raises(UsageError, match="1 of the 2 elements of its argument d were recorded"):
-        script(launch, Signature("aten.f.default", (Parameter("d", "List[int]"),), 1))
+        script(launch, OperatorSchema("aten.f.default", (Parameter("d", "List[int]"),), 1))
 
 
 def test_more_results_than_the_operator_has(tmp_path: Path) -> None:
     launch = shim(tmp_path, "aten.f.default").tensor("a", torch.zeros(1)).result("b", torch.zeros(1))
-    with pytest.raises(UsageError, match="returns 0 values and 1 are taken"):
-        script(launch, Signature("aten.f.default", (Parameter("self", "Tensor"),), 0))
+    with pytest.raises(UsageError, match="returns 0 values and the model uses 1"):
+        script(launch, OperatorSchema("aten.f.default", (Parameter("self", "Tensor"),), 0))
 
 
 def test_an_operator_nobody_knows_is_refused(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, Index
-from aoti_debug.repro.templates.cpp_kernel import Compiler, CppKernel
+from aoti_debug.repro.templates.accesses import Access, LoadedIndex
+from aoti_debug.repro.templates.cpp_kernel import CppCompiler, CppKernel
 from aoti_debug.repro.templates.kernel import Settings
 
 Argument = torch.Tensor | ctypes.c_int64 | None
@@ -69,11 +69,11 @@ extern "C" void cpp_fused_1(const int64_t* in_ptr0, const float* in_ptr1, const 
 
 
 def kernel(folder: Path, name: str, source: str, *flags: str) -> Launch:
-    made = CppKernel(name, source, Compiler("g++", (*FLAGS, *flags), INCLUDES, LINK))
+    made = CppKernel(name, source, CppCompiler("g++", (*FLAGS, *flags), INCLUDES, LINK))
     made.prepare(Settings(folder, backend="checked"))
 
     def launch(**arguments: Argument) -> tuple[Access, ...]:
-        made.know({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
+        made.name_arguments({name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)})
         made(*arguments.values())
         findings = made.findings()
         assert findings is not None
@@ -112,11 +112,11 @@ def test_the_index_that_led_outside_is_named(
     accesses, out = scalar([3, -1, 0, 2199023255552, 1, 2], [0, 1, 2, 0, 1, 2])
     check, load = accesses
     assert (check.seen_by, check.what) == ("assertion", "index out of bounds: 0 <= tmp2 < 10L")
-    assert check.index == load.index == Index("index", 3, 2199023255552, "in_ptr0")
+    assert check.index == load.index == LoadedIndex("index", 3, 2199023255552, "in_ptr0")
     assert (load.kind, load.argument, load.parameter) == ("load", "table", "in_ptr1")
     assert (load.element, load.elements, load.bytes, load.count) == (4 * 2199023255552, 40, 4, 4)
     assert lines_of(load) == [
-        "load outside table (in_ptr1): element 8796093022208 of 40, 8796093022169 past the end; it gave 0",
+        "out-of-bounds load from table (in_ptr1): element 8796093022208 of 40, 8796093022169 past the end; returned 0",
         "  SOURCE:13: auto tmp3 = in_ptr1[static_cast<int64_t>(x1 + 4L * tmp2)];",
         "  the index came from index (in_ptr0): element 3 is 2199023255552",
         "  4 such accesses at this line",
@@ -128,9 +128,9 @@ def test_the_index_that_led_outside_is_named(
 def test_negative_indices_and_atomics(scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]]) -> None:
     accesses, _ = scalar([-11, -10], [-2, 1])
     _, load, atomic = accesses
-    assert (load.element, load.beyond, load.index) == (-4, -4, Index("index", 0, -11, "in_ptr0"))
+    assert (load.element, load.beyond, load.index) == (-4, -4, LoadedIndex("index", 0, -11, "in_ptr0"))
     assert (atomic.kind, atomic.argument, atomic.element) == ("atomic", "buf2", -2)
-    assert atomic.index == Index("numbers", 0, -2, "in_ptr2")
+    assert atomic.index == LoadedIndex("numbers", 0, -2, "in_ptr2")
 
 
 def test_what_no_index_explains(scalar: Callable[..., tuple[tuple[Access, ...], torch.Tensor]]) -> None:
@@ -141,9 +141,9 @@ def test_what_no_index_explains(scalar: Callable[..., tuple[tuple[Access, ...], 
     assert store.index is None
     (inside,) = scalar([5], [0], rows=5)[0]
     assert (inside.element, inside.elements, inside.in_storage) == (20, 20, True)
-    assert inside.index == Index("index", 0, 5, "in_ptr0")
+    assert inside.index == LoadedIndex("index", 0, 5, "in_ptr0")
     (empty,) = scalar([2], [0], rows=0)[0]
-    assert (empty.element, empty.elements, empty.index) == (8, 0, Index("index", 0, 2, "in_ptr0"))
+    assert (empty.element, empty.elements, empty.index) == (8, 0, LoadedIndex("index", 0, 2, "in_ptr0"))
 
 
 @pytest.mark.skipif(
@@ -170,7 +170,7 @@ def test_vectors(tmp_path: Path) -> None:
     load, atomic, masked, store = run(**arguments, s0=ctypes.c_int64(10))
     assert (load.kind, load.argument, load.element, load.beyond, load.count) == ("load", "table", 16, 1, 2)
     assert (atomic.kind, atomic.argument, atomic.element, atomic.count) == ("atomic", "buf1", 1000, 1)
-    assert atomic.index == Index("index", 6, 1000, "in_ptr0")
+    assert atomic.index == LoadedIndex("index", 6, 1000, "in_ptr0")
     assert (masked.kind, masked.argument, masked.element, masked.count) == ("load", "table", 17, 1)
     assert (store.kind, store.argument, store.element, store.count) == ("store", "buf2", 10, 8)
     assert [a.source.line for a in (load, atomic, masked, store) if a.source is not None] == [6, 8, 10, 11]

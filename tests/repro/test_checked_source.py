@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.repro.templates.checked_source import NotCheckableError, checked, parameters_of
+from aoti_debug.repro.templates.checked_source import NotCheckableError, checked_source, parameters_of
 
 KERNEL = """#include <torch/csrc/inductor/cpp_prefix.h>
 template <typename T> inline T helper(const float* a) { return a[0]; }
@@ -20,7 +20,7 @@ extern "C"  void  cpp_fused_0(const int64_t* in_ptr0,
 
 def body(text: str) -> str:
     source = KERNEL.replace("BODY", text)
-    made = checked(source, "cpp_fused_0", "HEADER")
+    made = checked_source(source, "cpp_fused_0", "HEADER")
     head, _, own = made.partition('\n#line 1 "SOURCE"\n')
     assert head == '#include <torch/csrc/inductor/cpp_prefix.h>\n#line 1 "checked_pointer.h"\nHEADER'
     assert own.count("\n") == source.count("\n")  # lines stay where they were
@@ -28,7 +28,7 @@ def body(text: str) -> str:
 
 
 def test_parameters_become_checked_pointers() -> None:
-    made = checked(KERNEL, "cpp_fused_0", "")
+    made = checked_source(KERNEL, "cpp_fused_0", "")
     assert "cpp_fused_0(::replay::Pointer<const int64_t> in_ptr0,\n::replay::Pointer<const at::Half> in_ptr1," in made
     assert "helper(const float* a)" in made
     assert "const int64_t ks0)\n{" in made
@@ -82,4 +82,4 @@ def test_vectors_are_loaded_and_stored_by_functions_that_see_the_pointer(text: s
 )
 def test_sources_of_no_known_form(source: str, why: str) -> None:
     with pytest.raises(NotCheckableError, match=why):
-        checked(source, "cpp_fused_0", "")
+        checked_source(source, "cpp_fused_0", "")

@@ -13,10 +13,10 @@ from repro_launches import LaunchBuilder, replay, write
 from aoti_debug.manifest import Kind, Role
 from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
 from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, Source
+from aoti_debug.repro.templates.accesses import Access, CodeLine
 from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
-from aoti_debug.repro.templates.locate import located
-from aoti_debug.repro.templates.memory import Argument, Storage, memory_of, separate_memory
+from aoti_debug.repro.templates.locate import locate_accesses
+from aoti_debug.repro.templates.memory import LaunchArgument, Storage, memory_of, separate_memory
 
 REPORTS = Path(__file__).parent.parent / "recorded" / "compute_sanitizer"
 
@@ -34,13 +34,13 @@ def test_reports_of_memcheck() -> None:
         bytes=4,
         address=0x7F52A2001004,
         kernel="triton_poi_fused_index_0",
-        source=Source("repro.py", 31),
+        source=CodeLine("repro.py", 31),
         thread="thread (33,0,0) in block (2,0,0)",
         program=(2, 0, 0),
         notes=("and is 5 bytes after the nearest allocation at 0x7f52a2000000 of size 4,096 bytes",),
     )
     assert second.thread == "thread (34,0,0) in block (2,0,0)"
-    assert (third.kind, third.bytes, third.source) == ("write", 16, Source("repro.py", 34))
+    assert (third.kind, third.bytes, third.source) == ("write", 16, CodeLine("repro.py", 34))
     assert third.notes[0] == "is misaligned"
     assert third.notes[1].startswith("and is inside")
 
@@ -51,14 +51,14 @@ def test_reports_of_an_older_version() -> None:
         "atomic",
         8,
         "triton_red_fused_sum_1",
-        Source("repro.py", 175),
+        CodeLine("repro.py", 175),
     )
 
 
 def test_reports_of_the_other_tools() -> None:
     (race,) = parsed("racecheck")
     assert race.what.startswith("racecheck: Race reported between Write access at triton_red_fused_sum_0")
-    assert (race.kernel, race.source, race.address) == ("triton_red_fused_sum_0", Source("repro.py", 41), None)
+    assert (race.kernel, race.source, race.address) == ("triton_red_fused_sum_0", CodeLine("repro.py", 41), None)
     assert race.notes[-1].endswith("repro.py:44 [508 hazards]")
     (unwritten,) = parsed("initcheck")
     assert (unwritten.kind, unwritten.bytes, unwritten.address) == ("uninitialised read", 4, 0x7F3C7EC000FC)
@@ -79,7 +79,7 @@ EXTENTS = [
 
 def test_the_argument_and_the_element_are_named() -> None:
     text = {"repro.py:31": "tmp1 = tl.load(in_ptr0 + x0)"}
-    found = located(parsed("memcheck"), EXTENTS, text, {})
+    found = locate_accesses(parsed("memcheck"), EXTENTS, text, {})
     assert [line for access in found for line in lines_of(access)] == [
         "Invalid __global__ read: read of 4 bytes at 0x7f52a2001004: "
         "element 1025 of in_ptr0, 2 elements past its end (1024 elements) (and 1 more like it)",
@@ -108,11 +108,11 @@ def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path
         Extent("buf1", 1 << 20, (1 << 20) + 4096, 1 << 20, (1 << 20) + 4096, 4),
         Extent("buf0", 1 << 30, 1 << 31, 1 << 30, 1 << 31, 4),
     ]
-    source = Source("repro.py", 3)
+    source = CodeLine("repro.py", 3)
     access = Access(
         "sanitizer", "read", "Invalid __global__ read", bytes=4, address=(1 << 20) + (1 << 40), source=source
     )
-    (placed,) = located([access], extents, {}, named)
+    (placed,) = locate_accesses([access], extents, {}, named)
     line = lines_of(placed)[0]
     assert line.endswith(f"element {1 << 38} of buf1, {(1 << 38) - 1023} elements past its end (1024 elements)")
 
@@ -141,8 +141,8 @@ def test_an_address_belongs_to_the_nearest_argument(address: int, text: str) -> 
 def test_extents_are_those_of_the_memory(make: object) -> None:
     storages = [Storage("s", 80, 64, "cpu"), Storage("e", 0, 0, "cpu")]
     arguments = [
-        Argument("rows", "in", torch.float32, (3, 2), (6, 1), "s", 2),
-        Argument("empty", "in", torch.float32, (0,), (1,), "e", 0),
+        LaunchArgument("rows", "in", torch.float32, (3, 2), (6, 1), "s", 2),
+        LaunchArgument("empty", "in", torch.float32, (0,), (1,), "e", 0),
     ]
     memory = make(arguments, storages)  # type: ignore[operator]
     (extent,) = extents_of(arguments, memory)
@@ -151,7 +151,7 @@ def test_extents_are_those_of_the_memory(make: object) -> None:
     assert extent.begin - extent.storage_begin == 8
     assert extent.end - extent.begin == 14 * 4
     assert extent.begin == memory.views["rows"].data_ptr()
-    assert Extent.of_words([str(word) for word in extent.words()]) == extent
+    assert Extent.from_words([str(word) for word in extent.words()]) == extent
 
 
 def test_address_sanitizer_without_symbols() -> None:
@@ -168,7 +168,7 @@ def test_address_sanitizer_without_symbols() -> None:
         bytes=32,
         address=0x60B0000001A4,
         kernel="cpp_fused_0",
-        source=Source("SOURCE", 12),
+        source=CodeLine("SOURCE", 12),
     )
 
 
@@ -195,7 +195,7 @@ def test_a_cuda_repro_without_the_tool_or_a_device(tmp_path: Path, monkeypatch: 
         pytest.skip("the CUDA toolkit is here")
     monkeypatch.setenv("PATH", "")
     done = replay(folder, "--sanitize")
-    assert done.stderr.endswith("nor in the CUDA toolkit; pip install nvidia-cuda-sanitizer-api\n"), done
+    assert done.stderr.endswith("or in the CUDA toolkit; pip install nvidia-cuda-sanitizer-api\n"), done
     assert done.returncode == 1
 
 

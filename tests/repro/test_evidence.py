@@ -16,7 +16,7 @@ from aoti_debug.machine import json_data
 from aoti_debug.manifest import Kernel, KernelCompilation, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, IndexValue, Machine, SourceLine, gather, modes
-from aoti_debug.repro.templates.accesses import Access, Index, Source
+from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex
 
 TITLE = "0.3 cpp_fused_planted_0"
 KEYS = {"title", "mode", "option", "sanitize", "outcome", "code", "what", "accesses", "lines"}
@@ -47,7 +47,7 @@ def test_a_launch_that_dies_though_it_was_recorded_to_end_well(tmp_path: Path) -
     found = seen(folder)
     assert (found["mode"], found["outcome"], found["code"]) == ("native", "fault", 11)
     assert found["what"] == "SIGSEGV"
-    assert found["lines"] == ["here:     SIGSEGV", f"{TITLE}: a fault that was not recorded"]
+    assert found["lines"] == ["here:     SIGSEGV", f"{TITLE}: a fault; the recorded launch had none"]
 
 
 def test_as_recorded_and_differs(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_checked_pointers_confirm_a_recorded_fault(tmp_path: Path) -> None:
     folder = cpp_repro(tmp_path, "out_ptr0[0] = in_ptr0[ks0 + 1];", fault="SIGSEGV")
     found = seen(folder, "--backend", "checked")
     assert (found["mode"], found["outcome"], found["code"]) == ("checked", "fault", 11)
-    assert found["what"] == "load outside arg0_1 (in_ptr0): element 65 of 64, 2 past the end; it gave 0"
+    assert found["what"] == "out-of-bounds load from arg0_1 (in_ptr0): element 65 of 64, 2 past the end; returned 0"
     (access,) = found["accesses"]
     assert access == {
         "kind": "load",
@@ -79,7 +79,7 @@ def test_checked_pointers_confirm_a_recorded_fault(tmp_path: Path) -> None:
         "source": {"file": "SOURCE", "line": 7, "text": "out_ptr0[0] = in_ptr0[ks0 + 1];"},
         "index": None,
     }
-    assert found["lines"][:2] == ["recorded: SIGSEGV", f"{TITLE}: 1 access outside of the arguments"]
+    assert found["lines"][:2] == ["recorded: SIGSEGV", f"{TITLE}: 1 out-of-bounds access"]
 
 
 def test_sanitizer_and_guard_zones(tmp_path: Path) -> None:
@@ -161,15 +161,15 @@ def test_gathered_evidence_is_the_file(tmp_path: Path) -> None:
         elements=4,
         beyond=6,
         bytes=4,
-        source=Source("repro.py", 3, "tl.load(in_ptr0 + i)"),
+        source=CodeLine("repro.py", 3, "tl.load(in_ptr0 + i)"),
         program=(1, 0, 0),
         position=(5,),
         count=2,
-        index=Index("in_ptr1", 2, 9),
+        index=LoadedIndex("in_ptr1", 2, 9),
     )
-    assert Access.of_json(access.to_json()) == access
+    assert Access.from_json(access.to_json()) == access
     named = access.named({"in_ptr0": "buf1", "in_ptr1": "arg2_1"})
-    assert (named.parameter, named.index) == ("in_ptr0", Index("arg2_1", 2, 9, "in_ptr1"))
+    assert (named.parameter, named.index) == ("in_ptr0", LoadedIndex("arg2_1", 2, 9, "in_ptr1"))
     whole = {
         **dict.fromkeys(KEYS - {"accesses", "lines", "code"}, "x"),
         "accesses": [named.evidence()],
@@ -209,7 +209,7 @@ def test_this_machine_names_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Mo
     compiler = KernelCompilation("/no/such/c++", (), (), ())
     monkeypatch.setenv("PATH", str(tmp_path))
     found = evidence.this_machine(compiler, cuda=False)
-    assert found.compiler == found.address_sanitizer == "/no/such/c++ is not here"
+    assert found.compiler == found.address_sanitizer == "/no/such/c++ was not found"
     assert "CUDA" in found.cuda
     assert replace(found, cuda="") == evidence.this_machine(compiler, cuda=True)
 

@@ -40,7 +40,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "repro").mkdir()
-    with pytest.raises(UsageError, match="is there already") as caught:
+    with pytest.raises(UsageError, match="already exists") as caught:
         write(copy(tmp_path / "run"), tmp_path / "repro")
     assert "-o" in caught.value.hint
 

@@ -15,7 +15,7 @@ from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 from triton.runtime.jit import JITFunction
 
 from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, Index
+from aoti_debug.repro.templates.accesses import Access, LoadedIndex
 from aoti_debug.repro.templates.interpreter import Interpretation, NotInterpretableError, interpret
 
 BLOCK = {"BLOCK": 8}
@@ -90,7 +90,7 @@ def test_an_indirect_access_names_the_index_that_fed_it(value: int, beyond: int)
     arguments = {"index": index, "source": torch.arange(10.0), "target": torch.zeros(16), "n": 16}
     access = only(interpret(kernels.gather, (2, 1, 1), arguments, BLOCK))
     assert (access.argument, access.element, access.beyond) == ("source", value, beyond)
-    assert access.index == Index("index", 11, value)
+    assert access.index == LoadedIndex("index", 11, value)
     assert (access.program, access.position, access.mask) == ((1, 0, 0), (3,), "true")
 
 
@@ -99,14 +99,14 @@ def test_an_index_through_arithmetic_and_a_shape_is_traced() -> None:
     arguments = {"in_ptr0": index, "in_ptr1": torch.randn(5, 4), "out_ptr0": torch.empty(4, 4), "xnumel": 16}
     access = only(interpret(inductor.triton_poi_fused_embedding_1, (1, 1, 1), arguments, {"XBLOCK": 16}))
     assert (access.argument, access.element, access.beyond, access.count) == ("in_ptr1", 20, 1, 4)
-    assert access.index == Index("in_ptr0", 2, 5)
+    assert access.index == LoadedIndex("in_ptr0", 2, 5)
 
 
 def test_of_two_indices_the_one_that_is_far_off_is_named() -> None:
     rows, columns = torch.tensor([0, 3, 2, 1], dtype=torch.int32), torch.tensor([3, 0, 1, 77])
     arguments = {"rows": rows, "columns": columns, "source": torch.ones(4, 4), "target": torch.zeros(4)}
     access = only(interpret(kernels.two_indices, (1, 1, 1), arguments, {"BLOCK": 4}))
-    assert (access.element, access.index) == (81, Index("columns", 3, 77))
+    assert (access.element, access.index) == (81, LoadedIndex("columns", 3, 77))
 
 
 def test_an_address_of_no_argument() -> None:
@@ -115,7 +115,7 @@ def test_an_address_of_no_argument() -> None:
         arguments = {"address": torch.tensor([address]), "target": target}
         access = only(interpret(kernels.by_address, (1, 1, 1), arguments, BLOCK))
         assert (access.argument, access.address, access.count) == ("", address % 2**64, 8)
-    assert lines_of(access)[0] == "load outside every argument: address 0xffffffffffffffff; it gave 0"
+    assert lines_of(access)[0] == "out-of-bounds load: address 0xffffffffffffffff is in no argument; returned 0"
     assert target.tolist() == [0.5] * 8
 
 
@@ -129,7 +129,7 @@ def test_an_atomic_outside_is_dropped_and_the_assertion_before_it_reported() -> 
         ("atomic", "out_ptr0", 4096, (2, 0), 128),
         ("atomic", "out_ptr1", 4096, (2, 0), 128),
     ]
-    assert {a.index for a in seen.outside} == {Index("in_ptr0", 2, 32)}
+    assert {a.index for a in seen.outside} == {LoadedIndex("in_ptr0", 2, 32)}
     (failed,) = seen.assertions
     assert (failed.what, failed.program) == ("index out of bounds: 0 <= tmp4 < 32", (0, 0, 0))
     assert failed.source is not None
@@ -151,7 +151,7 @@ def test_an_offset_that_wraps_around() -> None:
         kernels.copy_unmasked, (2**29, 1, 1), dict(list(wide.items())[:2]), BLOCK, programs=[(2**28, 0, 0)]
     )
     assert {(a.element, a.wrapped) for a in program.outside} == {(-(2**31), True)}
-    assert "  its offset wrapped around: an integer passed the end of its type" in program.lines()
+    assert "  integer overflow: the offset wrapped around" in program.lines()
 
 
 def test_the_type_of_a_number_is_the_signatures() -> None:
@@ -236,7 +236,7 @@ def test_an_index_that_was_not_chosen_did_not_feed() -> None:
     arguments = {"in_ptr0": index, "in_ptr1": torch.randn(4, 128), "ynumel": 4, "xnumel": 128}
     outputs = {"out_ptr0": torch.zeros(32, 128), "out_ptr1": torch.zeros(5, 128)}
     seen = interpret(inductor.triton_poi_fused_index_put_10, (1, 1, 1), {**arguments, **outputs}, {"Y": 4, "X": 128})
-    assert [a.index for a in seen.outside] == [Index("in_ptr0", 1, 5)]
+    assert [a.index for a in seen.outside] == [LoadedIndex("in_ptr0", 1, 5)]
 
 
 def test_addresses_far_away_are_not_touched() -> None:
@@ -282,7 +282,7 @@ def test_the_report_is_readable() -> None:
     lines = Path(kernels.__file__).read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(lines) if "tl.load(source + k" in text)
     assert interpret(kernels.gather, (1, 1, 1), arguments, {"BLOCK": 4}).lines() == [
-        "load outside source: element 9 of 4, 6 past the end; it gave 0",
+        "out-of-bounds load from source: element 9 of 4, 6 past the end; returned 0",
         f"  {kernels.__file__}:{line}: tl.store(target + i, tl.load(source + k, mask=i < n), mask=i < n)",
         "  program (0, 0, 0), position (2) of the block, mask true",
         "  the index came from index: element 2 is 9",

@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 
-from aoti_debug.repro.templates.interpreter_memory import Memory, Region
+from aoti_debug.repro.templates.interpreter_memory import CheckedMemory, Region
 
 
 def a_view(chance: random.Random) -> torch.Tensor:
@@ -45,7 +45,7 @@ def test_an_access_is_inside_if_all_its_bytes_are_the_views(seed: int) -> None:
 def test_what_is_inside_is_read_and_written_and_nothing_else(seed: int) -> None:
     chance = random.Random(1000 + seed)
     view = a_view(chance)
-    memory, whole = Memory({"x": view}), view.untyped_storage()
+    memory, whole = CheckedMemory({"x": view}), view.untyped_storage()
     region = memory.regions[0]
     before = bytes(whole)
     offsets = numpy.arange(-20, 60, dtype=numpy.int64)
@@ -68,4 +68,4 @@ def test_what_is_inside_is_read_and_written_and_nothing_else(seed: int) -> None:
 
 def test_a_tensor_of_another_device_is_refused() -> None:
     with pytest.raises(ValueError, match="x is on meta; the interpreter takes CPU tensors"):
-        Memory({"x": torch.empty(3, device="meta")})
+        CheckedMemory({"x": torch.empty(3, device="meta")})

@@ -84,11 +84,11 @@ def test_an_operator_with_its_module(tmp_path: Path) -> None:
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     folder = write(add_scaled(tmp_path / "run"), tmp_path / "repro", "mylib", libraries=("/no/libmylib.so",))
     assert replay(folder).stderr == (
-        "the operator comes from /no/libmylib.so, which is not here; say where it is: --load-library PATH\n"
+        "the operator comes from /no/libmylib.so, which does not exist; name another one: --load-library PATH\n"
     )
     folder = write(add_scaled(tmp_path / "run"), tmp_path / "second", "mylib")
     assert replay(folder).stderr == (
-        "the operator comes from module mylib: No module named 'mylib'; put it beside repro.py or on PYTHONPATH, "
+        "the operator comes from module mylib: No module named 'mylib'; put it next to repro.py or on PYTHONPATH, "
         "or name its file: --import FILE.py\n"
     )
     library = tmp_path / "lib.so"
@@ -117,7 +117,7 @@ def test_refusals(tmp_path: Path, details: dict[str, object], why: str) -> None:
     launch.details |= details
     with pytest.raises(UsageError, match=why):
         kind_of(launch.build(), manifest())
-    with pytest.raises(UsageError, match="of calls in constant folding the package does not hold"):
+    with pytest.raises(UsageError, match="does not hold the operator's arguments of calls in constant folding"):
         kind_of(in_constants(add_scaled(tmp_path / "run").build()), manifest())
     launch.op = "operator_3"
     with pytest.raises(UsageError, match="does not say which operator it is"):

@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 
 from aoti_debug.repro.templates import verdict
 from aoti_debug.repro.templates.accesses import Access
-from aoti_debug.repro.templates.child import Report
+from aoti_debug.repro.templates.child import ReplayReport
 from aoti_debug.repro.templates.compare import compare
 from aoti_debug.repro.templates.job import AS_RECORDED, DIFFERS, FAULT, Job
 from aoti_debug.repro.templates.kernel import Findings, Programs, Settings
-from aoti_debug.repro.templates.memory import Argument, Storage
+from aoti_debug.repro.templates.memory import LaunchArgument, Storage
 from aoti_debug.repro.templates.options import Options, parse
 
 
@@ -53,7 +53,7 @@ class FakeKernel:
             return Findings(remarks=("  a remark",))
         return Findings((Access("bounds", "load", argument="x", element=4, elements=4, beyond=1, count=self.outside),))
 
-    def know(self, arguments: Mapping[str, torch.Tensor]) -> None:
+    def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
         assert list(arguments) == ["x"]
 
 
@@ -61,14 +61,14 @@ def job(folder: Path, kernel: FakeKernel, device: str = "cpu") -> Job:
     (folder / "tensors").mkdir(exist_ok=True)
     save_file({"x": torch.zeros(4)}, folder / "tensors" / "before_x.safetensors")
     save_file({"x": torch.ones(4)}, folder / "tensors" / "after_x.safetensors")
-    argument = Argument("x", "in-out", torch.float32, (4,), (1,), "s", 2)
+    argument = LaunchArgument("x", "in-out", torch.float32, (4,), (1,), "s", 2)
     return Job(lambda x: kernel(x), "0.3 k", folder, [argument], [Storage("s", 32, 0, device)], kernel=kernel)
 
 
 def run(found: Job, options: Options) -> int:
     applied = options.applied(found)
-    applied.make_ready(options.settings(applied))
-    return verdict.judge(applied, options, Report(None), applied.run(applied.memory()))
+    applied.prepare(options.settings(applied))
+    return verdict.judge(applied, options, ReplayReport(None), applied.run(applied.memory()))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_accesses_outside_are_a_fault(tmp_path: Path, capsys: pytest.CaptureFixt
     found = job(tmp_path, FakeKernel(outside=3))
     assert run(found, parse(found, [])) == FAULT
     assert capsys.readouterr().out == (
-        "0.3 k: 3 accesses outside of the arguments\n"
-        "load outside x: element 4 of 4, 1 past the end; it gave 0\n"
+        "0.3 k: 3 out-of-bounds accesses\n"
+        "out-of-bounds load from x: element 4 of 4, 1 past the end; returned 0\n"
         "  3 such accesses at this line\n"
     )
 
@@ -123,7 +123,7 @@ def test_programs_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert options.programs == ((1, 0, 0), (2, 0, 1))
     assert run(found, options) == AS_RECORDED
     assert kernel.settings[0].programs == options.programs
-    assert capsys.readouterr().out.endswith("0.3 k: 2 programs of its grid: outputs not compared\n")
+    assert capsys.readouterr().out.endswith("0.3 k: 2 programs of the grid ran: outputs not compared\n")
     assert parse(found, options.words()) == options
 
 
@@ -132,10 +132,10 @@ def test_programs_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         (["--backend", "other"], "invalid choice: 'other'"),
         (["--program", "1", "--backend", "exact"], "--program: the back end exact runs the whole grid"),
-        (["--program", "1", "--repeat", "3"], "--program goes with none of"),
+        (["--program", "1", "--repeat", "3"], "--program cannot be combined with"),
         (["--program", "-1"], "one to three numbers"),
         (["--program", "x"], "invalid _program value"),
-        (["--repeat", "1"], "two launches or more are compared"),
+        (["--repeat", "1"], "N must be 2 or more"),
         (["--poison", "--bench"], "not allowed with argument"),
         (["--sanitize", "synccheck"], "invalid choice"),
     ],
@@ -155,7 +155,7 @@ def test_help_names_the_exit_codes_and_what_is_recorded(tmp_path: Path, capsys: 
         parse(found, ["--help"])
     assert caught.value.code == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "0 as recorded; 10 differs; 11 a fault; 12 the recorded fault did not come" in said
+    assert "0 as recorded; 10 differs; 11 a fault; 12 the recorded fault was not reproduced" in said
     assert "/opt/100%/lib.so" in said
     assert "--report" not in said
 
@@ -176,4 +176,4 @@ def test_what_lay_on_a_gpu_that_is_not_here_goes_to_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, device: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert job(tmp_path, FakeKernel(), "cuda:3").on_present_gpus().cuda_devices == [device]
+    assert job(tmp_path, FakeKernel(), "cuda:3").on_available_gpus().cuda_devices == [device]

@@ -15,7 +15,7 @@ from repro_launches import LaunchBuilder, cpp_repro, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.repro.templates.part import Part, Rows
+from aoti_debug.repro.templates.part import LaunchPart, Rows
 from aoti_debug.repro.templates.shrink import smallest_count, smallest_set, smallest_window
 
 
@@ -51,7 +51,7 @@ def test_an_interrupted_reduction_goes_on_where_it_was(tmp_path: Path) -> None:
     half = dict(list(known.items())[: len(known) // 2])
     state.write_text(json.dumps(half))
     done = replay(folder, "--reduce")
-    assert f"{len(half)} trials are known from {state}" in done.stdout
+    assert f"{len(half)} earlier trials were read from {state}" in done.stdout
     assert json.loads(state.read_text()) == known
 
 
@@ -66,7 +66,7 @@ def test_an_interrupt_says_that_it_can_go_on(tmp_path: Path) -> None:
         said = process.stdout.read()
     assert process.returncode == 1
     (state,) = (folder / "reduction").glob("*/trials.json")
-    assert said.endswith(f"interrupted; the same command goes on from {state}\n")
+    assert said.endswith(f"interrupted; run the same command again to continue from {state}\n")
     assert len(json.loads(state.read_text())) >= 2
 
 
@@ -149,10 +149,10 @@ def test_counts_and_windows() -> None:
 
 
 def test_parts_are_written_and_read() -> None:
-    part = Part.of_programs([0, 1, 5]).with_rows(Rows(8, 2, 3)).with_rows(Rows(8, 2, 4, scalars=True))
+    part = LaunchPart.of_programs([0, 1, 5]).with_rows(Rows(8, 2, 3)).with_rows(Rows(8, 2, 4, scalars=True))
     assert part.programs == ((0, 2), (5, 6))
     assert part.rows == (Rows(8, 2, 4, scalars=True),)
-    assert Part.from_json(part.to_json()) == part
+    assert LaunchPart.from_json(part.to_json()) == part
     assert part.chosen((4, 2, 1)) == ((0, 0, 0), (1, 0, 0), (1, 1, 0))
     assert str(part) == "rows 2 to 3 of 8, programs 0 to 1, 5"
     assert part.cut(torch.arange(8)).tolist() == [2, 3]
@@ -165,19 +165,19 @@ def test_outputs_that_are_not_cut_show_nothing(tmp_path: Path) -> None:
     a = torch.ones(8)
     launch.tensor("a", a, Role.IN).absent("dtype", Form.SCALAR_REF).result("s", torch.tensor(9.0))
     done = replay(write(launch.build(), tmp_path / "repro"), "--reduce")
-    assert done.stdout.splitlines()[-1].endswith("a difference, still shown by all of it"), done
+    assert done.stdout.splitlines()[-1].endswith("a difference, still shown by the whole launch"), done
 
 
 def test_programs_of_a_grid_are_reduced(tmp_path: Path) -> None:
     folder = row_maxima_repro(tmp_path, lambda source: source.replace("xindex < xnumel", "xindex < xnumel + 1"))
     done = replay(folder, "--backend", "interpret", "--reduce")
-    assert "an access outside, still shown by program 1\n" in done.stdout, done
+    assert "an out-of-bounds access, still shown by program 1\n" in done.stdout, done
     assert done.stdout.endswith("repro.py --backend interpret --program 1,0,0\n")
     one = replay(folder, "--backend", "interpret", "--program", "1,0,0")
-    assert "17 accesses outside of the arguments" in one.stdout, one
+    assert "17 out-of-bounds accesses" in one.stdout, one
     assert one.returncode == 11
     other = replay(folder, "--backend", "interpret", "--program", "0")
-    assert other.stdout.endswith("1 program of its grid: outputs not compared\n"), other
+    assert other.stdout.endswith("1 program of the grid ran: outputs not compared\n"), other
     assert other.returncode == 0
 
 

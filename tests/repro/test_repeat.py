@@ -63,7 +63,7 @@ def test_the_time_of_a_launch(tmp_path: Path) -> None:
     assert re.fullmatch(
         rf"{TITLE}: {number} [mµn]?s, the median of \d+ launches\n"
         rf"  half of them took {number} [mµn]?s to {number} [mµn]?s\n"
-        rf"  32 KiB of arguments: {number} [MG]iB/s, {number}% of copying here\n"
+        rf"  32 KiB of arguments: {number} [MG]iB/s, {number}% of the copy speed\n"
         rf"  copying 64 MiB on cpu: {number} [MG]iB/s read and written\n",
         done.stdout,
     ), done

@@ -11,7 +11,7 @@ from repro_launches import PLAIN, LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Role
-from aoti_debug.repro.templates.cpp_kernel import Compiler
+from aoti_debug.repro.templates.cpp_kernel import CppCompiler
 
 FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}
 
@@ -198,7 +198,7 @@ def test_an_edited_call_that_does_not_fit_the_kernel(tmp_path: Path) -> None:
             11,
             "here:     RuntimeError: 0 <= 7 < 3\n0.3 cpp_fused_bad_0: fault reproduced\n",
         ),
-        ("in_out_ptr0[0] = 1;", 12, "it ended well; the recorded fault did not come\n"),
+        ("in_out_ptr0[0] = 1;", 12, "the launch ended without a fault; the recorded fault was not reproduced\n"),
     ],
 )
 def test_a_fault_is_reproduced_in_a_child_process(tmp_path: Path, body: str, code: int, said: str) -> None:
@@ -244,7 +244,7 @@ def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_is_not_here_is_sought_by_its_name() -> None:
-    compiler = Compiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
+    compiler = CppCompiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
     words = compiler.arguments(Path("a.cpp"), Path("a.so"))
     assert words[:3] == ["c++", "a.cpp", "-O1"]
     directory = Path(torch.__file__).parent

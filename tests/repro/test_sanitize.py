@@ -72,5 +72,5 @@ def test_what_no_sanitizer_can_watch(tmp_path: Path) -> None:
     launch = LaunchBuilder(saved, "aoti_torch_zero_", Kind.SHIM_INPLACE, "aten.zero_.default")
     folder = write(launch.tensor("a", torch.ones(2), Role.INOUT, after=torch.zeros(2)).build(), tmp_path / "repro")
     done = replay(folder, "--sanitize")
-    assert done.stderr.endswith("torch's own code, which is not compiled here; --poison looks for overruns\n")
+    assert done.stderr.endswith("torch's own code, which the repro does not compile; --poison looks for overruns\n")
     assert replay(cpp_repro(tmp_path / "run", ADD_ONE), "--sanitize", "racecheck").returncode == 1

@@ -73,7 +73,7 @@ def test_what_is_read_and_edited_comes_first(tmp_path: Path) -> None:
         < text.index("def launch(")
         < text.index("\n# The modules and tensors of this repro")
     )
-    assert "\n# needs torch, safetensors, numpy; nothing of aoti-debug.\n# Its modules" in text
+    assert "\n# needs torch, safetensors, numpy; aoti-debug is not needed.\n# Its modules" in text
     assert max(map(len, text.splitlines())) <= 130
     assert text == single_file(contents, tensors, LIMIT)
 

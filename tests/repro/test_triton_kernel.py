@@ -18,7 +18,7 @@ from aoti_debug.repro.generate import generate
 from aoti_debug.repro.templates import machine_code, triton_kernel
 from aoti_debug.repro.templates.compile_time import constexpr_next_power_of_2, if_mask
 from aoti_debug.repro.templates.kernel import Settings
-from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel, compiled
+from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel, compile_kernel
 
 HOPPER = 90
 KERNELS = """
@@ -69,10 +69,10 @@ def add(kernels: ModuleType, **changes: Any) -> TritonKernel:
 
 
 def test_the_source_is_compiled_for_what_is_recorded(kernels: ModuleType) -> None:
-    made = compiled(add(kernels), HOPPER)
+    made = compile_kernel(add(kernels), HOPPER)
     assert (made.name, made.num_warps, made.shared_bytes) == ("add", 4, 0)
     assert made.code[:4] == b"\x7fELF"
-    same, other_warps = compiled(add(kernels), HOPPER), compiled(add(kernels, num_warps=2), HOPPER)
+    same, other_warps = compile_kernel(add(kernels), HOPPER), compile_kernel(add(kernels, num_warps=2), HOPPER)
     code = [machine_code.instructions(image.code, "add") for image in (made, same, other_warps)]
     assert code[0] == code[1] != code[2]
 
@@ -84,7 +84,7 @@ def test_divisibility_and_constants_decide_about_the_code(kernels: ModuleType) -
         add(kernels, divisible=("x", "y", "n")),
         add(kernels, constants={"BLOCK": 512}),
     ]
-    code = {machine_code.instructions(compiled(v, HOPPER).code, "add") for v in variants}
+    code = {machine_code.instructions(compile_kernel(v, HOPPER).code, "add") for v in variants}
     assert len(code) == len(variants)
 
 
@@ -99,12 +99,12 @@ def test_shared_memory_is_what_triton_says(kernels: ModuleType) -> None:
         num_warps=8,
         options={"enable_fp_fusion": True},
     )
-    assert compiled(kernel, HOPPER).shared_bytes == 32
+    assert compile_kernel(kernel, HOPPER).shared_bytes == 32
 
 
 def test_a_source_that_triton_refuses_says_why(kernels: ModuleType) -> None:
     with pytest.raises(SystemExit, match="does not compile the kernel"):
-        compiled(add(kernels, signature={"x": "fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}), HOPPER)
+        compile_kernel(add(kernels, signature={"x": "fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}), HOPPER)
 
 
 def test_back_ends_and_where_tensors_go(kernels: ModuleType) -> None:
@@ -124,7 +124,7 @@ def test_the_interpreter_has_a_tolerance_and_machine_code_has_none(kernels: Modu
 
 def test_machine_code_that_is_gone_is_named(kernels: ModuleType, tmp_path: Path) -> None:
     kernel = add(kernels, binary=Binary("kernel.cubin", "add", shared_bytes=0))
-    with pytest.raises(SystemExit, match=r"kernel\.cubin is gone"):
+    with pytest.raises(SystemExit, match=r"kernel\.cubin does not exist"):
         kernel.prepare(Settings(tmp_path, backend="cubin"))
 
 
@@ -154,7 +154,7 @@ def remark(kernel: TritonKernel, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_of_several_configurations_the_one_of_the_package_is_taken(
     kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, said: str
 ) -> None:
-    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": block}), HOPPER).code
+    package = compile_kernel(looped(kernels, tmp_path, b"", constants={"BLOCK": block}), HOPPER).code
     kernel = looped(kernels, tmp_path, package)
     found = remark(kernel, tmp_path, monkeypatch)
     assert found == f"{triton_kernel.SAME_CODE}, with {said}, num_stages=1"
@@ -165,10 +165,10 @@ def test_of_several_configurations_the_one_of_the_package_is_taken(
 def test_where_none_is_the_package_s_it_is_said(
     kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
+    package = compile_kernel(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
     found = remark(looped(kernels, tmp_path, package), tmp_path, monkeypatch)
     assert found.startswith(triton_kernel.OTHER_CODE)
-    assert found.endswith("; with BLOCK=512, num_stages=1: chosen, the package does not record it)")
+    assert found.endswith("; with BLOCK=512, num_stages=1: chosen, not recorded in the package)")
     plain = remark(looped(kernels, tmp_path, package, others=()), tmp_path, monkeypatch)
     assert plain.startswith(triton_kernel.OTHER_CODE)
     assert "record" not in plain
@@ -177,7 +177,7 @@ def test_where_none_is_the_package_s_it_is_said(
 def test_machine_code_of_another_compiler_is_not_looked_for(
     kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
+    package = compile_kernel(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
     package += b"Cuda compilation tools, release 11.0, V11.0.1"
     monkeypatch.setattr(triton_kernel, "version_in", lambda image: "11.0.1" if image == package else "13.0.88")
     found = remark(looped(kernels, tmp_path, package), tmp_path, monkeypatch)
@@ -188,7 +188,7 @@ def test_machine_code_of_another_compiler_is_not_looked_for(
 def test_what_it_computes_may_depend_on_a_choice_that_is_the_package_s(
     kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
+    package = compile_kernel(looped(kernels, tmp_path, b"", constants={"BLOCK": 1024}), HOPPER).code
     kernel = looped(kernels, tmp_path, package, decisive=("BLOCK",))
     assert remark(kernel, tmp_path, monkeypatch) == f"{triton_kernel.SAME_CODE}, with BLOCK=1024, num_stages=1"
     assert kernel.default_backend() == "cubin"
@@ -197,12 +197,12 @@ def test_what_it_computes_may_depend_on_a_choice_that_is_the_package_s(
 def test_what_may_compute_something_else_is_refused(
     kernels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = compiled(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
+    package = compile_kernel(looped(kernels, tmp_path, b"", constants={"BLOCK": 64}), HOPPER).code
     kernel = looped(kernels, tmp_path, package, decisive=("BLOCK",))
-    with pytest.raises(SystemExit, match=r"does not record BLOCK: .* other instructions .*--backend cubin"):
+    with pytest.raises(SystemExit, match=r"does not record BLOCK: .* instructions that differ .*--backend cubin"):
         remark(kernel, tmp_path, monkeypatch)
     (tmp_path / "kernel.cubin").unlink()
-    with pytest.raises(SystemExit, match="does not record BLOCK: the package's machine code is not here to tell"):
+    with pytest.raises(SystemExit, match="does not record BLOCK: the package's machine code is not avail"):
         remark(kernel, tmp_path, monkeypatch)
 
 
@@ -226,10 +226,10 @@ def test_functions_of_compile_time_take_constants_and_plain_values() -> None:
 
 
 def test_what_has_no_instructions_is_said(kernels: ModuleType) -> None:
-    with pytest.raises(ValueError, match="no 64-bit ELF"):
+    with pytest.raises(ValueError, match="not a 64-bit ELF"):
         machine_code.instructions(b"\x7fELF\x01" + bytes(60), "add")
     with pytest.raises(ValueError, match="no kernel total"):
-        machine_code.instructions(compiled(add(kernels), HOPPER).code, "total")
+        machine_code.instructions(compile_kernel(add(kernels), HOPPER).code, "total")
 
 
 def written(folder: Path, fault: str = "") -> Path:
@@ -257,7 +257,7 @@ def test_the_interpreter_says_which_constants_were_chosen(tmp_path: Path) -> Non
     )
     done = replay(script.parent, "--backend", "interpret")
     assert done.returncode == 0, done
-    assert "interpreted with XBLOCK=2: chosen, the package does not record it\n" in done.stdout
+    assert "interpreted with XBLOCK=2: chosen, not recorded in the package\n" in done.stdout
 
 
 def test_an_edited_kernel_differs(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
     for id_ in ids:
         written = write_repro(run.launch(id_).kernel, run=tmp_path / "run", launch=id_, output=tmp_path / id_)
         assert ": derived from the launch's grid and warps" in (written.path / "README").read_text() or (
-            ": chosen, the package does not record it" in (written.path / "README").read_text()
+            ": chosen, not recorded in the package" in (written.path / "README").read_text()
         )
         jobs.append((written.path, ("--backend", "interpret")))
     done = replay_many(jobs)
@@ -132,7 +132,7 @@ def test_an_autotuned_kernel_has_the_configuration_that_ran(recorded: Callable[[
 def test_without_the_package_the_machine_code_is_not_there(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     folder = write_repro("scaled_add_kernel_0", run=recorded("mixed").path, output=tmp_path / "repro").path
     assert not (folder / "kernel.cubin").exists()
-    assert "cubin       not here: the package that was run is gone" in (folder / "README").read_text()
+    assert "cubin       not available: the package that was run is gone" in (folder / "README").read_text()
     done = replay(folder, "--backend", "cubin")
     assert done.returncode == 2
     assert "invalid choice" in done.stderr
@@ -177,7 +177,7 @@ def test_machine_code_of_another_build_is_not_taken(recorded: Callable[[str], Ru
     run = with_package(recorded("mixed"), tmp_path, b"\x7fELF other code")
     folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro").path
     assert not (folder / "kernel.cubin").exists()
-    assert "was built anew after the run" in (folder / "README").read_text()
+    assert "was rebuilt after the run" in (folder / "README").read_text()
 
 
 def test_what_a_launch_that_did_not_start_wrote_is_what_was_there(recorded: Callable[[str], RunDir]) -> None:

@@ -11,7 +11,7 @@ from inductor_sources import IMPORTS, helpers
 from aoti_debug.builder import kernel_details
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.compiler import find_torch
-from aoti_debug.repro.triton_source import bound_at_top, standalone
+from aoti_debug.repro.triton_source import standalone_source, top_level_names
 from aoti_debug.wrapper.helpers import definitions, free_names
 
 HEAD = (
@@ -42,7 +42,7 @@ def kernel(body: str, head: str = HEAD) -> str:
 
 
 def test_decorators_and_torch_are_gone_and_the_body_is_as_it_was() -> None:
-    source = standalone(kernel("    # kept\n    tl.store(x,   1)  # as it is\n"), "")
+    source = standalone_source(kernel("    # kept\n    tl.store(x,   1)  # as it is\n"), "")
     assert (
         source.text == "@triton.jit\ndef k(x, XBLOCK : tl.constexpr):\n    # kept\n    tl.store(x,   1)  # as it is\n"
     )
@@ -52,7 +52,7 @@ def test_decorators_and_torch_are_gone_and_the_body_is_as_it_was() -> None:
 
 
 def test_helpers_are_inlined_with_all_that_they_call() -> None:
-    source = standalone(kernel("    tl.store(x, triton_helpers.maximum(1, 2))\n"), HELPERS)
+    source = standalone_source(kernel("    tl.store(x, triton_helpers.maximum(1, 2))\n"), HELPERS)
     assert source.helpers == ("promote_to_tensor", "is_floating", "maximum")
     assert "tl.store(x, maximum(1, 2))" in source.text
     assert "triton_helpers" not in source.text
@@ -60,25 +60,25 @@ def test_helpers_are_inlined_with_all_that_they_call() -> None:
 
 
 def test_a_function_that_is_passed_is_inlined_too() -> None:
-    source = standalone(kernel("    tl.store(x, tl.reduce(x, 0, triton_helpers.maximum))\n"), HELPERS)
+    source = standalone_source(kernel("    tl.store(x, tl.reduce(x, 0, triton_helpers.maximum))\n"), HELPERS)
     assert "tl.reduce(x, 0, maximum)" in source.text
 
 
 def test_libdevice_and_math_come_from_triton() -> None:
-    source = standalone(kernel("    triton_helpers.exp(x, True)\n"), HELPERS)
+    source = standalone_source(kernel("    triton_helpers.exp(x, True)\n"), HELPERS)
     assert "from triton.language.extra import libdevice" in source.imports
     assert "from triton.language import math as tl_math" in source.imports
     assert "return tl_math.exp(x) if use_fast_math else libdevice.exp(x)" in source.text
 
 
 def test_a_helper_of_a_taken_name_gets_another() -> None:
-    source = standalone(kernel("    maximum = 1\n    é = triton_helpers.maximum(maximum, 2)\n"), HELPERS)
+    source = standalone_source(kernel("    maximum = 1\n    é = triton_helpers.maximum(maximum, 2)\n"), HELPERS)
     assert "é = helper_maximum(maximum, 2)" in source.text
     assert "def helper_maximum(a, b):" in source.text
 
 
 def test_functions_of_compile_time_are_not_inlined() -> None:
-    source = standalone(kernel("    triton_helpers.if_mask(None, 1)\n"), HELPERS)
+    source = standalone_source(kernel("    triton_helpers.if_mask(None, 1)\n"), HELPERS)
     assert source.compile_time == ("if_mask",)
     assert "def if_mask" not in source.text
     assert "    if_mask(None, 1)\n" in source.text
@@ -90,7 +90,7 @@ def test_what_a_users_kernel_needs_stays() -> None:
         "@triton.jit\ndef helper(x):\n    return x * FACTOR\nFACTOR = tl.constexpr(3)\nOFFSET: int = 2\n"
         "from triton.language.core import dtype as dtype\n\n@triton_heuristics.user_autotune(",
     )
-    source = standalone(kernel("    tl.store(x, helper(x) + OFFSET)\n", head), "")
+    source = standalone_source(kernel("    tl.store(x, helper(x) + OFFSET)\n", head), "")
     assert source.function == "k"
     assert "@triton.jit\ndef helper(x):\n    return x * FACTOR\n" in source.text
     assert "FACTOR = tl.constexpr(3)\n" in source.text
@@ -99,18 +99,18 @@ def test_what_a_users_kernel_needs_stays() -> None:
 
 
 def test_a_kernel_named_as_something_of_the_script_is_renamed() -> None:
-    source = standalone(kernel("    pass\n").replace("def k(", "def launch("), "")
+    source = standalone_source(kernel("    pass\n").replace("def k(", "def launch("), "")
     assert source.function == "launch_kernel"
     assert "def launch_kernel(x, XBLOCK" in source.text
 
 
 def test_what_is_missing_is_named() -> None:
-    with pytest.raises(UsageError, match=r"triton_helpers\.minimum, whose source the package lacks"):
-        standalone(kernel("    triton_helpers.minimum(1, 2)\n"), HELPERS)
-    with pytest.raises(UsageError, match="no Python"):
-        standalone("def", "")
+    with pytest.raises(UsageError, match=r"triton_helpers\.minimum, whose source is not in the package"):
+        standalone_source(kernel("    triton_helpers.minimum(1, 2)\n"), HELPERS)
+    with pytest.raises(UsageError, match="not valid Python"):
+        standalone_source("def", "")
     with pytest.raises(UsageError, match="no function"):
-        standalone("x = 1\n", "")
+        standalone_source("x = 1\n", "")
 
 
 def test_every_function_of_the_installed_torch_can_be_inlined() -> None:
@@ -121,13 +121,13 @@ def test_every_function_of_the_installed_torch_can_be_inlined() -> None:
     assert len(names) > 30
     unresolved = {}
     for name in names:
-        source = standalone(kernel(f"    triton_helpers.{name}(x)\n"), text)
+        source = standalone_source(kernel(f"    triton_helpers.{name}(x)\n"), text)
         tree = ast.parse("\n".join([*source.imports, source.text]))
         known = {*dir(builtins), *source.compile_time}
         for node in tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 known |= {alias.asname or alias.name for alias in node.names}
-        known |= {n for node in tree.body for n in bound_at_top(node)}
+        known |= {n for node in tree.body for n in top_level_names(node)}
         missing = {n for node in tree.body for n in free_names(node)} - known
         if missing:
             unresolved[name] = missing

@@ -1,4 +1,4 @@
-"""How a run ended, said as a finding: so that one page shows runs and triages."""
+"""The verdict on a run as a finding, so that one page shows runs and triages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LISTED = 8  # suspects
 
 
 def finding_of(run: RunDir) -> Finding:
-    """What `diagnose` says of a run; a clean run, and one that still goes on, is a finding of kind CLEAN."""
+    """The verdict on a run as a finding; of kind CLEAN for a clean run and for one that is still running."""
     verdict = diagnose(run)
     if verdict is None:
         launched = wording.count(len(run.launches), "launch")

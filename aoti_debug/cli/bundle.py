@@ -10,7 +10,7 @@ from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.report import RedactedPart
-from aoti_debug.show.cells import middle_cut
+from aoti_debug.show.cells import shorten_middle
 
 _SIZE = 11  # columns
 
@@ -61,6 +61,6 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
 def _table(rows: list[tuple[str, int, str]]) -> None:
     indent = " " * (_SIZE + 2)
     for name, size, why in rows:
-        named = middle_cut(name, width() - len(indent) - 1)
+        named = shorten_middle(name, width() - len(indent) - 1)
         first, *more = wording.wrapped(f"{named}: {why}" if why else named, width(), indent)
         print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])

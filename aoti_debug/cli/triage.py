@@ -17,7 +17,7 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.show.cells import middle_cut
+from aoti_debug.show.cells import shorten_middle
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -165,7 +165,7 @@ class StepProgress:
         self._stop()
         if step is not None:
             line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
-            click.echo(middle_cut(line, width(err=True)), err=True)
+            click.echo(shorten_middle(line, width(err=True)), err=True)
         elif is_live(self._console):
             self._status = self._console.status(name)
             self._status.start()

@@ -122,14 +122,14 @@ def _opened(path: Path, main: RunDir) -> RunDir | None:
 
 
 def _newest() -> ReportSubject:
-    found: list[tuple[float, Path]] = []
+    latest: list[tuple[float, Path]] = []
     for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
         file = base / LATEST / name
         if file.is_file():
-            found.append((file.stat().st_mtime, file.parent.resolve()))
-    if not found:
+            latest.append((file.stat().st_mtime, file.parent.resolve()))
+    if not latest:
         raise RunDirError(
             f"no runs in {base_directory()}, no triages in {triage_directory.BASE}",
             hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
         )
-    return find(max(found)[1])
+    return find(max(latest)[1])

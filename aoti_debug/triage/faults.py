@@ -1,4 +1,4 @@
-"""A run that ended in a fault or a hang: the launch, its inputs, and whether it comes again."""
+"""Investigates a run that ended in a fault or a hang: finds the launch, saves its inputs, reproduces the fault."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from aoti_debug.triage.trials import NO_CACHING, Trials
 
 @dataclass(frozen=True)
 class Case:
-    """
+    """A fault with the run that shows it best.
+
     Attributes:
         launch: the guilty one, of `run`; None where none can be named.
-        run: the run that holds its inputs, and those of the launches that made its indices.
+        run: the run that holds its inputs, and those of the launches that computed its indices.
     """
 
     finding: Finding
@@ -33,11 +34,11 @@ class Case:
 
 
 def investigate(first: RunResult, trials: Trials, tries: int) -> Case:
-    """From the first fault to the guilty launch with its saved inputs.
+    """Finds the guilty launch of a fault and saves its inputs.
 
     Args:
         first: a run that ended in a fault.
-        tries: how often to run the package to see the fault again.
+        tries: runs to attempt to reproduce the fault.
     """
     assert first.verdict is not None
     result, verdict = first, first.verdict
@@ -55,13 +56,13 @@ def investigate(first: RunResult, trials: Trials, tries: int) -> Case:
 
 
 def may_be_damage(result: RunResult) -> bool:
-    """Whether the host died of what may be damage that an earlier launch did: outside of any launch, of a signal."""
+    """True if the host died of a signal outside of any launch: an earlier launch may have damaged its memory."""
     verdict = result.verdict
     return verdict is not None and verdict.launch is None and result.run.info.exit.signal in DEATHS
 
 
 def finding_of(run: RunDir, verdict: Verdict) -> Finding:
-    """What a run's verdict says, as a finding."""
+    """The verdict on a run as a finding."""
     evidence = [verdict.why]
     launch = verdict.launch
     if verdict.surfaced is not None:
@@ -85,30 +86,34 @@ def finding_of(run: RunDir, verdict: Verdict) -> Finding:
 
 
 def _again(finding: Finding, launch: Launch, run: RunDir, trials: Trials, tries: int) -> Case:
-    """Runs the package until the fault comes again, saving what led to it."""
-    wanted = [launch, *makers(Dataflow(run), launch)]
+    """Runs the package until the fault comes again, saving the tensors of the launches that led to it."""
+    saved_launches = [launch, *makers(Dataflow(run), launch)]
     environment = NO_CACHING if run.manifest.device == "cuda" else {}
     how = " with the caching allocator off" if environment else ""
     for attempt in range(1, tries + 1):
         try:
-            result = trials.tensors(wanted, environment)
+            result = trials.tensors(saved_launches, environment)
         except TargetError as error:
             return _kept(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), launch, run)
         guilty = result.verdict.launch if result.verdict is not None else None
         if guilty is not None and (guilty.key, guilty.site.id) == (launch.key, launch.site.id):
             if attempt > 1:
-                said = f"it came in 2 of {attempt + 1} runs{how}"
-                finding = replace(finding, evidence=(*finding.evidence, said))
+                frequency = f"it came in 2 of {attempt + 1} runs{how}"
+                finding = replace(finding, evidence=(*finding.evidence, frequency))
             return Case(finding, guilty, result.run)
         if guilty is not None:
-            said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
-            finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
-    said = f"it came in 1 of {wording.count(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
-    return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, run)
+            other = (
+                f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
+            )
+            finding = replace(finding, evidence=(*finding.evidence, other.partition("\n")[0]))
+    frequency = (
+        f"it came in 1 of {wording.count(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
+    )
+    return _kept(replace(finding, evidence=(*finding.evidence, frequency)), launch, run)
 
 
 def _kept(finding: Finding, launch: Launch, run: RunDir) -> Case:
-    """The case with what the flight recorder kept of the first run."""
+    """The case with the inputs that the flight recorder kept of the first run."""
     kept = [a for a in launch.args if (s := a.files.get(Phase.BEFORE)) and s.status is not SaveStatus.SKIPPED]
     if not kept:
         finding = replace(finding, warnings=(*finding.warnings, "the flight recorder kept none of its inputs"))

@@ -1,4 +1,4 @@
-"""The procedure: build, run, look, run again with more recorded, replay the culprit alone, explain."""
+"""The procedure of a triage: build, run, check, run again with more recorded, replay the guilty launch, explain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ PACKAGE = "package.pt2"
 
 @dataclass(frozen=True)
 class Outcome:
-    """
+    """The finding of a triage, and the run behind it.
+
     Attributes:
         run: the run that shows it best; None where the model was never called.
     """

@@ -14,7 +14,7 @@ from aoti_debug.rundir.records import GuardDamage, LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
-from aoti_debug.show.elements import decode, spell
+from aoti_debug.show.elements import decode, format_element
 
 _SHOWN = 4  # of a list
 
@@ -153,7 +153,7 @@ def _found(hit: _Hit, dtype: str, item: int) -> tuple[str, ...]:
     whole = data[: len(data) // item * item][: _SHOWN * item]
     if not whole or start:
         return (f"found there: {damage.found.hex(' ')}",)
-    values = ", ".join(spell(value, dtype) for value in decode(whole, dtype))
+    values = ", ".join(format_element(value, dtype) for value in decode(whole, dtype))
     return (f"found there: {values}",)
 
 

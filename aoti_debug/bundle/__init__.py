@@ -1,4 +1,4 @@
-"""A bundle: one archive with what somebody else needs to understand a run or a triage."""
+"""A bundle: one archive with everything that another person needs to understand a run or a triage."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def write_bundle(subject: ReportSubject, output: Path | None = None, parts: Coll
     """Writes the archive, whole or not at all.
 
     Args:
-        output: ends in .zip, .tar.gz or .tgz; None for a .zip here.
+        output: ends in .zip, .tar.gz or .tgz; None for a .zip in the working directory.
         parts: what is left out.
 
     Raises:
-        UsageError: something is there already, the name has another ending, or it cannot be written.
+        UsageError: the file already exists, its name has another ending, or it cannot be written.
         RunDirError: a run is damaged.
     """
     path = output or Path(default_name(subject))

@@ -1,4 +1,4 @@
-"""Writes archives: .zip and .tar.gz. They appear whole or not at all, and never in the place of something else."""
+"""Writes archives, .zip and .tar.gz: whole or not at all, and never over an existing file."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ ENDINGS = (".zip", ".tar.gz", ".tgz")
 
 
 def default_name(subject: ReportSubject) -> str:
+    """The archive's file name where the user gives none."""
     return f"aoti_debug_{subject.what}_{subject.name}.zip"
 
 
 def check_output(path: Path) -> None:
-    """
+    """Checks the name of an archive before it is written.
+
     Raises:
-        UsageError: something is there already, or its ending says nothing.
+        UsageError: the file already exists, or its ending is not that of an archive.
     """
     if not path.name.endswith(ENDINGS):
         raise UsageError(f"{path} ends in none of {', '.join(ENDINGS)}", hint="-o FILE.zip")
     if path.exists() or path.is_symlink():
-        raise UsageError(f"{path} is there already", hint="remove it, or name another file with -o")
+        raise UsageError(f"{path} already exists", hint="remove it, or name another file with -o")
 
 
 def write_archive(path: Path, contents: Contents) -> None:
-    """
+    """Writes the archive.
+
     Raises:
-        UsageError: something is there by now, or it cannot be written.
+        UsageError: the file exists by now, or it cannot be written.
     """
     write = _write_zip if path.name.endswith(".zip") else _write_tar
     try:
@@ -43,7 +46,7 @@ def write_archive(path: Path, contents: Contents) -> None:
             write(temporary, contents)
             temporary.chmod(0o644)
     except FileExistsError as error:
-        raise UsageError(f"{path} is there already", hint="remove it, or name another file with -o") from error
+        raise UsageError(f"{path} already exists", hint="remove it, or name another file with -o") from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
 

@@ -1,4 +1,4 @@
-"""What goes into a bundle and what does not. What is not known here by name stays out.
+"""The contents of a bundle. Files that this module does not name are left out.
 
 The folder in the archive is laid out like the directory that it comes from, so that aoti-debug opens it.
 """
@@ -16,7 +16,7 @@ from aoti_debug.bundle import journals, manifests
 from aoti_debug.diagnosis import findings
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import RedactedPart, ReportSubject
-from aoti_debug.report.redaction import Withheld, withheld
+from aoti_debug.report.redaction import Redaction, redaction_for
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import triage_directory
@@ -25,13 +25,11 @@ from aoti_debug.triage.triage_directory import Record
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_LOG = 4 << 20  # bytes, the end of it
 _LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
-_VALUES = "it holds values of tensors"
-_SOURCE = "it holds source"
-_NO_TENSORS = (
-    f"only tensors of a launch that is to blame are sent, up to {wording.byte_size_in('MiB', _LARGEST_TENSORS)}"
-)
-_VALUES_OR_TEXT = "it may quote values"
-_SOURCE_OR_TEXT = "it may quote source"
+_HOLDS_VALUES = "it holds values of tensors"
+_HOLDS_SOURCE = "it holds source"
+_NO_TENSORS = f"only tensors of the guilty launch are included, up to {wording.byte_size_in('MiB', _LARGEST_TENSORS)}"
+_MAY_QUOTE_VALUES = "it may quote values"
+_MAY_QUOTE_SOURCE = "it may quote source"
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,13 @@ class Item:
     size: int
 
     def read(self) -> bytes:
+        """The file's bytes."""
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What of the directory is not in the archive.
+    """A file or folder of the directory that is not in the archive.
 
     Attributes:
         size: bytes of the file, or of all files of the folder.
@@ -68,7 +67,8 @@ class LeftOut:
 
 @dataclass
 class Contents:
-    """
+    """The files of an archive, and what was left out of it.
+
     Attributes:
         root: the archive's folder.
     """
@@ -78,30 +78,33 @@ class Contents:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def add(self, name: str, content: str | bytes | Path) -> None:
+        """Adds a file: a text, bytes, or the path of a file."""
         data = content.encode() if isinstance(content, str) else content
         self.items.append(Item(name, data, len(data) if isinstance(data, bytes) else data.stat().st_size))
 
-    def leave(self, name: str, path: Path, why: str) -> None:
+    def leave_out(self, name: str, path: Path, why: str) -> None:
+        """Lists a file or folder as left out."""
         self.left_out.append(LeftOut(name, size_of(path), why))
 
 
 def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Contents:
-    """
+    """The contents of a bundle of a run or a triage, without these parts.
+
     Raises:
         RunDirError: a run is damaged.
     """
     runs = [run for run in (subject.run, *subject.others) if run is not None]
-    hidden = withheld(parts, (run.manifest for run in runs), subject.finding)
+    redaction = redaction_for(parts, (run.manifest for run in runs), subject.finding)
     contents = Contents(f"{subject.what}-{subject.name}")
-    _verdict(contents, subject, hidden)
+    _verdict(contents, subject, redaction)
     _report(contents, subject, parts)
     if subject.triage is None:
         assert subject.run is not None
-        _run(contents, subject.run, "", subject, hidden)
+        _run(contents, subject.run, "", subject, redaction)
     else:
-        _repro(contents, subject, hidden)
+        _repro(contents, subject, redaction)
         for run in runs:
-            _run(contents, run, f"{triage_directory.RUNS}/{run.path.name}/", subject, hidden)
+            _run(contents, run, f"{triage_directory.RUNS}/{run.path.name}/", subject, redaction)
         known = {triage_directory.NAME, triage_directory.RUNS, triage_directory.REPRO, "report"}
         _rest(contents, subject.path, "", known)
     versions = {**subject.versions, "python": platform.python_version(), "system": platform.platform()}
@@ -109,44 +112,45 @@ def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Conte
     return contents
 
 
-def _verdict(contents: Contents, subject: ReportSubject, hidden: Withheld) -> None:
-    finding = hidden.finding(subject.finding)
+def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -> None:
+    finding = redaction.redact_finding(subject.finding)
     if subject.triage is None:
         contents.add("verdict.json", json.dumps(findings.to_json(finding), indent=1) + "\n")
         return
-    here, run = subject.path, subject.run
+    directory, run = subject.path, subject.run
     record = Record(
         finding=replace(
-            finding, repro="" if hidden.parts else str(here / triage_directory.REPRO) if finding.repro else ""
+            finding, repro="" if redaction.parts else str(directory / triage_directory.REPRO) if finding.repro else ""
         ),
-        steps=tuple(replace(step, text=hidden.text(step.text)) for step in subject.steps),
+        steps=tuple(replace(step, text=redaction.redact(step.text)) for step in subject.steps),
         versions=subject.versions,
         command=subject.command,
-        run="" if run is None else str(here / triage_directory.RUNS / run.path.name),
+        run="" if run is None else str(directory / triage_directory.RUNS / run.path.name),
     )
-    contents.add(triage_directory.NAME, triage_directory.to_json(here, record))
+    contents.add(triage_directory.NAME, triage_directory.to_json(directory, record))
 
 
 def _report(contents: Contents, subject: ReportSubject, parts: frozenset[RedactedPart]) -> None:
-    made = subject.report
-    text = made.read_text(encoding="utf-8") if _is_own(made) and not parts else report.html(subject, parts)
+    existing = subject.report
+    reuse = _is_regular_file(existing) and not parts
+    text = existing.read_text(encoding="utf-8") if reuse else report.html(subject, parts)
     contents.add(str(report.REPORT), text)
 
 
-def _repro(contents: Contents, subject: ReportSubject, hidden: Withheld) -> None:
-    """Only what lies within the triage: its record may name any path."""
+def _repro(contents: Contents, subject: ReportSubject, redaction: Redaction) -> None:
+    """Only files within the triage directory are included: its record may name any path."""
     if not subject.finding.repro:
         return
     folder = Path(subject.finding.repro)
     name = f"{triage_directory.REPRO}/"
     if not folder.exists():
-        contents.leave(name, folder, "it is gone")
+        contents.leave_out(name, folder, "it no longer exists")
     elif not folder.resolve().is_relative_to(subject.path.resolve()):
-        contents.leave(name, folder, "it lies outside of the triage's directory")
-    elif hidden.tensors:
-        contents.leave(name, folder, f"{_VALUES}, in its script too")
-    elif hidden.source:
-        contents.leave(name, folder, _SOURCE)
+        contents.leave_out(name, folder, "it is outside the triage directory")
+    elif redaction.removes_tensors:
+        contents.leave_out(name, folder, f"{_HOLDS_VALUES}, in its script too")
+    elif redaction.removes_source:
+        contents.leave_out(name, folder, _HOLDS_SOURCE)
     elif folder.is_file():
         contents.add(f"{name}{folder.name}", folder)
     else:
@@ -155,26 +159,26 @@ def _repro(contents: Contents, subject: ReportSubject, hidden: Withheld) -> None
                 contents.add(f"{name}{file.relative_to(folder)}", file)
 
 
-def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, hidden: Withheld) -> None:
-    info = replace(run.info, exit=replace(run.info.exit, detail=hidden.text(run.info.exit.detail)))
+def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, redaction: Redaction) -> None:
+    info = replace(run.info, exit=replace(run.info.exit, detail=redaction.redact(run.info.exit.detail)))
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
-    package = manifests.without_source(run.manifest) if hidden.source else run.manifest
+    package = manifests.remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
-    kept = _tensors(contents, run, prefix, subject, hidden)
+    included = _tensors(contents, run, prefix, subject, redaction)
     journal = run.path / run_directory.JOURNAL
-    if _is_own(journal):
-        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redacted(journal.read_bytes(), hidden, kept))
+    if _is_regular_file(journal):
+        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redact(journal.read_bytes(), redaction, included))
     crumb_file = run.path / breadcrumbs.NAME
     if crumb_file.is_file():
         contents.add(f"{prefix}{breadcrumbs.NAME}", crumb_file.read_bytes())
     backtrace_file = run.path / crash_stacks.NAME
-    if _is_own(backtrace_file):
-        if hidden.source:
-            contents.leave(f"{prefix}{crash_stacks.NAME}", backtrace_file, "it holds stacks")
+    if _is_regular_file(backtrace_file):
+        if redaction.removes_source:
+            contents.leave_out(f"{prefix}{crash_stacks.NAME}", backtrace_file, "it holds stacks")
         else:
             contents.add(f"{prefix}{crash_stacks.NAME}", backtrace_file)
     for name in LOGS:
-        _log(contents, run.path / name, prefix + name, hidden)
+        _log(contents, run.path / name, prefix + name, redaction)
     known = {
         run_json.NAME,
         run_directory.MANIFEST,
@@ -188,17 +192,19 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, h
     _rest(contents, run.path, prefix, known)
 
 
-def _tensors(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, hidden: Withheld) -> frozenset[str]:
-    """Paths of the saved tensors that go along: those of the launch that is to blame, if they are not too large."""
+def _tensors(
+    contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, redaction: Redaction
+) -> frozenset[str]:
+    """Paths of the saved tensors that are included: those of the guilty launch, if they are not too large."""
     folder = run.path / "tensors"
     if not folder.is_dir():
         return frozenset()
     where = subject.finding.where
-    blamed = next((x for x in run.launches if where is not None and x.id == where.launch), None)
-    saved = {} if blamed is None else {s.path: s for a in blamed.args for s in a.files.values() if s.path}
-    present = [path for path in saved if _is_own(run.tensor_path(saved[path]))]
-    if hidden.tensors:
-        contents.leave(f"{prefix}tensors/", folder, _VALUES)
+    guilty = next((x for x in run.launches if where is not None and x.id == where.launch), None)
+    saved = {} if guilty is None else {s.path: s for a in guilty.args for s in a.files.values() if s.path}
+    present = [path for path in saved if _is_regular_file(run.tensor_path(saved[path]))]
+    if redaction.removes_tensors:
+        contents.leave_out(f"{prefix}tensors/", folder, _HOLDS_VALUES)
         return frozenset()
     if sum(saved[path].bytes for path in present) > _LARGEST_TENSORS:
         present = []
@@ -211,13 +217,13 @@ def _tensors(contents: Contents, run: RunDir, prefix: str, subject: ReportSubjec
     return frozenset(present)
 
 
-def _log(contents: Contents, path: Path, name: str, hidden: Withheld) -> None:
-    if not _is_own(path) or path.stat().st_size == 0:
+def _log(contents: Contents, path: Path, name: str, redaction: Redaction) -> None:
+    if not _is_regular_file(path) or path.stat().st_size == 0:
         return
-    if hidden.tensors:
-        contents.leave(name, path, _VALUES_OR_TEXT)
-    elif hidden.source:
-        contents.leave(name, path, _SOURCE_OR_TEXT)
+    if redaction.removes_tensors:
+        contents.leave_out(name, path, _MAY_QUOTE_VALUES)
+    elif redaction.removes_source:
+        contents.leave_out(name, path, _MAY_QUOTE_SOURCE)
     elif path.stat().st_size <= _LARGEST_LOG:
         contents.add(name, path)
     else:
@@ -228,12 +234,12 @@ def _log(contents: Contents, path: Path, name: str, hidden: Withheld) -> None:
 
 
 _KNOWN_REASONS = {
-    run_directory.PACKAGE: "the package with its weights: send it apart if it may be sent",
-    "inputs.pt": "the model's inputs: send them apart if they may be sent",
-    "inputs.safetensors": "the model's inputs: send them apart if they may be sent",
-    crash_stacks.STACKS: "addresses only; backtrace.json tells their functions",
-    crash_stacks.PYTHON: "Python's stacks",
-    "flight.bin": "values of tensors as the flight recorder kept them",
+    run_directory.PACKAGE: "the package with its weights: send it separately if you may share it",
+    "inputs.pt": "the model's inputs: send them separately if you may share them",
+    "inputs.safetensors": "the model's inputs: send them separately if you may share them",
+    crash_stacks.STACKS: "raw addresses; backtrace.json has them symbolized",
+    crash_stacks.PYTHON: "Python stacks",
+    "flight.bin": "values of tensors that the flight recorder kept",
     "rescued.json": "it belongs to tensors that are left out",
 }
 
@@ -241,19 +247,19 @@ _KNOWN_REASONS = {
 def _rest(contents: Contents, folder: Path, prefix: str, known: set[str]) -> None:
     for path in sorted(folder.iterdir()):
         if path.name not in known and not path.name.startswith("."):
-            reason = _KNOWN_REASONS.get(path.name, "a run of its own" if path.is_dir() else "no part of a bundle")
-            contents.leave(f"{prefix}{path.name}", path, reason)
+            reason = _KNOWN_REASONS.get(path.name, "a separate run" if path.is_dir() else "not part of a bundle")
+            contents.leave_out(f"{prefix}{path.name}", path, reason)
 
 
-def _is_own(path: Path) -> bool:
-    """Whether it is a file: a link in a directory from elsewhere may lead anywhere."""
+def _is_regular_file(path: Path) -> bool:
+    """True if it is a file and no symbolic link: in a directory from elsewhere, a link may point to any file."""
     return path.is_file() and not path.is_symlink()
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder, in order; links are not followed."""
+    """Regular files below a folder, in order; symbolic links are not followed."""
     for path in sorted(folder.rglob("*")):
-        if _is_own(path):
+        if _is_regular_file(path):
             yield path
 
 

@@ -1,4 +1,4 @@
-"""A manifest without source."""
+"""Removes source from a manifest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import replace
 from aoti_debug.manifest import Kernel, Manifest, Provenance, Site, Unrecognised
 
 
-def without_source(manifest: Manifest) -> Manifest:
-    """Names, files, lines, roles and layouts stay; texts of kernels, of the model and of the generated code go."""
+def remove_source(manifest: Manifest) -> Manifest:
+    """The manifest without the texts of kernels, of the model and of the generated code.
+
+    Names, files, line numbers, roles and layouts stay.
+    """
     return replace(
         manifest,
         sites=tuple(_site(site) for site in manifest.sites),

@@ -1,4 +1,4 @@
-"""`aoti-debug build`: an exported program or a compiled package becomes an instrumented package."""
+"""`aoti-debug build`: makes an instrumented package of an exported program or a compiled package."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.manifest import Form, Manifest, PackageOrigin
 
 LABEL = 18  # columns
-LISTED = 12
-ONLY_MODEL = "model"  # its name where a package holds one
+MAX_UNRECOGNISED = 12  # calls
+ONLY_MODEL = "model"  # its name in a package with one model
 NUMBERS = (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
 STAGES = {
     "lower": "lowering the model",
@@ -33,7 +33,7 @@ STAGES = {
     "instrument": "finding launch sites",
     "compile": "compiling",
     "link": "linking",
-    "inputs": "making inputs",
+    "inputs": "generating inputs",
     "package": "writing the package",
 }
 
@@ -46,15 +46,15 @@ STAGES = {
     type=click.IntRange(0, 3),
     default=3,
     show_default=True,
-    help="What runs record where AOTI_DEBUG_LEVEL is not set: 0 nothing, 1 tensors saved, 2 values printed, "
-    "3 kernel names.",
+    help="The level of a run that does not set AOTI_DEBUG_LEVEL: 0 off, 1 save tensors, 2 print values, "
+    "3 print kernel names.",
 )
 @click.option(
     "--filter",
     "filters",
     metavar="PATTERN",
     multiple=True,
-    help="Only kernels of this name are printed and saved: 'triton_*', '!cpp_fused_*'. Repeatable.",
+    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The package to write.  [default: MODEL.instrumented.pt2]"
@@ -68,15 +68,17 @@ STAGES = {
     "--against",
     metavar="PACKAGE.pt2",
     type=click.Path(path_type=Path),
-    help="Say which kernels of an exported program are those of this compiled package.",
+    help="Of an exported program: list which kernels equal those of this compiled package.",
 )
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
     type=click.Path(path_type=Path),
-    help="The exported program that a compiled package came from: tells the model lines of one compiled without them.",
+    help="Of a compiled package: the exported program that it came from; supplies model lines.",
 )
-@click.option("--random-inputs", metavar="SEED", type=int, help="Embed inputs that are made to fit, for a first look.")
+@click.option(
+    "--random-inputs", metavar="SEED", type=int, help="Embed generated inputs that fit the model, for a first look."
+)
 @click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
@@ -87,7 +89,7 @@ STAGES = {
     "--keep-sources",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Keep the generated C++ there, original and instrumented.",
+    help="Keep the generated C++ in this directory, original and instrumented.",
 )
 def command(
     model: Path,
@@ -107,9 +109,9 @@ def command(
     """Turn MODEL.pt2 into an instrumented package.
 
     MODEL.pt2 is an exported program, or a package that torch has compiled. The kernels, kernel binaries and weights of
-    a compiled package stay what they are, byte for byte: only the code that launches them is compiled again.
+    a compiled package stay the same, byte for byte: only the code that launches them is compiled again.
 
-    The package runs wherever the model's own package would, with or without aoti-debug; level and filter can be changed
+    The package runs wherever the original package would, with or without aoti-debug; level and filter can be changed
     at run time with AOTI_DEBUG_LEVEL and AOTI_DEBUG_FILTER.
     """
     chosen = BuildOptions(
@@ -134,28 +136,30 @@ def command(
 
 
 def describe(summary: BuildSummary, columns: int) -> list[str]:
-    """What was built, in lines: sites by kind, arguments, what was not recognised, size, time."""
+    """The summary of a build in lines: launch sites by kind, arguments, unrecognised calls, size, time."""
     manifest = summary.manifest
     args = [arg for site in manifest.sites for arg in site.args]
     scalars = sum(arg.form in NUMBERS for arg in args)
     opaque = sum(arg.form is Form.OPAQUE for arg in args)
     kinds = Counter(site.kind.value for site in manifest.sites)
-    unknown = manifest.unrecognised
+    unrecognised = manifest.unrecognised
+    hidden = len(unrecognised) - MAX_UNRECOGNISED
+    missing = summary.missing_inputs_reason
     rows = [
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
         *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
         *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
-        ("arguments", f"{len(args) - scalars - opaque} tensors, {scalars} scalars"),
-        ("not recognised", str(len(unknown) or "none")),
-        *(("", f"line {call.line} in {call.function}: {call.text}") for call in unknown[:LISTED]),
-        *([("", f"and {len(unknown) - LISTED} more, in the package's manifest")] if len(unknown) > LISTED else []),
-        *([("promises", f"not all: {manifest.without_promises}")] if manifest.without_promises else []),
+        ("arguments", f"{wording.count(len(args) - scalars - opaque, 'tensor')}, {wording.count(scalars, 'scalar')}"),
+        ("not recognised", str(len(unrecognised) or "none")),
+        *(("", f"line {call.line} in {call.function}: {call.text}") for call in unrecognised[:MAX_UNRECOGNISED]),
+        *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
+        *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
-        ("inputs", f"none: {summary.missing_inputs_reason}; it takes" if summary.missing_inputs_reason else "embedded"),
-        *(("", line) for line in (summary.signature.lines() if summary.missing_inputs_reason else ())),
+        ("inputs", f"none: {missing}; the model takes" if missing else "embedded"),
+        *(("", line) for line in (summary.signature.lines() if missing else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),
         ("size", wording.byte_size(summary.bytes)),
         ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
@@ -164,8 +168,8 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
     lines = [str(summary.package)]
     for label, text in rows:
         lines += _wrapped(label, text, columns)
-    wanted = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
-    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{wanted}"]
+    options_needed = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
+    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{options_needed}"]
 
 
 def _wrapped(label: str, text: str, columns: int) -> list[str]:
@@ -180,14 +184,13 @@ def _wrapped(label: str, text: str, columns: int) -> list[str]:
 
 
 def _model_lines(summary: BuildSummary) -> str:
-    """What is to be said of the model's lines; "" where Inductor recorded them."""
+    """The origin of the model lines; "" if Inductor recorded them."""
     sites = summary.manifest.sites
     if summary.joined_sites == 0:
         return "none: no kernel of the exported program is in the package; was it compiled from another program?"
     if summary.joined_sites is not None:
-        return (
-            f"{summary.joined_sites} of {len(sites)} launch sites, joined by kernel source and order from the program"
-        )
+        total = wording.count(len(sites), "launch site")
+        return f"{summary.joined_sites} of {total}, joined by kernel source and order from the program"
     return join_provenance.NO_MODEL_LINES if join_provenance.lacks_model_lines(summary.manifest) else ""
 
 
@@ -198,21 +201,21 @@ def _against(summary: BuildSummary) -> list[tuple[str, str]]:
     missing = [f"{name}: only in {compared.package.name}" for name in compared.missing]
     return [
         ("against", str(compared)),
-        *(("", f"{found.kernel}: {found.reason}") for found in compared.different),
+        *(("", f"{kernel.kernel}: {kernel.reason}") for kernel in compared.different),
         *(("", line) for line in missing),
     ]
 
 
 def built_from(manifest: Manifest) -> str:
-    """Which of the things that can be built from it was; of a package, which of its models."""
+    """The kind of the original, and which of its models if it has several."""
     name = f", model {manifest.model}" if manifest.model != ONLY_MODEL else ""
-    here = ": its C++ kernels are compiled here" if manifest.source is PackageOrigin.UNCOMPILED else ""
-    return f"{manifest.source.value}{name}{here}"
+    remark = ": its C++ kernels are compiled here" if manifest.source is PackageOrigin.UNCOMPILED else ""
+    return f"{manifest.source.value}{name}{remark}"
 
 
 @contextmanager
 def _progress() -> Iterator[builder.BuildProgress]:
-    """Tells of the stages on stderr: a live line on a terminal, a line for each stage that ended elsewhere."""
+    """Reports the stages on stderr: a live line on a terminal, otherwise a line for each finished stage."""
     console = Console(stderr=True, highlight=False)
     if not is_live(console):
 

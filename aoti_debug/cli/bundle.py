@@ -10,7 +10,7 @@ from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.report import RedactedPart
-from aoti_debug.show.cells import middle_cut
+from aoti_debug.show.cells import shorten_middle
 
 _SIZE = 11  # columns
 
@@ -22,7 +22,7 @@ _SIZE = 11  # columns
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The archive: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
+    help="The archive to write: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
 )
 @click.option(
     "--no-tensors",
@@ -38,13 +38,13 @@ _SIZE = 11  # columns
     flag_value=RedactedPart.SOURCE,
     type=click.UNPROCESSED,
     multiple=True,
-    help="Leave out source of kernels and of the model, stacks, the repro.",
+    help="Leave out source of kernels and of the model, call stacks, the repro.",
 )
 def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ...]) -> None:
     """Pack a run, or a triage, into one archive to send; without a name the newest of both.
 
-    Verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. It says what is
-    inside, and what is not.
+    It holds verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. What is
+    inside, and what was left out, is listed.
     """
     written = write_bundle(report.find(what), output, parts)
     contents = written.contents
@@ -61,6 +61,6 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
 def _table(rows: list[tuple[str, int, str]]) -> None:
     indent = " " * (_SIZE + 2)
     for name, size, why in rows:
-        named = middle_cut(name, width() - len(indent) - 1)
-        first, *more = wording.wrapped(f"{named}: {why}" if why else named, width(), indent)
+        shown = shorten_middle(name, width() - len(indent) - 1)
+        first, *more = wording.wrapped(f"{shown}: {why}" if why else shown, width(), indent)
         print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])

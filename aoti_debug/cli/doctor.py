@@ -1,4 +1,4 @@
-"""`aoti-debug doctor`: whether this machine has what it takes, and what to do."""
+"""`aoti-debug doctor`: checks what this machine has for building and running models, and says what to do."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LABELS = 9, 19  # columns
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Say what this machine has for building, running and debugging models, and what to do about the rest.
+    """List what this machine has for building, running and debugging models, and what to do about the rest.
 
-    Exit code 4: something that every build or run needs is missing.
+    Exit code 4: something is missing that every build or run needs.
     """
     checks = doctor.run_checks()
     well = doctor.is_ready(checks)
     if as_json:
-        found = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
-        click.echo(json.dumps(found, indent=1))
+        as_data = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(as_data, indent=1))
     else:
         for check in checks:
             show(check, width())
@@ -39,7 +39,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def show(check: Check, columns: int) -> None:
-    """Its line, and what to do in the lines below."""
+    """Prints a check, with what to do in the lines below."""
     first, second = _LABELS
     indent = " " * (first + second)
     body = wording.wrapped(check.found, columns, indent)
@@ -53,9 +53,10 @@ def show(check: Check, columns: int) -> None:
 
 
 def conclusion(checks: Sequence[Check]) -> str:
+    """The last line: whether models can be built and run here."""
     if not doctor.is_ready(checks):
         names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
-        return f"models cannot be built and run here until this is mended: {', '.join(names)}"
-    open_ = sum(check.status is not Status.OK for check in checks)
-    rest = f"; {wording.count(open_, 'thing')} could be better" if open_ else ""
+        return f"models cannot be built and run here; missing: {', '.join(names)}"
+    warnings = sum(check.status is not Status.OK for check in checks)
+    rest = f", with {wording.count(warnings, 'limitation')}" if warnings else ""
     return f"models can be built and run here{rest}"

@@ -1,4 +1,4 @@
-"""`aoti-debug`: imports a verb's module when the verb is used, and turns errors into text and exit codes."""
+"""`aoti-debug`: runs a command from its own module, and turns errors into text and exit codes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from aoti_debug.errors import AotiDebugError, InternalError
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
-    "build": "Make an instrumented package of a model, exported or compiled.",
+    "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",
     "bundle": "Pack a run or a triage into one archive to send.",
-    "doctor": "Say what this machine lacks for debugging models, and what to do.",
+    "doctor": "Check that this machine can build, run and debug models.",
 }
 INTERRUPTED = 130
 
 
 class Verbs(click.Group):
-    """The verbs; each is the object `command` of the module of its name."""
+    """The group of all commands; each is the object `command` of the module of its name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; its module is imported now."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"aoti_debug.cli.{cmd_name}").command
@@ -44,14 +46,16 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a .pt2 file in its place gets a hint."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             if Path(args[0]).suffix == ".pt2":
-                raise click.UsageError(f"no verb is named; perhaps: aoti-debug build {args[0]}", ctx) from error
+                raise click.UsageError(f"no command is given; perhaps: aoti-debug build {args[0]}", ctx) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -67,8 +71,8 @@ def _version() -> str:
     cls=Verbs,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 clean, 1 a finding, 2 usage, 3 artifact, 4 toolchain, 5 target never started, "
-    "6 run directory, 70 a bug of aoti-debug.",
+    epilog="Exit codes: 0 clean, 1 a finding, 2 wrong usage, 3 unusable .pt2 or inputs file, 4 toolchain, "
+    "5 the model never started, 6 unreadable run directory, 70 a bug of aoti-debug.",
 )
 @click.version_option(_version(), prog_name="aoti-debug")
 @click.pass_context
@@ -78,9 +82,9 @@ def group(context: click.Context) -> None:
     \b
     aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
     aoti-debug build model.pt2             # writes model.instrumented.pt2
-    aoti-debug run model.instrumented.pt2  # run it; a crash names its launch
-    aoti-debug show                        # what was launched, with which tensors
-    aoti-debug repro KERNEL                # replay one launch alone
+    aoti-debug run model.instrumented.pt2  # runs it; a crash names its launch
+    aoti-debug show                        # every launch, with its tensors
+    aoti-debug repro KERNEL                # a script that replays one launch
     """
     if wants_no_colour():
         context.color = False
@@ -89,21 +93,21 @@ def group(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code; all errors are on stderr by then."""
+    """Runs the command line and returns its exit code; errors are printed on stderr."""
     try:
         code: Any = group.main(args=arguments, prog_name="aoti-debug", standalone_mode=False)
     except click.ClickException as error:
-        _complain(error.format_message(), _usage_hint(error))
+        _print_error(error.format_message(), _usage_hint(error))
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except AotiDebugError as error:
-        _complain(str(error), error.hint)
+        _print_error(str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
-        _complain(
+        _print_error(
             f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",
             "please report this with the lines below",
         )
@@ -113,7 +117,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The console script. A request to end (SIGTERM) ends children and deletes temporary files first."""
+    """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits."""
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run())
 
@@ -122,18 +126,18 @@ def _terminate(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _complain(message: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     click.echo(f"error: {message}", err=True)
     if hint:
         click.echo(f"hint: {hint}", err=True)
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost frame of ours, or of all where none but this module's is ours."""
+    """File and line of the innermost frame in aoti_debug outside of this module; without one, of any."""
     frames = traceback.extract_tb(error.__traceback__)
     package = Path(__file__).parents[1]
-    ours = [frame for frame in frames if package in Path(frame.filename).parents and frame.filename != __file__]
-    frame = (ours or frames)[-1]
+    own = [frame for frame in frames if package in Path(frame.filename).parents and frame.filename != __file__]
+    frame = (own or frames)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 

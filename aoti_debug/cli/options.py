@@ -1,4 +1,4 @@
-"""Options that several verbs take, with one meaning and one text."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ imports = click.option(
     "imports",
     metavar="MODULE",
     multiple=True,
-    help="Import this first: it registers custom operators. Repeatable.",
+    help="Import this module first: it registers custom operators. Repeatable.",
 )
 libraries = click.option(
     "--load-library",
@@ -33,7 +33,7 @@ inductor_configs = click.option(
     "configs",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A setting of torch._inductor.config: max_autotune=True. Repeatable.",
+    help="A setting of torch._inductor.config, such as max_autotune=True. Repeatable.",
 )
 calls = click.option(
     "--calls",
@@ -41,12 +41,12 @@ calls = click.option(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Call the model so often.",
+    help="How many times to call the model.",
 )
 
 
 def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
-    """Settings as `KEY=VALUE`; a value is a Python literal, true, false, none, or a text as it stands.
+    """Parses settings `KEY=VALUE`; a value is a Python literal, true, false, none, or else a string.
 
     Raises:
         UsageError: one has no "=".
@@ -55,7 +55,7 @@ def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
     for config in configs:
         key, equals, value = config.partition("=")
         if not equals or not key:
-            raise UsageError(f"--inductor-config {config} has no KEY=VALUE", hint="--inductor-config max_autotune=True")
+            raise UsageError(f"--inductor-config {config} is not KEY=VALUE", hint="--inductor-config max_autotune=True")
         try:
             parsed[key.strip()] = _WORDS[value.lower()] if value.lower() in _WORDS else ast.literal_eval(value)
         except (ValueError, SyntaxError):

@@ -21,8 +21,8 @@ from aoti_debug import report, wording
 def command(what: str | None, output: Path | None) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
-    The file opens without network: verdict, model line, timeline, the launches around the guilty one, and every launch
-    with its statistics, histograms of saved tensors, provenance and source.
+    The file opens without network. It shows the verdict, the model line, a timeline, the launches around the guilty
+    one, and every launch with its statistics, histograms of saved tensors, provenance and source.
     """
     subject = report.find(what)
     path = report.write(subject, output)

@@ -12,10 +12,10 @@ from aoti_debug.repro import write_repro
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise click.BadParameter(f"{text} is no number of bytes: 4096, 64K, 2M")
-    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{text} is not a number of bytes, such as 4096, 64K or 2M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
 @click.command("repro")
@@ -23,7 +23,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 @click.option(
     "--launch",
     metavar="CALL.LAUNCH",
-    help="Which launch of the kernel.  [default: the one that the run's fault is laid to, else the first]",
+    help="Which launch of the kernel.  [default: the one that the fault of the run is attributed to, else the first]",
 )
 @click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
 @click.option(
@@ -33,29 +33,29 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     type=click.Path(path_type=Path),
     help="What to write.  [default: repro_KERNEL_LAUNCH, with .py if it is a single file]",
 )
-@click.option("--single-file", is_flag=True, help="Write one .py that carries the tensors: for an issue tracker.")
+@click.option("--single-file", is_flag=True, help="Write one .py that contains the tensors, for an issue tracker.")
 @click.option(
     "--max-size",
     metavar="BYTES",
     default="1M",
     show_default=True,
     callback=_bytes,
-    help="The most that a single file may carry, compressed; takes K, M and G.",
+    help="How much a single file may contain, compressed; takes K, M and G.",
 )
 def command(
     kernel: str, launch: str | None, run: str | None, output: Path | None, single_file: bool, max_size: int
 ) -> None:
     """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
 
-    KERNEL is a name as `aoti-debug show` prints it. The folder needs torch, safetensors and numpy, a Triton kernel also
-    triton, a C++ kernel a compiler; nothing of aoti-debug. Where the run saved no tensors of the launch, its package is
-    run again at level 1 for that launch.
+    KERNEL is a name as `aoti-debug show` prints it. The script needs torch, safetensors and numpy, for a Triton kernel
+    also triton, for a C++ kernel a compiler; it does not need aoti-debug. If the run saved no tensors of the launch,
+    its package is run again at level 1 for that launch.
 
     \b
     aoti-debug repro cpp_fused_relu_1
     cd repro_cpp_fused_relu_1_0.3
-    python repro.py               # compares with the record
-    python repro.py --sanitize    # finds wrong accesses
+    python repro.py               # compares with the recorded outputs
+    python repro.py --sanitize    # finds out-of-bounds accesses
     python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
@@ -69,8 +69,8 @@ def command(
         say=lambda text: click.echo(text, err=True),
     )
     click.echo(f"{written.path}")
-    what = f"launch {written.launch} of {written.kernel}, {written.tensors} tensors, {wording.byte_size(written.bytes)}"
-    click.echo(f"  {what}, from {written.run.name}")
+    size = f"{wording.count(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
+    click.echo(f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}")
     if written.fault:
         click.echo(f"  it ended in {written.fault}")
     click.echo(f"next: python {written.script}")

@@ -1,4 +1,4 @@
-"""`aoti-debug run`: an instrumented package in a process of its own, and what became of it."""
+"""`aoti-debug run`: runs an instrumented package in a process of its own and shows the outcome."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     name = "byte"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The byte as a number."""
         if isinstance(value, int):
             return value
         if not _HEX_BYTE.match(value):
@@ -61,21 +62,22 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--random-inputs",
     metavar="SEED",
     type=int,
-    help="Make inputs that fit, for a first look. They are kept in the run directory.",
+    help="Generate inputs that fit the model, for a first look. They are kept in the run directory.",
 )
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",
     metavar="N",
     type=click.IntRange(0, 3),
-    help="0 nothing, 1 save tensors, 2 print values, 3 print kernel names.  [default: the package's]",
+    help="0 off, 1 save tensors, 2 print values, 3 print kernel names.  [default: the level of the package]",
 )
 @click.option(
     "--filter",
     "filters",
     metavar="PATTERN",
     multiple=True,
-    help="Print and save only kernels of this name: 'triton_*', '!cpp_fused_*'. Repeatable. All launches are recorded.",
+    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the "
+    "journal. Repeatable.",
 )
 @click.option(
     "--phase",
@@ -90,13 +92,13 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 )
 @options.calls
 @click.option(
-    "--timeout", metavar="SECONDS", type=float, help="Kill the process that long after it began to load the package."
+    "--timeout", metavar="SECONDS", type=float, help="Kill the process this long after it began to load the package."
 )
 @click.option(
     "--stall",
     metavar="SECONDS",
     type=float,
-    help="Kill the process when no launch has begun or ended for so long; where it hangs is shown.",
+    help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
 )
 @options.imports
 @options.libraries
@@ -111,25 +113,26 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--flight",
     metavar="K",
     type=click.IntRange(0, MAX_FLIGHT),
-    help="Keep the inputs of the last K launches in shared memory: after a crash they are saved.",
+    help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
 )
 @click.option(
     "--crumb-every",
     metavar="N",
     type=click.IntRange(min=1),
-    help="On a GPU, a breadcrumb every N launches: faster, but a fault is laid to one of N.  [default: 1]",
+    help="On a GPU, write one breadcrumb every N launches: faster, but a fault is narrowed down to N launches "
+    "only.  [default: 1]",
 )
 @click.option(
     "--guards",
     is_flag=True,
-    help="Put zones of known bytes around the buffers that the model allocates and compare them after every launch: "
-    "one that writes outside of its buffers is named.",
+    help="Put guard zones around the buffers that the model allocates and check them after every launch: this finds "
+    "launches that write out of bounds.",
 )
 @click.option(
     "--poison",
     metavar="HH",
     type=HexByte(),
-    help="With --guards: the byte, in hexadecimal, that those buffers are filled with.  [default: ff]",
+    help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
 @click.pass_context
 def command(
@@ -155,10 +158,11 @@ def command(
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
-    A compiled package without wrapper source is run as it is: its launches are recorded by symbol interposition.
+    A compiled package without the source of its wrapper is run as it is; its launches are recorded by interposing the
+    symbols that it calls, without their values.
 
-    What was recorded lies in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch
-    is named and the exit code is 1.
+    The records are in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is named
+    and the exit code is 1.
     """
     chosen = RunOptions(
         package=package,
@@ -182,9 +186,9 @@ def command(
     )
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
-    described = result.run.manifest
-    print_lines(unmatched_warning(described, described.unmatched_filters(filters)), err=True)
-    print_lines(wording.wrapped(_from_outside(described), width(err=True)), err=True)
+    package_manifest = result.run.manifest
+    print_lines(unmatched_warning(package_manifest, package_manifest.unmatched_filters(filters)), err=True)
+    print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
@@ -197,7 +201,7 @@ def command(
 
 
 class LiveOutput(Observer):
-    """Passes the process's output through; on a terminal, a line below it tells of the tensors that are being saved."""
+    """Passes the process's output through; on a terminal, a progress line below it counts the saved tensors."""
 
     def __init__(self, calls: int) -> None:
         self._calls = calls
@@ -214,10 +218,12 @@ class LiveOutput(Observer):
             self._progress.stop()
 
     def started(self, run: Path) -> None:
+        """Reads how many launches a call has."""
         package = manifest.from_json((run / run_directory.MANIFEST).read_text(encoding="utf-8"))
-        self._saved = SavedSoFar(run / "tensors", launches_of_a_call(package), self._calls)
+        self._saved = SavedSoFar(run / "tensors", launches_per_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:
+        """Starts the progress line when the package is loaded."""
         if stage is Stage.LOAD and is_live(self._console):
             columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
@@ -225,6 +231,7 @@ class LiveOutput(Observer):
             self._progress.start()
 
     def output(self, stream: str, data: bytes) -> None:
+        """Writes a piece of output through."""
         if self._progress is not None:
             self._progress.stop()
         target = sys.stderr if stream == "stderr" else sys.stdout
@@ -234,21 +241,24 @@ class LiveOutput(Observer):
             self._progress.start()
 
     def tick(self) -> None:
+        """Refreshes the progress line."""
         now = time.monotonic()
         if self._progress is None or self._saved is None or now < self._next:
             return
         self._next = now + _REFRESH
-        self._saved.look()
+        self._saved.update()
         task = self._progress.task_ids[0]
-        self._progress.update(task, description=self._saved.text(), total=self._saved.total, completed=self._saved.seen)
+        self._progress.update(
+            task, description=self._saved.text(), total=self._saved.total, completed=self._saved.launches
+        )
 
 
 class SavedSoFar:
-    """How much a run has saved, found by looking at its folders; one that another has followed is looked at once.
+    """The tensors that a run has saved so far, counted in its folders; a finished folder is counted once.
 
     Attributes:
-        total: launches of the whole run; None where that is not known beforehand.
-        seen: launches up to the newest one that saved something.
+        total: launches of the whole run; None if that is unknown beforehand.
+        launches: launches up to the newest one that saved something.
     """
 
     def __init__(self, folder: Path, per_call: int | None, calls: int) -> None:
@@ -256,11 +266,12 @@ class SavedSoFar:
         self._per_call = per_call
         self._done: dict[tuple[int, int], tuple[int, int]] = {}
         self.total = None if per_call is None else per_call * calls
-        self.seen = 0
+        self.launches = 0
         self.files = 0
         self.bytes = 0
 
-    def look(self) -> None:
+    def update(self) -> None:
+        """Counts the files in the folders."""
         if not self._folder.is_dir():
             return
         calls = [path for path in self._folder.iterdir() if path.name.isdecimal()]
@@ -275,17 +286,18 @@ class SavedSoFar:
         self.bytes = sum(size for _, size in self._done.values())
         if launches and self._per_call is not None:
             call, launch = max(launches)
-            self.seen = call * self._per_call + launch + 1
+            self.launches = call * self._per_call + launch + 1
 
     def text(self) -> str:
+        """ "launch 0.3: 2 tensors, 1.0 KiB"; "running" before anything was saved."""
         if not self._done:
             return "running"
         call, launch = max(self._done)
         return f"launch {call}.{launch}: {wording.count(self.files, 'tensor')}, {wording.byte_size(self.bytes)}"
 
 
-def launches_of_a_call(package: Manifest) -> int | None:
-    """None where branches and loops decide."""
+def launches_per_call(package: Manifest) -> int | None:
+    """The number of launches of a call; None if it depends on branches or loops, or is not known."""
     sites = [site for site in package.sites if site.function == "run_impl"]
     if package.without_source:
         return None
@@ -293,7 +305,7 @@ def launches_of_a_call(package: Manifest) -> int | None:
 
 
 def summary(result: RunResult, columns: int) -> list[str]:
-    """Launches, bytes, time, where it is."""
+    """The summary of a run in lines: launches, saved tensors, time, directory."""
     run = result.run
     facts = [
         f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
@@ -337,6 +349,6 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _from_outside(package: Manifest) -> str:
-    """What is missing of a package without source, and what to do for more; "" for others."""
+def _missing_source_note(package: Manifest) -> str:
+    """The note on a package without source: what is not recorded, and what to do about it; "" for others."""
     return f"note: {package.without_source}; for more, {UNCHANGED_PACKAGE_HINT}" if package.without_source else ""

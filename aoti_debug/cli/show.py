@@ -1,4 +1,4 @@
-"""`aoti-debug show`: what a run recorded."""
+"""`aoti-debug show`: shows what a run recorded."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
 
 LIMIT = 400  # rows of a table
-IN_FULL = 3  # launches of one kernel that are shown in full
+MAX_IN_FULL = 3  # launches of one kernel that are shown in full
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the command line asks for.
+    """The run, and the launches of it, that the command line asks for.
 
     Attributes:
         launches: those that it names; None for the run as a whole.
-        in_full: whether it names them one by one (a launch, a kernel) and not by a pattern.
+        in_full: True if it names them (a launch, a kernel); False for a pattern.
     """
 
     diagnosed: DiagnosedRun
@@ -56,12 +56,12 @@ class Selection:
     type=click.Choice(list(PHASES)),
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
-@click.option("--source", is_flag=True, help="Show the source of the kernel too.")
+@click.option("--source", is_flag=True, help="Show the source of the kernel, too.")
 @click.option(
     "--all",
     "all_",
     is_flag=True,
-    help=f"Show every launch, not {LIMIT} of them; of a launch every FX node and every stack.",
+    help=f"Show every launch, not only {LIMIT} of them; of a launch, every FX node and every stack.",
 )
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
@@ -70,8 +70,9 @@ def command(
 ) -> None:
     """Show the launches of a run: the latest one, or RUN.
 
-    With the name of a KERNEL, a pattern of such names, or the NUMBER of a launch (0.3, or 3 for it) these are shown in
-    full: arguments, values, files, grid, the model's lines. A run that was killed shows up to its last record.
+    Given a KERNEL or the NUMBER of a launch (0.3, or 3 for short), shows those in full: arguments, values, files, grid,
+    model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
+    record.
     """
     selection = select(what, run)
     _keep_crumbs(selection.run)
@@ -86,9 +87,10 @@ def command(
 
 
 def select(what: str | None, run: str | None) -> Selection:
-    """
+    """Opens the run and selects the launches that the command line names.
+
     Raises:
-        UsageError: `what` is neither a run, nor a kernel, nor a launch; the hint lists what is near.
+        UsageError: `what` is neither a run, nor a kernel, nor a launch; the hint lists similar names.
         RunDirError: there is no such run or launch, or the run is damaged.
     """
     if run is None and what is not None and _names_a_run(what):
@@ -99,9 +101,9 @@ def select(what: str | None, run: str | None) -> Selection:
         return Selection(diagnosed, None)
     if run_directory.is_launch_id(what):
         return Selection(diagnosed, (opened.launch(what),))
-    found = opened.launches_of(what)
-    if found:
-        return Selection(diagnosed, found, in_full=all(launch.kernel == what for launch in found))
+    launches = opened.launches_of(what)
+    if launches:
+        return Selection(diagnosed, launches, in_full=all(launch.kernel == what for launch in launches))
     known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
     if what in known:
         raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=name_hint(what, opened.kernels()))
@@ -112,7 +114,7 @@ def select(what: str | None, run: str | None) -> Selection:
 
 
 def _keep_crumbs(run: RunDir) -> None:
-    """Moves the breadcrumbs of a host that died without a parent out of the shared memory."""
+    """Copies the breadcrumbs of a process that died without a parent from shared memory into the run directory."""
     if run.state is not ExitKind.RUNNING and os.access(run.path, os.W_OK):
         breadcrumbs.preserve(run.path)
 
@@ -136,7 +138,7 @@ def _print_launches(
 ) -> None:
     run, launches = selection.run, selection.launches or ()
     limit = None if all_ else LIMIT
-    if selection.in_full and len(launches) <= IN_FULL:
+    if selection.in_full and len(launches) <= MAX_IN_FULL:
         shown = launches
     else:
         part = excerpt(launches, limit, None)

@@ -1,4 +1,4 @@
-"""`aoti-debug triage`: from "it crashes" or "it is NaN" to the culprit."""
+"""`aoti-debug triage`: finds out why a model crashes, hangs or computes NaN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.show.cells import middle_cut
+from aoti_debug.show.cells import shorten_middle
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -34,25 +34,27 @@ _NAME = 30  # columns
     "--inputs",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Inputs (.pt or .safetensors).  [default: the program's example inputs]",
+    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
 )
-@click.option("--random-inputs", metavar="SEED", type=int, help="Make inputs that fit, for a first look.")
+@click.option("--random-inputs", metavar="SEED", type=int, help="Generate inputs that fit the model, for a first look.")
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
     type=click.Path(path_type=Path),
-    help="The exported program that a compiled package came from: tells the model lines of one compiled without them.",
+    help="Of a compiled package: the exported program that it came from; supplies model lines.",
 )
-@click.option("--model", "name", metavar="NAME", default="", help="Which model of a compiled package with several.")
+@click.option(
+    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
+)
 @options.calls
-@click.option("--guards", is_flag=True, help="Look for silent writes outside of buffers and for uninitialised reads.")
+@click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 @click.option(
     "--inf",
     "infinities",
     type=click.Choice([policy.value for policy in Infinities]),
     default=Infinities.FAIL.value,
     show_default=True,
-    help="Infinities that nobody meant: a finding, a note, or nothing.",
+    help="What unintended infinities are: a finding, a note, or nothing.",
 )
 @click.option(
     "--timeout",
@@ -61,7 +63,7 @@ _NAME = 30  # columns
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="The model hangs if no launch begins or ends for so long.",
+    help="The model hangs if no launch begins or ends for this long.",
 )
 @click.option(
     "--tries",
@@ -69,7 +71,7 @@ _NAME = 30  # columns
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Run the model so often to see a fault again.",
+    help="How many runs to attempt to reproduce a fault.",
 )
 @options.inductor_configs
 @options.imports
@@ -80,7 +82,7 @@ _NAME = 30  # columns
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(triage_directory.BASE),
     show_default=True,
-    help="Where the triage's directory is made.",
+    help="Where the triage directory is made.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/triage.schema.json).")
 @click.pass_context
@@ -105,8 +107,9 @@ def command(
     """Find out why MODEL.pt2 crashes, hangs or computes NaN.
 
     MODEL.pt2 is an exported program, a package that torch has compiled (its own kernels and weights are run), or one
-    that `aoti-debug build` made. It is run several times, in processes of their own; the guilty launch is replayed
-    alone. Ends in a verdict with its evidence, a repro that was run, and a report. Exit code 1: something was found.
+    that `aoti-debug build` made. It is run several times, each time in a process of its own; then the guilty launch is
+    replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
+    finding.
     """
     chosen = TriageOptions(
         model=model,
@@ -125,31 +128,34 @@ def command(
         libraries=libraries,
     )
     with StepProgress() as progress:
-        found = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
-    page = report.write_triage(found)
+        finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
+    page = report.write_triage(finished)
     if as_json:
-        click.echo(json.dumps(findings.to_json(found.finding), indent=1))
+        click.echo(json.dumps(findings.to_json(finished.finding), indent=1))
     else:
-        print_lines(["", *finding_lines(from_here(found.finding), width()), f"  report   {relative(page)}"])
-    context.exit(EXIT_CLEAN if found.finding.kind is CLEAN else EXIT_FINDING)
+        print_lines(
+            ["", *finding_lines(with_relative_paths(finished.finding), width()), f"  report   {relative(page)}"]
+        )
+    context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
 
 
-def from_here(finding: Finding) -> Finding:
-    """With paths that are relative to the working directory where they lie in it."""
-    here = f"{Path.cwd()}/"
+def with_relative_paths(finding: Finding) -> Finding:
+    """The finding with its paths relative to the working directory, if they are inside it."""
+    prefix = f"{Path.cwd()}/"
     return replace(
         finding,
-        repro=finding.repro.removeprefix(here),
-        next=tuple(command.replace(here, "") for command in finding.next),
+        repro=finding.repro.removeprefix(prefix),
+        next=tuple(command.replace(prefix, "") for command in finding.next),
     )
 
 
 def relative(path: Path) -> str:
+    """The path relative to the working directory, if it is inside it."""
     return str(path).removeprefix(f"{Path.cwd()}/")
 
 
 class StepProgress:
-    """A line a step on stderr: how long it took and what it found."""
+    """Prints one line for each step on stderr: its duration and result."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -165,7 +171,7 @@ class StepProgress:
         self._stop()
         if step is not None:
             line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
-            click.echo(middle_cut(line, width(err=True)), err=True)
+            click.echo(shorten_middle(line, width(err=True)), err=True)
         elif is_live(self._console):
             self._status = self._console.status(name)
             self._status.start()

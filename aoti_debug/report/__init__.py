@@ -9,7 +9,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.machine import files
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
-from aoti_debug.report.redaction import RedactedPart, withheld
+from aoti_debug.report.redaction import RedactedPart, redaction_for
 from aoti_debug.report.subject import REPORT, ReportSubject, find, of_run, of_triage
 from aoti_debug.triage.triage_directory import TriageDir
 
@@ -17,7 +17,7 @@ __all__ = ["REPORT", "RedactedPart", "ReportSubject", "find", "html", "of_run", 
 
 
 def html(subject: ReportSubject, parts: Collection[RedactedPart] = ()) -> str:
-    """The page as text.
+    """The HTML page of a report.
 
     Args:
         parts: what to leave out.
@@ -26,14 +26,14 @@ def html(subject: ReportSubject, parts: Collection[RedactedPart] = ()) -> str:
         RunDirError: a run is damaged.
     """
     manifests = [] if subject.run is None else [subject.run.manifest]
-    return page(document_of(subject, withheld(parts, manifests, subject.finding)))
+    return page(document_of(subject, redaction_for(parts, manifests, subject.finding)))
 
 
 def write(subject: ReportSubject, output: Path | None = None) -> Path:
-    """Writes the page, whole or not at all, over an older one; returns where.
+    """Writes the page, whole or not at all, over an older one; returns its path.
 
     Args:
-        output: the file; None for report/index.html in the directory that it is about.
+        output: the file; None for report/index.html in the directory of the run or triage.
 
     Raises:
         RunDirError: a run is damaged.

@@ -1,4 +1,4 @@
-"""Launches as compact plain data: what belongs to a site, a layout or a stack is said once and referred to."""
+"""Launches as compact plain data: each site, layout and stack is stored once and referred to by its index."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aoti_debug.report.redaction import Withheld
+from aoti_debug.report.redaction import Redaction
 
 STATISTICS = (
     "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",
 )  # fmt: skip
-SHOWN_VALUES = 64  # elements of a small tensor
+SHOWN_VALUES = 64  # elements of a small tensor that the page lists
 _LITERAL = re.compile(r"-?[\d.]+(?:e[-+]?\d+)?[LfFuU]*|true|false|[A-Za-z_:]+", re.I)
 
 
 class Table:
-    """Values, each kept once."""
+    """A list of distinct values, found by key."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
-        self._known: dict[Any, int] = {}
+        self._indices: dict[Any, int] = {}
 
     def index(self, key: Any, make: Callable[[], Any]) -> int:
-        if key not in self._known:
-            self._known[key] = len(self.items)
+        """The index of the value with this key; `make` makes it at the first use."""
+        if key not in self._indices:
+            self._indices[key] = len(self.items)
             self.items.append(make())
-        return self._known[key]
+        return self._indices[key]
 
 
 class Compactor:
     """Turns launches, as show.document describes them, into a few tables."""
 
-    def __init__(self, withheld: Withheld, root: str) -> None:
-        self._withheld = withheld
+    def __init__(self, redaction: Redaction, root: str) -> None:
+        self._redaction = redaction
         self._root = root
         self.sites = Table()
         self.layouts = Table()
@@ -41,11 +42,13 @@ class Compactor:
         self.kernels = Table()
 
     def tables(self) -> dict[str, Any]:
+        """The tables by name, as lists."""
         tables = {"sites": self.sites, "layouts": self.layouts, "stacks": self.stacks, "kernels": self.kernels}
         return {name: table.items for name, table in tables.items()}
 
     def launch(self, shown: Mapping[str, Any], sources: Sequence[int]) -> dict[str, Any]:
-        """
+        """The launch with indices into the tables.
+
         Args:
             shown: a launch of show.document.
             sources: indices of the kernel sources of its site.
@@ -61,13 +64,13 @@ class Compactor:
             "thread": shown["thread"],
             "stream": shown["stream_slot"],
             "loops": shown["loops"],
-            "fault": None if fault is None else self._withheld.text(fault["text"]),
+            "fault": None if fault is None else self._redaction.redact(fault["text"]),
             "grids": [self._grid(grid) for grid in shown["grids"]],
             "args": [self._argument(argument) for argument in shown["args"]],
         }
 
     def _site(self, shown: Mapping[str, Any], sources: Sequence[int]) -> dict[str, Any]:
-        provenance, hidden = shown["provenance"], self._withheld.source
+        provenance, hidden = shown["provenance"], self._redaction.removes_source
         return {
             "kernel": shown["kernel"],
             "kind": shown["kind"],
@@ -99,10 +102,10 @@ class Compactor:
         return self.stacks.index(stack, lambda: stack)
 
     def _grid(self, grid: Mapping[str, Any]) -> list[Any]:
-        """[kernel, grid, warps, shared bytes, values]. A value may have been read from a tensor."""
+        """[kernel, grid, warps, shared bytes, values]; without values if those of tensors are left out."""
         params = [[a["name"], a["ctype"]] for a in grid["arguments"]]
         kernel = self.kernels.index(f"{grid['kernel']} {params}", lambda: [grid["kernel"], params])
-        values = [] if self._withheld.tensors else [a["value"] for a in grid["arguments"]]
+        values = [] if self._redaction.removes_tensors else [a["value"] for a in grid["arguments"]]
         return [kernel, grid["grid"], grid["num_warps"], grid["shared_bytes"], values]
 
     def _argument(self, a: Mapping[str, Any]) -> list[Any]:
@@ -119,14 +122,14 @@ class Compactor:
     def _scalar(self, a: Mapping[str, Any]) -> Any:
         literal = _LITERAL.fullmatch(a["expression"] or "")
         if a["form"] == "string":
-            return None if self._withheld.source else a["value"]
-        if self._withheld.tensors and not literal:
+            return None if self._redaction.removes_source else a["value"]
+        if self._redaction.removes_tensors and not literal:
             return None
         return a["value"] if a["type"] == "number" else a["type"]
 
     def _phase(self, phase: Mapping[str, Any] | None) -> list[Any] | None:
         """[statistics, reason, values, file]; trailing nulls are left out."""
-        if phase is None or self._withheld.tensors:
+        if phase is None or self._redaction.removes_tensors:
             return None
         statistics, values = phase["statistics"], phase["values"]
         entry = [
@@ -144,8 +147,8 @@ def _trimmed(entry: list[Any]) -> list[Any]:
     return entry
 
 
-def merged(shown: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A launch with the phases that another recording of the same launch knows and this one does not."""
+def merge_recordings(shown: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The launch, its missing phases filled in from other recordings of the same launch."""
     same = [other for other in others if (other["site"], other["kernel"]) == (shown["site"], shown["kernel"])]
     if not same:
         return shown
@@ -154,14 +157,14 @@ def merged(shown: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[s
         filled = dict(a)
         for other in same:
             for phase in ("before", "after"):
-                filled[phase] = better(filled[phase], other["args"][position][phase])
+                filled[phase] = merge_phases(filled[phase], other["args"][position][phase])
             filled["tensor"] = filled["tensor"] or other["args"][position]["tensor"]
         args.append(filled)
     return {**shown, "args": args}
 
 
-def better(one: dict[str, Any] | None, two: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Of two records of one tensor at one phase the one that says more."""
-    if one is None or two is None:
-        return one or two
-    return {name: two[name] if one[name] is None else one[name] for name in one}
+def merge_phases(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Two records of one tensor at one phase: each field from the first that has it."""
+    if first is None or second is None:
+        return first or second
+    return {name: second[name] if first[name] is None else first[name] for name in first}

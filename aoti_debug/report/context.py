@@ -8,12 +8,14 @@ from pathlib import Path
 from aoti_debug.diagnosis.findings import Place
 from aoti_debug.manifest import ModelLine
 
-AROUND = 6  # lines before and after
+CONTEXT_LINES = 6  # before and after
 _LARGEST = 4 << 20  # bytes of a source file that is read
 
 
 @dataclass(frozen=True)
 class Line:
+    """A line of a source file."""
+
     number: int
     text: str
     marked: bool
@@ -21,10 +23,11 @@ class Line:
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """
+    """A model line among its neighbours.
+
     Attributes:
-        lines: those around the frame's, or only that one.
-        remark: why there are no others; "".
+        lines: the frame's line with those around it, or alone.
+        remark: why the neighbours are missing; "" if they are not.
     """
 
     frame: ModelLine
@@ -33,39 +36,39 @@ class LaunchContext:
 
 
 def context_of(frame: ModelLine) -> LaunchContext:
-    """Reads the file that a frame names; only Python files, and only if they still say what was recorded."""
-    own = (Line(frame.line, frame.text, True),) if frame.text else ()
+    """Reads the lines around a frame's; only of a Python file that still has the recorded line."""
+    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
     try:
         lines = _read(Path(frame.file))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return LaunchContext(frame, own, f"the file is not read here: {reason}")
-    return around(frame, lines)
+        return LaunchContext(frame, recorded, f"the file was not read: {reason}")
+    return context_in(frame, lines)
 
 
-def around(frame: ModelLine, lines: list[str]) -> LaunchContext:
+def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:
     """The frame's line and its neighbours among the lines of its file."""
     index = frame.line - 1
-    own = (Line(frame.line, frame.text, True),) if frame.text else ()
-    said = lines[index].strip() if 0 <= index < len(lines) else ""
-    if not frame.text or said != frame.text.strip():
-        return LaunchContext(frame, own, "the file is not as it was when the model was exported")
-    first = max(index - AROUND, 0)
-    part = lines[first : index + AROUND + 1]
+    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
+    current = lines[index].strip() if 0 <= index < len(lines) else ""
+    if not frame.text or current != frame.text.strip():
+        return LaunchContext(frame, recorded, "the file has changed since the model was exported")
+    first = max(index - CONTEXT_LINES, 0)
+    part = lines[first : index + CONTEXT_LINES + 1]
     return LaunchContext(frame, tuple(Line(first + i + 1, text, first + i == index) for i, text in enumerate(part)), "")
 
 
-def places_with_lines(*places: Place | None) -> tuple[ModelLine, ...]:
+def model_lines_of(*places: Place | None) -> tuple[ModelLine, ...]:
     """The model lines of places, each once."""
     return tuple(dict.fromkeys(place.frame for place in places if place is not None and place.frame is not None))
 
 
 def _read(path: Path) -> list[str]:
-    """A package from elsewhere may name any file of this machine."""
+    """The file's lines; only of a Python file, as a package from elsewhere may name any file of this machine."""
     if path.suffix != ".py":
-        raise ValueError("it is no Python file")
+        raise ValueError("it is not a Python file")
     if not path.is_file():
-        raise ValueError("there is none of that name on this machine")
+        raise ValueError("no such file on this machine")
     if path.stat().st_size > _LARGEST:
         raise ValueError("it is too large")
     return path.read_text(encoding="utf-8").splitlines()

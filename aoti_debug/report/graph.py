@@ -14,8 +14,8 @@ from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
 
 EMPTY: dict[str, Any] = {"nodes": [], "edges": [], "about": ""}
-_MOST = 12  # neighbours of a launch, on each side
-_DEEP = 2  # writers of writers
+_MAX_NEIGHBOURS = 12  # of a launch, on each side
+_WRITER_DEPTH = 2  # launches upstream
 
 
 class _Graph:
@@ -24,45 +24,46 @@ class _Graph:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._edges: dict[tuple[str, str], None] = {}
 
-    def launch(self, id_: str, kernel: str, line: str, role: str = "") -> str:
+    def add_launch_id(self, id_: str, kernel: str, line: str, role: str = "") -> str:
         """Adds a launch and returns the node's key; `role`: "victim", "origin" or ""."""
         return self._add(f"launch {id_}", {"kind": "launch", "id": id_, "name": kernel, "more": line, "role": role})
 
-    def of(self, launch: Launch, role: str = "") -> str:
-        return self.launch(launch.id, launch.kernel, text.model_line(launch.site.provenance), role)
+    def add_launch(self, launch: Launch, role: str = "") -> str:
+        return self.add_launch_id(launch.id, launch.kernel, text.model_line(launch.site.provenance), role)
 
-    def buffer(self, owner: str, name: str, more: str, role: str = "") -> str:
+    def add_buffer(self, owner: str, name: str, more: str, role: str = "") -> str:
         return self._add(f"buffer {owner} {name}", {"kind": "buffer", "name": name, "more": more, "role": role})
 
-    def input(self, name: str, more: str, role: str = "") -> str:
+    def add_input(self, name: str, more: str, role: str = "") -> str:
         return self._add(f"input {name}", {"kind": "input", "name": name, "more": more, "role": role})
 
-    def edge(self, start: str, end: str) -> None:
+    def add_edge(self, start: str, end: str) -> None:
         self._edges[start, end] = None
 
-    def data(self, about: str) -> dict[str, Any]:
+    def to_data(self, about: str) -> dict[str, Any]:
         numbers = {key: number for number, key in enumerate(self._nodes)}
         edges = [[numbers[start], numbers[end]] for start, end in self._edges]
         return {"nodes": list(self._nodes.values()), "edges": edges, "about": about}
 
     def _add(self, key: str, node: dict[str, Any]) -> str:
-        known = self._nodes.setdefault(key, node)
-        known["role"] = known["role"] or node["role"]
+        existing = self._nodes.setdefault(key, node)
+        existing["role"] = existing["role"] or node["role"]
         return key
 
 
 def graph_of(run: RunDir, finding: Finding, verdict: Verdict | None) -> dict[str, Any]:
-    """The chain of the finding; without one the launches around the one that is to blame; else an empty graph."""
+    """The chain of the finding; without one, the launches around the guilty one; else an empty graph."""
     if len(finding.chain) > 1:
         return chain_graph(run, finding)
-    blamed = finding.where.launch if finding.where is not None else ""
-    if not blamed and verdict is not None and verdict.suspects:
-        blamed = verdict.suspects[0].id
-    launch = next((x for x in run.launches if x.id == blamed), None)
+    guilty = finding.where.launch if finding.where is not None else ""
+    if not guilty and verdict is not None and verdict.suspects:
+        guilty = verdict.suspects[0].id
+    launch = next((x for x in run.launches if x.id == guilty), None)
     return EMPTY if launch is None else neighbourhood(run, launch)
 
 
 def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
+    """The places of a finding's chain, from origin to victim."""
     graph = _Graph(run)
     launches = {launch.id: launch for launch in run.launches}
     last = len(finding.chain) - 1
@@ -73,64 +74,63 @@ def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
         argument = launch.argument(place.argument) if launch is not None else None
         more = _described(argument, place)
         if not place.launch:
-            previous = graph.input(place.input, more, role)
+            previous = graph.add_input(place.input, more, role)
             continue
-        node = graph.launch(place.launch, place.kernel, _line(place), role)
+        node = graph.add_launch_id(place.launch, place.kernel, _line(place), role)
         if previous:
-            graph.edge(previous, node)
+            graph.add_edge(previous, node)
         if not place.argument:
             previous = node
             continue
-        buffer = graph.buffer(place.launch, place.argument, more, "victim" if position == last else "")
+        buffer = graph.add_buffer(place.launch, place.argument, more, "victim" if position == last else "")
         read_only = argument is not None and argument.role is Role.IN
         if position == last and read_only and launch is not None and argument is not None:
-            _feed(graph, run, launch, argument, buffer, node)
+            _add_reader(graph, run, launch, argument, buffer, node)
         else:
-            graph.edge(node, buffer)
+            graph.add_edge(node, buffer)
         previous = buffer
-    return graph.data("from where the bad value was made to the launch that it broke")
+    return graph.to_data("from the origin of the bad value to the launch that it broke")
 
 
-def _feed(graph: _Graph, run: RunDir, launch: Launch, argument: Argument, buffer: str, node: str) -> None:
-    """A tensor that the last launch reads: who wrote it, if a launch did."""
-    graph.edge(buffer, node)
+def _add_reader(graph: _Graph, run: RunDir, launch: Launch, argument: Argument, buffer: str, node: str) -> None:
+    """Adds the edge from a tensor to the launch that reads it, and the launch that wrote the tensor, if one did."""
+    graph.add_edge(buffer, node)
     writer = Dataflow(run).writer(launch, argument)
     if writer.launch is not None:
-        graph.edge(graph.of(writer.launch), buffer)
+        graph.add_edge(graph.add_launch(writer.launch), buffer)
 
 
 def neighbourhood(run: RunDir, launch: Launch) -> dict[str, Any]:
-    """The launch, who wrote what it reads, who wrote what those read, and who reads what it writes."""
+    """The launch, its producers and their producers, and its consumers."""
     graph, flow = _Graph(run), Dataflow(run)
-    graph.of(launch, "victim")
-    _writers(graph, flow, launch, _DEEP)
-    for argument in [a for a in launch.args if a.tensor is not None and a.written][:_MOST]:
-        buffer = graph.buffer(launch.id, argument.name, _described(argument, None))
-        graph.edge(graph.of(launch), buffer)
-        for reader, _ in flow.readers(launch, argument)[:_MOST]:
-            graph.edge(buffer, graph.of(reader))
-    return graph.data("what the launch reads, who made it, and who reads what it writes")
+    graph.add_launch(launch, "victim")
+    _add_producers(graph, flow, launch, _WRITER_DEPTH)
+    for argument in [a for a in launch.args if a.tensor is not None and a.written][:_MAX_NEIGHBOURS]:
+        buffer = graph.add_buffer(launch.id, argument.name, _described(argument, None))
+        graph.add_edge(graph.add_launch(launch), buffer)
+        for reader, _ in flow.readers(launch, argument)[:_MAX_NEIGHBOURS]:
+            graph.add_edge(buffer, graph.add_launch(reader))
+    return graph.to_data("what the launch reads, the launches that produced it, and the launches that read its outputs")
 
 
-def _writers(graph: _Graph, flow: Dataflow, launch: Launch, depth: int) -> None:
-    node = graph.of(launch)
+def _add_producers(graph: _Graph, flow: Dataflow, launch: Launch, depth: int) -> None:
+    node = graph.add_launch(launch)
     for argument in _read(launch):
         writer = flow.writer(launch, argument)
         described = _described(argument, None)
         if writer.launch is not None and writer.argument is not None:
-            buffer = graph.buffer(writer.launch.id, writer.argument.name, described)
-            seen = graph.of(writer.launch)
-            graph.edge(seen, buffer)
-            graph.edge(buffer, node)
+            buffer = graph.add_buffer(writer.launch.id, writer.argument.name, described)
+            graph.add_edge(graph.add_launch(writer.launch), buffer)
+            graph.add_edge(buffer, node)
             if depth > 1:
-                _writers(graph, flow, writer.launch, depth - 1)
+                _add_producers(graph, flow, writer.launch, depth - 1)
         else:
-            graph.edge(graph.input(writer.input or argument.name, described), node)
+            graph.add_edge(graph.add_input(writer.input or argument.name, described), node)
 
 
 def _read(launch: Launch) -> Iterable[Argument]:
     read = (a for a in launch.args if a.tensor is not None and a.role is not Role.OUT)
-    return list({a.name: a for a in read}.values())[:_MOST]
+    return list({a.name: a for a in read}.values())[:_MAX_NEIGHBOURS]
 
 
 def _described(argument: Argument | None, place: Place | None) -> str:

@@ -7,33 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_BINS, FEWEST_BINS = 48, 8
-_SPREAD = 50  # how many times the magnitude grows over the bins of the inner 98 %
-_NARROW = 0.02  # the inner 98 % in less of the range than this: bins that grow with the magnitude
+_SPREAD = 50  # ratio of the magnitudes that the bins of the inner 98 % cover
+_NARROW = 0.02  # if the inner 98 % lie in a smaller part of the range, bins grow with the magnitude
 
 
 @dataclass(frozen=True)
 class Counts:
-    """
+    """The elements of a tensor at one phase, counted.
+
     Attributes:
         bins: elements in each bin; finite elements only.
-        looked_at: elements that were counted, non-finite ones included.
-        of: elements of the tensor.
+        sampled: elements that were counted, non-finite ones included.
+        numel: elements of the tensor.
     """
 
     bins: tuple[int, ...]
     nan: int
     pos_inf: int
     neg_inf: int
-    looked_at: int
-    of: int
+    sampled: int
+    numel: int
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """
+    """Counts of one tensor before and after a launch, over the same bins.
+
     Attributes:
         edges: of the bins, ascending, one more than there are bins; empty where no element is finite.
-        even: whether the bins have one width; otherwise they grow with the magnitude (asinh).
+        even: True if all bins have one width; otherwise they grow with the magnitude (asinh).
         before, after: None where that phase was not saved.
     """
 
@@ -45,14 +47,15 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Sample:
-    """
+    """Elements of a tensor.
+
     Attributes:
         values: a numpy array of float64, flat.
-        of: how many elements the tensor has.
+        numel: elements of the whole tensor.
     """
 
     values: Any
-    of: int
+    numel: int
 
 
 def histogram(before: Sample | None, after: Sample | None) -> Histogram:
@@ -80,7 +83,7 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
 
 
 def _scale(values: Any, half_range: float) -> float | None:
-    """Where most values crowd in a small part of the range, below what magnitude bins stay even; else None."""
+    """The magnitude below which bins are even, if most values lie in a small part of the range; else None."""
     import numpy as np
 
     low, high = (float(x) for x in np.quantile(values, (0.01, 0.99)))
@@ -103,5 +106,5 @@ def _count(sample: Sample | None, edges: Sequence[float]) -> Counts | None:
         int(np.isposinf(values).sum()),
         int(np.isneginf(values).sum()),
         int(values.size),
-        sample.of,
+        sample.numel,
     )

@@ -1,4 +1,4 @@
-"""What stands out in a launch, by the statistics of what it wrote."""
+"""Marks of launches that stand out: guilty, NaN, near overflow."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from aoti_debug.triage.nonfinite.near_overflow import LARGEST, SHARE
 
 
 class Mark(str, Enum):
+    """A property that makes a launch stand out."""
+
     GUILTY = "guilty"
     SUSPECT = "suspect"
     ORIGIN = "origin"
@@ -27,36 +29,36 @@ class Mark(str, Enum):
     NEAR_OVERFLOW = "near overflow"
 
 
-def of_values(arguments: Iterable[Mapping[str, Any]]) -> list[Mark]:
-    """Marks of a launch by its arguments, as show.document describes them."""
-    found: set[Mark] = set()
+def value_marks(arguments: Iterable[Mapping[str, Any]]) -> list[Mark]:
+    """Marks of a launch by the statistics of what it wrote; the arguments as show.document describes them."""
+    present: set[Mark] = set()
     for argument in arguments:
         after = argument["after"]
         if argument["role"] == "in" or after is None or after["statistics"] is None:
             continue
         statistics, dtype = after["statistics"], (argument["tensor"] or {}).get("dtype", "")
         if statistics["n_nan"]:
-            found.add(Mark.NAN)
+            present.add(Mark.NAN)
         if statistics["n_pos_inf"] or statistics["n_neg_inf"]:
-            found.add(Mark.INF)
+            present.add(Mark.INF)
         extremes = (statistics["min"], statistics["max"])
         shares = (abs(float(x)) / LARGEST.get(dtype, math.inf) for x in extremes if x is not None)
         if any(SHARE < share < 1 for share in shares):
-            found.add(Mark.NEAR_OVERFLOW)
-    return [mark for mark in Mark if mark in found]
+            present.add(Mark.NEAR_OVERFLOW)
+    return [mark for mark in Mark if mark in present]
 
 
-def of_launch(run: RunDir, launch: Launch, finding: Finding, verdict: Verdict | None) -> list[Mark]:
-    """Marks of a launch by how it ended and what the finding says of it."""
-    found: list[Mark] = []
+def status_marks(run: RunDir, launch: Launch, finding: Finding, verdict: Verdict | None) -> list[Mark]:
+    """Marks of a launch by how it ended and its part in the finding."""
+    marks: list[Mark] = []
     if finding.where is not None and finding.where.launch == launch.id and finding.kind is not CLEAN:
-        found.append(Mark.GUILTY)
+        marks.append(Mark.GUILTY)
     elif verdict is not None and launch in verdict.suspects and finding.where is None:
-        found.append(Mark.GUILTY if verdict.proof is Proof.CERTAIN else Mark.SUSPECT)
+        marks.append(Mark.GUILTY if verdict.proof is Proof.CERTAIN else Mark.SUSPECT)
     if finding.origin is not None and finding.origin.launch == launch.id and finding.origin != finding.where:
-        found.append(Mark.ORIGIN)
+        marks.append(Mark.ORIGIN)
     if launch.status is LaunchStatus.OPEN and run.state is not ExitKind.RUNNING:
-        found.append(Mark.OPEN)
+        marks.append(Mark.OPEN)
     if launch.status is LaunchStatus.FAILED:
-        found.append(Mark.FAILED)
-    return found
+        marks.append(Mark.FAILED)
+    return marks

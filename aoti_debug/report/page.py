@@ -1,4 +1,4 @@
-"""One HTML file from a document: everything inline, nothing fetched, nothing that the model says taken for markup."""
+"""Renders a document as one HTML file: everything inline, nothing fetched, texts of the model never as markup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
 LICENCES = ("LICENSE-tabulator", "LICENSE-uPlot", "LICENSE-dagre")
 SCRIPTS = ("data.js", "timeline.js", "graph.js", "histogram.js", "detail.js", "table.js", "main.js")
-_SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # files that are not there
+_SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # these files are not shipped
 
 
 def page(document: Document) -> str:
@@ -30,7 +30,7 @@ def page(document: Document) -> str:
     scripts = [_asset(name) for name in (*LIBRARIES, *SCRIPTS)]
     return template.render(
         document=document,
-        data=embedded(document.data),
+        data=embed_json(document.data),
         scripts=[Markup(script) for script in scripts],
         styles=[Markup(_asset(name)) for name in STYLES],
         licences=[_asset(name) for name in LICENCES],
@@ -38,24 +38,24 @@ def page(document: Document) -> str:
     )
 
 
-def embedded(data: Any) -> Markup:
-    """JSON that may stand in a script element: no text in it can end the element, or begin a comment."""
-    found = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return Markup(found.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+def embed_json(data: Any) -> Markup:
+    """JSON for a script element: no text in it can end the element, or begin a comment."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def _policy(scripts: list[str]) -> str:
     """Content-Security-Policy: only the page's own scripts run, and nothing is fetched."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{found}'" for found in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     nothing = " ".join(f"{kind} 'none';" for kind in ("default-src", "base-uri", "form-action"))
     return f"{nothing} script-src {allowed}; style-src 'unsafe-inline'; img-src data:"
 
 
 @cache
 def _asset(name: str) -> str:
-    found = (resources.files("aoti_debug.report") / "assets" / name).read_text(encoding="utf-8")
-    return _SOURCE_MAP.sub("", found.replace("\r\n", "\n")).strip("\n")
+    text = (resources.files("aoti_debug.report") / "assets" / name).read_text(encoding="utf-8")
+    return _SOURCE_MAP.sub("", text.replace("\r\n", "\n")).strip("\n")
 
 
 @cache
@@ -67,7 +67,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["python"] = sources.python
+    environment.filters["python"] = sources.highlight_line
     environment.filters["seconds"] = wording.duration
     environment.filters["count"] = wording.count
     return environment

@@ -17,27 +17,27 @@ from aoti_debug.show import elements
 if TYPE_CHECKING:
     import torch
 
-BUDGET = 256 << 20  # bytes of files that a report reads
-ELEMENTS = 1 << 18  # of a tensor, evenly spaced, that a histogram counts
+BUDGET = 256 << 20  # bytes of tensor files that a report reads
+ELEMENTS = 1 << 18  # elements of a tensor, evenly spaced, that a histogram counts
 
 
 class Sampler:
-    """Makes histograms, each of equal tensors once.
+    """Makes histograms; equal tensors share one.
 
     Attributes:
-        histograms: what was made, as plain data.
-        unread: tensors that were left out because the budget was spent.
+        histograms: as plain data.
+        unread: the number of tensors that were not read because the budget was spent.
     """
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
-        self._known: dict[tuple[Any, ...], int] = {}
+        self._indices: dict[tuple[Any, ...], int] = {}
         self._samples: dict[tuple[Any, ...], Sample | None] = {}
         self.histograms: list[dict[str, Any]] = []
         self.unread = 0
 
-    def of(self, run: RunDir, argument: Argument) -> int | None:
-        """Index of the argument's histogram in `histograms`; None where no phase has values.
+    def histogram_index(self, run: RunDir, argument: Argument) -> int | None:
+        """The index of the argument's histogram in `histograms`; None where no phase has values.
 
         Raises:
             RunDirError: a saved tensor is missing or damaged.
@@ -45,16 +45,16 @@ class Sampler:
         key = tuple(self._key(argument, phase) for phase in Phase)
         if not any(key):
             return None
-        if key not in self._known:
+        if key not in self._indices:
             before, after = (self._sample(run, argument, phase) for phase in Phase)
             if before is None and after is None:
                 return None
-            self._known[key] = len(self.histograms)
+            self._indices[key] = len(self.histograms)
             self.histograms.append(asdict(histogram(before, after)))
-        return self._known[key]
+        return self._indices[key]
 
     def _key(self, argument: Argument, phase: Phase) -> tuple[Any, ...]:
-        """What tells the tensor's values from others; () where there are none."""
+        """Identifies the tensor's values; () where there are none."""
         layout = argument.layout
         if layout is None or (phase is Phase.BEFORE and argument.role is Role.OUT):
             return ()

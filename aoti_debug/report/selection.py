@@ -1,4 +1,4 @@
-"""Which launches of a run a page shows."""
+"""Selects the launches of a run that a page shows."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.overview import excerpt
 
-MOST = 10_000  # launches that a page shows
+MAX_LAUNCHES = 10_000  # that a page shows
 
 
-def excerpt_of(run: RunDir, finding: Finding, verdict: Verdict | None) -> tuple[Launch, ...]:
-    """The launches to show, in order: all, or MOST around the one that is to blame, and those that are named."""
-    named = named_by(finding)
+def select_launches(run: RunDir, finding: Finding, verdict: Verdict | None) -> tuple[Launch, ...]:
+    """The launches to show, in order: all, or MAX_LAUNCHES around the guilty one and those that the finding names."""
+    named = named_launches(finding)
     around = next((x for x in run.launches if finding.where is not None and x.id == finding.where.launch), None)
     if around is None and verdict is not None and verdict.suspects:
         around = verdict.suspects[0]
-    part = excerpt(run.launches, MOST, around)
+    part = excerpt(run.launches, MAX_LAUNCHES, around)
     kept = {launch.key for launch in part.shown}
     return tuple(launch for launch in run.launches if launch.key in kept or launch.id in named)
 
 
-def named_by(finding: Finding) -> frozenset[str]:
-    """Ids of the launches that a finding speaks of."""
+def named_launches(finding: Finding) -> frozenset[str]:
+    """Ids of the launches that a finding names."""
     places = (finding.where, finding.origin, *finding.chain)
     return frozenset(place.launch for place in places if place is not None and place.launch)
 
 
-def important_first(launches: Sequence[Launch], finding: Finding) -> list[Launch]:
-    """What the finding speaks of has its histograms before the budget is spent."""
-    named = named_by(finding)
+def named_first(launches: Sequence[Launch], finding: Finding) -> list[Launch]:
+    """The launches that the finding names, then the others: they get their histograms before the budget is spent."""
+    named = named_launches(finding)
     return sorted(launches, key=lambda launch: launch.id not in named)

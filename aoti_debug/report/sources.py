@@ -1,4 +1,4 @@
-"""Kernel sources as HTML, coloured by pygments; each kernel's once."""
+"""Kernel sources as HTML, highlighted by pygments."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pygments.lexers import CppLexer, PythonLexer
 
 from aoti_debug.manifest import Kernel, Site
 
-_LONGEST = 200_000  # characters of a source that is shown
+_MAX_CHARACTERS = 200_000  # of a source that is shown
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """
+    """The source of a kernel.
+
     Attributes:
-        html: escaped and coloured.
+        html: escaped and highlighted.
     """
 
     name: str
@@ -26,21 +27,23 @@ class SourceFile:
     html: Markup
 
 
-def kernels_of(site: Site, known: dict[str, int]) -> list[int]:
+def source_indices(site: Site, index_by_kernel: dict[str, int]) -> list[int]:
     """Indices of the sources that belong to a site: its own, or those of the device kernels that it may start."""
-    return [known[name] for name in dict.fromkeys((site.kernel, *site.launches)) if name in known]
+    names = dict.fromkeys((site.kernel, *site.launches))
+    return [index_by_kernel[name] for name in names if name in index_by_kernel]
 
 
-def source_of(kernel: Kernel) -> SourceFile:
+def highlight_kernel(kernel: Kernel) -> SourceFile:
+    """The kernel's source as HTML; its end is left out if it is very long."""
     text = kernel.source
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + "\n… the rest is left out"
+    if len(text) > _MAX_CHARACTERS:
+        text = text[:_MAX_CHARACTERS] + "\n… the rest is left out"
     lexer = CppLexer() if kernel.language == "cpp" else PythonLexer()
     return SourceFile(kernel.name, kernel.language, Markup(highlight(text, lexer, _FORMATTER)))
 
 
-def python(text: str) -> Markup:
-    """One line of Python, coloured."""
+def highlight_line(text: str) -> Markup:
+    """One line of Python as HTML."""
     return Markup(highlight(text, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)).rstrip("\n"))
 
 

@@ -1,4 +1,4 @@
-"""What a report is about: a run, or a triage with its runs. All reading of directories happens here."""
+"""The subject of a report: a run, or a triage with its runs. All directories are read here."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ REPORT = triage_directory.REPORT
 
 @dataclass(frozen=True)
 class ReportSubject:
-    """
+    """A run, or a triage with its runs, and the finding that the report shows.
+
     Attributes:
         name: of the directory.
         path: the directory.
         run: the run whose launches are shown; None where the model was never called.
         verdict: on that run.
         others: runs of the same package that recorded more of the same launches.
-        steps: what a triage did.
-        versions: of what took part, by name.
+        steps: of a triage.
+        versions: of aoti-debug, torch and so on, by name.
         command: the words of the command line that made it.
         triage: None for a run.
     """
@@ -50,20 +51,22 @@ class ReportSubject:
 
     @property
     def what(self) -> str:
+        """ "run" or "triage"."""
         return "run" if self.triage is None else "triage"
 
     @property
     def report(self) -> Path:
-        """Where its report lies unless somebody says otherwise."""
+        """The path of its report if the user names no other."""
         return self.path / REPORT
 
     @property
     def command_line(self) -> str:
+        """The command that made it, quoted for a shell."""
         return shlex.join(self.command)
 
 
 def find(name: str | Path | None = None) -> ReportSubject:
-    """A run or a triage by its path or name; None for the newest of both.
+    """Opens a run or a triage by its path or name; None for the newest of both.
 
     Raises:
         RunDirError: there is neither, or it is damaged.
@@ -86,6 +89,7 @@ def find(name: str | Path | None = None) -> ReportSubject:
 
 
 def of_run(run: RunDir) -> ReportSubject:
+    """The subject of a report on a run."""
     info = run.info
     versions = {
         "aoti-debug": info.tool_version or run.manifest.tool_version,
@@ -97,8 +101,10 @@ def of_run(run: RunDir) -> ReportSubject:
 
 
 def of_triage(triage: TriageDir) -> ReportSubject:
-    """Raises:
-    RunDirError: its run is damaged.
+    """The subject of a report on a triage.
+
+    Raises:
+        RunDirError: its run is damaged.
     """
     main = None if triage.run is None else run_directory.open_run(triage.run)
     others = tuple(run for path in triage.runs if main is not None and (run := _opened(path, main)) is not None)
@@ -133,14 +139,14 @@ def _opened(path: Path, main: RunDir) -> RunDir | None:
 
 
 def _newest() -> ReportSubject:
-    found: list[tuple[float, Path]] = []
+    latest: list[tuple[float, Path]] = []
     for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
         file = base / LATEST / name
         if file.is_file():
-            found.append((file.stat().st_mtime, file.parent.resolve()))
-    if not found:
+            latest.append((file.stat().st_mtime, file.parent.resolve()))
+    if not latest:
         raise RunDirError(
             f"no runs in {base_directory()}, no triages in {triage_directory.BASE}",
             hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
         )
-    return find(max(found)[1])
+    return find(max(latest)[1])

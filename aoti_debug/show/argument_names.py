@@ -10,14 +10,15 @@ from aoti_debug.show import cells
 
 _ARROW = " → "
 _COMMA = ", "
-_SHORTEST = 8  # cells of a name; where that is still too long, names are left out and counted
+_MIN_NAME = 8  # cells of a shortened name; if that is still too long, names are left out and counted
 
 
 @dataclass(frozen=True)
 class ArgumentNames:
-    """
+    """Names of the tensors that a launch reads and writes.
+
     Attributes:
-        read: each once; "?" behind one of which it is not known whether it is read or written.
+        read: each once; "?" follows one whose role is unknown.
         written: each once.
     """
 
@@ -28,14 +29,14 @@ class ArgumentNames:
         return _line(self.read, self.written)
 
     def fit(self, width: int) -> str:
-        """In at most `width` cells: names lose their middles; if that is not enough, the last ones are counted."""
+        """At most `width` cells: long names lose their middles; if that is not enough, the last are counted."""
         read, written = len(self.read), len(self.written)
         while True:
-            names = _first(self.read, read), _first(self.written, written)
-            least = _SHORTEST if max(read, written) > 1 else 1
-            longest = _longest(names, width, least)
-            if longest is not None or least == 1:
-                return cells.middle_cut(_cut(names, longest or least), width)
+            names = _first_names(self.read, read), _first_names(self.written, written)
+            shortest = _MIN_NAME if max(read, written) > 1 else 1
+            limit = _name_limit(names, width, shortest)
+            if limit is not None or shortest == 1:
+                return cells.shorten_middle(_shortened(names, limit or shortest), width)
             if read >= written:
                 read -= 1
             else:
@@ -54,21 +55,21 @@ def _is_tensor(argument: Argument) -> bool:
     return argument.tensor is not None or (argument.role is not Role.NONE and argument.written)
 
 
-def _first(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+def _first_names(names: tuple[str, ...], count: int) -> tuple[str, ...]:
     """The first names and the number of the others: "x", "y", "+3"."""
     return names if count == len(names) else (*names[:count], f"+{len(names) - count}")
 
 
-def _longest(names: tuple[tuple[str, ...], tuple[str, ...]], width: int, least: int) -> int | None:
-    """The length, not below `least`, to which names are cut so that the line fits; None where there is none."""
+def _name_limit(names: tuple[tuple[str, ...], tuple[str, ...]], width: int, shortest: int) -> int | None:
+    """The longest name, of at least `shortest` cells, with which the line fits; None where even that is too long."""
     sizes = [cells.count(name) for side in names for name in side] or [0]
     room = width - (cells.count(_line(*names)) - sum(sizes))
-    lengths = range(max(*sizes, least), least - 1, -1)
+    lengths = range(max(*sizes, shortest), shortest - 1, -1)
     return next((n for n in lengths if sum(min(size, n) for size in sizes) <= room), None)
 
 
-def _cut(names: tuple[tuple[str, ...], tuple[str, ...]], longest: int) -> str:
-    return _line(*(tuple(cells.middle_cut(name, longest) for name in side) for side in names))
+def _shortened(names: tuple[tuple[str, ...], tuple[str, ...]], limit: int) -> str:
+    return _line(*(tuple(cells.shorten_middle(name, limit) for name in side) for side in names))
 
 
 def _line(read: tuple[str, ...], written: tuple[str, ...]) -> str:

@@ -15,19 +15,19 @@ from aoti_debug.show.fx_nodes import own_nodes
 from aoti_debug.show.measured import Measurer, phases
 from aoti_debug.values import Layout, Value
 
-_MOST_NODES = 6
+_MAX_NODES = 6
 _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
 
 
 def detail(
     run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, source: bool, unfolded: bool = False
 ) -> list[str]:
-    """Every argument with its values, the grid, the model's lines, the kernel's source if asked for.
+    """A launch with all arguments and their values, grid, model lines and, on request, the kernel's source.
 
     Args:
-        choice: the phases to show of each argument; None: inputs before, outputs after, both of what is both.
+        choice: the phases to show of each argument; None: inputs before, outputs after, in-out arguments both.
         source: with the kernel's source.
-        unfolded: with all FX nodes, also those that other launches compute, and the traced stacks as they are.
+        unfolded: with all FX nodes, also those that other launches compute, and the traced stacks in full.
 
     Raises:
         RunDirError: a saved tensor is missing or damaged.
@@ -41,15 +41,15 @@ def detail(
     tensors = [a for a in launch.args if not _is_number(a)]
     folder = _folder(run, tensors, choice)
     if folder is not None:
-        lines.append(f"  {'files':<11}{_from_here(folder)}/")
+        lines.append(f"  {'files':<11}{_relative(folder)}/")
     if tensors:
         lines.append("  arguments")
-    seen: set[tuple[str, Value]] = set()
+    printed: set[tuple[str, Value]] = set()
     for argument in tensors:
-        again = (argument.name, argument.after) in seen
-        seen.add((argument.name, argument.after))
+        repeated = (argument.name, argument.after) in printed
+        printed.add((argument.name, argument.after))
         shown = choice or phases(argument)
-        lines += [_again(argument)] if again else _argument(argument, measurer, shown, folder, width)
+        lines += [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, width)
     numbers = [a for a in launch.args if _is_number(a)]
     if numbers:
         lines.append("  numbers")
@@ -61,13 +61,13 @@ def detail(
 
 
 def _folder(run: RunDir, tensors: Sequence[Argument], choice: Sequence[Phase] | None) -> Path | None:
-    """Where the saved tensors of a launch lie; None without any, or where they lie in several folders."""
+    """The folder with the saved tensors of a launch; None without any, or where they are in several folders."""
     saved = [a.files[phase] for a in tensors for phase in choice or phases(a) if phase in a.files]
     folders = {run.tensor_path(file).parent for file in saved if file.path}
     return folders.pop() if len(folders) == 1 else None
 
 
-def _from_here(path: Path) -> Path:
+def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -130,7 +130,7 @@ def _provenance(run: RunDir, launch: Launch, width: int, unfolded: bool) -> list
 
 
 def _nodes(label: str, nodes: Sequence[str], total: int, width: int, unfolded: bool) -> list[str]:
-    shown = nodes if unfolded else nodes[:_MOST_NODES]
+    shown = nodes if unfolded else nodes[:_MAX_NODES]
     more = f" and {total - len(shown)} more (--all)" if len(shown) < total else ""
     return _labelled(label, f"{', '.join(shown)}{more}", width) if shown else []
 
@@ -148,7 +148,7 @@ def _grid(grid: Grid) -> list[str]:
     return lines
 
 
-def _again(argument: Argument) -> str:
+def _repeated(argument: Argument) -> str:
     return f"    {text.ROLES[argument.role]:<8}{argument.name}  the same tensor again"
 
 
@@ -181,24 +181,24 @@ def _placement(argument: Argument, layout: Layout) -> list[str]:
 
 
 def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, width: int) -> list[str]:
-    found = measurer.measure(argument, phase)
+    measurement = measurer.measure(argument, phase)
     recorded, saved = argument.stats.get(phase), argument.files.get(phase)
     label = f"      {_PHASES[phase]:<8}"
-    words = text.statistics(found.statistics) if found.statistics else [found.reason] if found.reason else []
-    if recorded is not None and found.statistics is not None:
+    words = [measurement.reason] if measurement.reason else []
+    if measurement.statistics:
+        words = text.statistics(measurement.statistics)
+    if recorded is not None and measurement.statistics is not None:
         words.append(f"#{recorded.hash:016x}"[:9])
     lines: list[str] = []
     if words:
         lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
-        spelled = [elements.spell(number, dtype) for number in elements.decode(recorded.values, dtype)]
-        lines += wording.flowed(
-            [f"[{', '.join(spelled)}]"] if len(spelled) < 2 else _list(spelled), width, " " * 14, " "
-        )
+        values = [elements.format_element(number, dtype) for number in elements.decode(recorded.values, dtype)]
+        lines += wording.flowed([f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " ")
     if saved is not None and saved.path:
         file = saved.path if folder is None else PurePosixPath(saved.path).name
-        lines.append(cells.middle_cut(f"{label if not lines else ' ' * len(label)}{file}", width))
+        lines.append(cells.shorten_middle(f"{label if not lines else ' ' * len(label)}{file}", width))
     return lines
 
 
@@ -207,8 +207,8 @@ def _list(words: Sequence[str]) -> list[str]:
 
 
 def _kernel_source(run: RunDir, launch: Launch) -> list[str]:
-    wanted = (launch.kernel, *launch.site.launches)
-    kernels = [kernel for kernel in run.manifest.kernels if kernel.name in wanted]
+    names = (launch.kernel, *launch.site.launches)
+    kernels = [kernel for kernel in run.manifest.kernels if kernel.name in names]
     if not kernels:
         return ["", f"{launch.kernel} has no source of its own: it is {launch.site.op or 'an operator of torch'}"]
     lines: list[str] = []

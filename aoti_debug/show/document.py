@@ -1,4 +1,4 @@
-"""A run as one JSON object (docs/show.schema.json). Numbers that JSON has not are texts: "nan", "inf", "-inf"."""
+"""A run as one JSON object (docs/show.schema.json). Non-finite numbers are strings: "nan", "inf", "-inf"."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ FORMAT = 1
 
 
 def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], measurer: Measurer) -> dict[str, Any]:
-    """
+    """The JSON object of a run.
+
     Args:
         launches: those to include.
         measurer: computes statistics of saved tensors.
@@ -171,12 +172,12 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
     recorded, saved = argument.stats.get(phase), argument.files.get(phase)
     if recorded is None and saved is None:
         return None
-    found = measurer.measure(argument, phase)
+    measurement = measurer.measure(argument, phase)
     dtype = recorded.layout.dtype if recorded and recorded.layout else ""
     values = elements.decode(recorded.values, dtype) if recorded and recorded.values and dtype else None
     return {
-        "statistics": None if found.statistics is None else _statistics(found.statistics),
-        "reason": found.reason or None,
+        "statistics": None if measurement.statistics is None else _statistics(measurement.statistics),
+        "reason": measurement.reason or None,
         "values": None if values is None else [_number(value) for value in values],
         "hash": f"{recorded.hash:016x}" if recorded else f"{saved.hash[0]:016x}{saved.hash[1]:016x}" if saved else None,
         "file": str(run.tensor_path(saved)) if saved and saved.path else None,
@@ -200,7 +201,7 @@ def _grid(grid: Grid) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A complex number is a list of two."""
+    """The number for JSON; a complex one is a list of two."""
     if isinstance(value, complex):
         return [_number(value.real), _number(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):

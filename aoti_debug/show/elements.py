@@ -1,4 +1,4 @@
-"""The elements of a small tensor from their bytes, as Python numbers; numpy alone reads all but the rarest dtypes."""
+"""Decodes the elements of a small tensor into Python numbers; torch is imported only for rare dtypes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aoti_debug import dtypes
 
 
 def decode(data: bytes, dtype: str) -> list[Any]:
-    """`data` holds whole elements, row-major, little-endian."""
+    """The numbers in `data`: whole elements, row-major, little-endian."""
     values: list[Any] = _array(data, dtype).tolist()
     return values
 
@@ -16,9 +16,9 @@ def decode(data: bytes, dtype: str) -> list[Any]:
 def _array(data: bytes, dtype: str) -> Any:
     import numpy as np
 
-    known = dtypes.of_name(dtype)
-    if known and known.numpy:
-        return np.frombuffer(data, dtype=known.numpy)
+    info = dtypes.of_name(dtype)
+    if info and info.numpy:
+        return np.frombuffer(data, dtype=info.numpy)
     if dtype == "bfloat16":
         return (np.frombuffer(data, dtype="<u2").astype("<u4") << 16).view("<f4")
     if dtype == "complex32":
@@ -28,8 +28,8 @@ def _array(data: bytes, dtype: str) -> Any:
     return torch.frombuffer(bytearray(data), dtype=getattr(torch, dtype)).to(torch.float64)
 
 
-def spell(value: Any, dtype: str) -> str:
-    """With as many digits as tell two values of the dtype apart at a glance."""
+def format_element(value: Any, dtype: str) -> str:
+    """The number with 12 digits for dtypes of double precision, 6 for others."""
     if isinstance(value, (bool, int)):
         return str(value)
     digits = 12 if dtype in ("float64", "complex128") else 6

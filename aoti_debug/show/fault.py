@@ -1,4 +1,4 @@
-"""The few lines that a fault ends in."""
+"""The summary of a fault in a few lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aoti_debug.show import cells, text
 from aoti_debug.values import Number, Tensor
 
 _LISTED = 6  # suspects
-_MOST_ARGUMENTS = 12
+_MAX_ARGUMENTS = 12
 _SENTENCE = 100  # columns
 
 _HEADS = {
@@ -24,7 +24,7 @@ _HEADS = {
 
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
-    """What happened, the guilty launch with its model line and arguments, how that is known, what to type next."""
+    """The verdict: the fault, the guilty launch with model line and arguments, the evidence, the next commands."""
     lines = wording.wrapped(f"FAULT {wording.first_line(verdict.what)}", width)
     guilty = verdict.launch
     if guilty is not None:
@@ -50,12 +50,12 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 
 
 def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
-    """A line a launch: number, kernel, model line, one below the other."""
+    """One line for each launch: number, kernel and model line in columns."""
     rows = [(x.id, x.kernel, text.model_line(x.site.provenance)) for x in shown]
     number, kernel, line = (max(cells.count(row[column]) for row in rows) for column in (0, 1, 2))
     kernel = min(kernel, width - number - line - 8)
     return [
-        f"    {cells.pad_left(row[0], number)}  {cells.pad(cells.middle_cut(row[1], kernel), kernel)}  {row[2]}"
+        f"    {cells.pad_left(row[0], number)}  {cells.pad(cells.shorten_middle(row[1], kernel), kernel)}  {row[2]}"
         for row in rows
     ]
 
@@ -75,12 +75,12 @@ def _source(launch: Launch, width: int) -> list[str]:
     for frame in provenance.source[:2]:
         lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
         if frame.text:
-            lines.append(cells.middle_cut(f"             {frame.text.strip()}", width))
+            lines.append(cells.shorten_middle(f"             {frame.text.strip()}", width))
     return lines
 
 
 def _grids(launch: Launch, width: int) -> list[str]:
-    """How many programs of the kernel were started."""
+    """The number of blocks of each grid."""
     lines: list[str] = []
     for grid in launch.grids:
         name = "" if grid.kernel == launch.kernel else f"{grid.kernel} "
@@ -90,9 +90,9 @@ def _grids(launch: Launch, width: int) -> list[str]:
 
 
 def _stack(frames: Sequence[str], width: int) -> list[str]:
-    """Where the host was, innermost first; the end of a long line says more than its middle."""
+    """The host's call stack, innermost frame first; long lines lose their middle."""
     room = width - 11
-    shown = [cells.middle_cut(frame, room) for frame in frames]
+    shown = [cells.shorten_middle(frame, room) for frame in frames]
     return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
 
 
@@ -103,16 +103,17 @@ def argument_sentences(verdict: Verdict | None) -> list[str]:
 
 
 def argument_lines(launch: Launch, width: int) -> list[str]:
+    """The arguments of a launch with their roles and values; at most 12 of them."""
     recorded = [a for a in launch.args if a.tensor is not None or isinstance(a.before, Number)]
     lines: list[str] = []
-    names = min(max((len(a.name) for a in recorded[:_MOST_ARGUMENTS]), default=0), 32)
-    for argument in recorded[:_MOST_ARGUMENTS]:
+    names = min(max((len(a.name) for a in recorded[:_MAX_ARGUMENTS]), default=0), 32)
+    for argument in recorded[:_MAX_ARGUMENTS]:
         value = argument.tensor or argument.before
         label = "args" if not lines else ""
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
         words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
         lines += wording.flowed(words, width, hang=" " * 19)
-    if len(recorded) > _MOST_ARGUMENTS:
-        lines.append(f"{'':11}and {len(recorded) - _MOST_ARGUMENTS} more: aoti-debug show {launch.id}")
+    if len(recorded) > _MAX_ARGUMENTS:
+        lines.append(f"{'':11}and {len(recorded) - _MAX_ARGUMENTS} more: aoti-debug show {launch.id}")
     return lines

@@ -1,4 +1,4 @@
-"""The few lines that a triage ends in."""
+"""The finding of a triage in a few lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_WARNINGS = 3
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """Verdict, where, why, origin, what confirmed it, the repro, what to type next: at most MOST_LINES lines."""
+    """Verdict, place, evidence, origin, confirmation, repro and the next commands: at most MOST_LINES lines."""
     lines = wording.wrapped(f"{finding.kind.heading} {wording.first_line(finding.what)}", width)[:2]
     if finding.where is not None:
         lines += _place("where", finding.where, width)
@@ -46,12 +46,12 @@ def place_text(place: Place) -> str:
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
-    yield from (cells.middle_cut(line, width) for line in _labelled(label, place_text(place)))
+    yield from (cells.shorten_middle(line, width) for line in _labelled(label, place_text(place)))
     if place.frame is not None:
         where = f"{place.frame.file}:{place.frame.line} in {place.frame.function}"
-        yield cells.middle_cut(f"{'':{_LABEL}}{where}", width)
+        yield cells.shorten_middle(f"{'':{_LABEL}}{where}", width)
         if place.frame.text:
-            yield cells.middle_cut(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
+            yield cells.shorten_middle(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
 
 
 def _labelled(label: str, value: str) -> list[str]:
@@ -62,11 +62,11 @@ def _cut(label: str, sentences: Sequence[str], width: int, most: int) -> Iterato
     """Sentences under one label, a line each."""
     for number, sentence in enumerate(sentences[:most]):
         head = label if number == 0 else ""
-        yield cells.middle_cut(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
+        yield cells.shorten_middle(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
 
 
 def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list[str]:
-    """Sentences under one label, at most `most` lines of them; what does not fit is counted."""
+    """Sentences under one label in at most `most` lines; those that do not fit are counted."""
     indent = " " * _LABEL
     lines: list[str] = []
     for number, sentence in enumerate(sentences):

@@ -12,7 +12,7 @@ def own_nodes(site: Site, sites: Sequence[Site]) -> tuple[str, ...]:
     """The nodes of the graph after Inductor's passes that this launch computes, without those of other launches.
 
     Inductor lists the nodes of an operator also with the kernels that prepare its arguments, and theirs with the
-    operator: a node that is named after an operator belongs to the launch that calls it, and is all that this computes.
+    operator: a node that is named after an operator belongs only to the launch that calls it, which computes no other.
     """
     nodes = site.provenance.post_grad_nodes
     if called := _called(site):
@@ -31,6 +31,6 @@ def _called(site: Site) -> tuple[str, ...]:
 
 
 def _name(op: str) -> str:
-    """Without namespace, overload and the mark of an in-place operator: "aten.index_put_.default" is index_put."""
+    """The operator without namespace, overload and in-place underscore: index_put of "aten.index_put_.default"."""
     _, _, name = op.replace("::", ".").partition(".")
     return name.partition(".")[0].rstrip("_")

@@ -1,4 +1,4 @@
-"""Tables of plain text that fit into a number of columns, a line a row."""
+"""Tables of plain text that fit into a given width, one line for each row."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ _GAP = 2
 
 
 class Cell(Protocol):
-    """Text that knows how to shorten itself."""
+    """Text that can shorten itself to a width."""
 
     def __str__(self) -> str:
-        """In full."""
+        """The text in full."""
 
     def fit(self, width: int) -> str:
-        """In at most `width` cells."""
+        """The text in at most `width` cells."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """
+    """A column of a table.
+
     Attributes:
-        least: the column is not made narrower than this, if it has as much to show.
-        share: how it takes part in what is left over; 0: it always has the room that it needs.
-        right: its cells are aligned on the right.
-        dropped_below: a table of fewer cells than this that has to shorten something goes without the column.
+        min_width: the column is not made narrower than this, unless its cells are.
+        share: its weight when spare width is distributed; 0: the column is never narrowed.
+        align_right: its cells are aligned on the right.
+        dropped_below: the column is left out of a table narrower than this if something has to be shortened.
     """
 
     title: str
-    least: int = 4
+    min_width: int = 4
     share: int = 0
-    right: bool = False
+    align_right: bool = False
     dropped_below: int = 0
 
 
 @dataclass(frozen=True)
 class Table:
-    """
+    """A rendered table.
+
     Attributes:
-        lines: titles, a rule, and a line a row.
+        lines: titles, a rule, and one line for each row.
         dropped: the titles of columns that are left out.
-        shortened: whether a cell is not shown in full.
+        shortened: True if a cell is not shown in full.
     """
 
     lines: tuple[str, ...]
@@ -53,7 +55,7 @@ class Table:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width: int) -> Table:
-    """The table with its titles, no line longer than `width` unless the columns' least widths are."""
+    """Renders a table; no line is longer than `width` unless the minimum widths of the columns need it."""
     needed = _needed(columns, rows)
     dropped = {i for i, column in enumerate(columns) if width < column.dropped_below and _total(needed) > width}
     kept = [i for i in range(len(columns)) if i not in dropped]
@@ -79,24 +81,26 @@ def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> 
 
 
 def _widths(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
-    widths = [n if not c.share else min(n, max(c.least, len(c.title))) for n, c in zip(needed, columns, strict=True)]
-    left = width - _total(widths)
-    while left > 0:
-        hungry = [i for i, column in enumerate(columns) if column.share and widths[i] < needed[i]]
-        if not hungry:
+    widths = [
+        n if not c.share else min(n, max(c.min_width, len(c.title))) for n, c in zip(needed, columns, strict=True)
+    ]
+    spare = width - _total(widths)
+    while spare > 0:
+        narrowed = [i for i, column in enumerate(columns) if column.share and widths[i] < needed[i]]
+        if not narrowed:
             break
-        portion = max(left // sum(columns[i].share for i in hungry), 1)
-        for index in hungry:
-            more = min(portion * columns[index].share, needed[index] - widths[index], left)
+        portion = max(spare // sum(columns[i].share for i in narrowed), 1)
+        for index in narrowed:
+            more = min(portion * columns[index].share, needed[index] - widths[index], spare)
             widths[index] += more
-            left -= more
+            spare -= more
     return widths
 
 
 def _line(row: Sequence[str | Cell], columns: Sequence[Column], widths: Sequence[int]) -> str:
     parts = [
-        (cells.pad_left if column.right else cells.pad)(
-            cells.middle_cut(cell, n) if isinstance(cell, str) else cell.fit(n), n
+        (cells.pad_left if column.align_right else cells.pad)(
+            cells.shorten_middle(cell, n) if isinstance(cell, str) else cell.fit(n), n
         )
         for cell, column, n in zip(row, columns, widths, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Statistics of a launch's arguments: as level 2 recorded them, or computed from the tensors that level 1 saved."""
+"""Statistics of a launch's arguments: recorded at level 2, or computed from the tensors saved at level 1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from aoti_debug.rundir.timeline import Argument, Launch
 
 @dataclass(frozen=True)
 class Measurement:
-    """Attributes:
-    statistics: None where there is none; `reason` says why, "" where nothing was recorded at all.
+    """The statistics of one tensor at one phase.
+
+    Attributes:
+        statistics: None where there are none.
+        reason: why there are none; "" where nothing was recorded at all.
     """
 
     statistics: Statistics | None
@@ -23,7 +26,7 @@ class Measurement:
 
 
 class Measurer:
-    """Reads each saved tensor once: files of equal bytes and dtype share their statistics.
+    """Measures arguments; each saved tensor is read once: files of equal bytes and dtype share their statistics.
 
     Args:
         budget: bytes of files to read; None for no limit.
@@ -32,12 +35,14 @@ class Measurer:
     def __init__(self, run: RunDir, budget: int | None = None) -> None:
         self._run = run
         self._budget = budget
-        self._known: dict[tuple[int, int, str], Measurement] = {}
+        self._measurements: dict[tuple[int, int, str], Measurement] = {}
         self.exhausted = False  # a file was left unread because the budget was spent
 
     def measure(self, argument: Argument, phase: Phase) -> Measurement:
-        """Raises:
-        RunDirError: a saved tensor is missing or damaged.
+        """The statistics of an argument at a phase.
+
+        Raises:
+            RunDirError: a saved tensor is missing or damaged.
         """
         recorded = argument.stats.get(phase)
         if recorded is not None:
@@ -51,14 +56,14 @@ class Measurer:
         if not saved.path:
             return Measurement(None, saved.reason)
         key = (*saved.hash, argument.layout.dtype if argument.layout else saved.path)
-        if key not in self._known:
+        if key not in self._measurements:
             if self._budget is not None:
                 if saved.bytes > self._budget:
                     self.exhausted = True
                     return Measurement(None, "not read")
                 self._budget -= saved.bytes
-            self._known[key] = self._read(argument, phase)
-        return self._known[key]
+            self._measurements[key] = self._read(argument, phase)
+        return self._measurements[key]
 
     def _read(self, argument: Argument, phase: Phase) -> Measurement:
         values, _ = load_tensors.load_values(self._run.tensor_path(argument.files[phase]))
@@ -69,25 +74,25 @@ class Measurer:
 
 
 def phases(argument: Argument) -> tuple[Phase, ...]:
-    """When an argument is worth a look: inputs before, outputs after, what is both at both."""
+    """The phases to show by default: inputs before, outputs after, in-out arguments both."""
     if argument.role is Role.IN:
         return (Phase.BEFORE,)
     return (Phase.AFTER,) if argument.role is Role.OUT else (Phase.BEFORE, Phase.AFTER)
 
 
 def worst_value(launch: Launch, measurer: Measurer) -> str:
-    """What stands out in a launch: "3 NaN in buf4", "2 Inf in buf4", else the largest magnitude, "41.9 in buf4".
+    """The worst value of a launch: "3 NaN in buf4", "2 Inf in buf4", else the largest magnitude, "41.9 in buf4".
 
-    What the launch wrote comes first; NaN and infinities that it only read are marked "(read)". What a buffer that is
-    written held before does not count: it may never have been set. "-" where nothing is known.
+    Written tensors come first; NaN and infinities that were only read are marked "(read)". The earlier contents of a
+    written buffer do not count: they may be uninitialised. "-" where nothing was recorded.
     """
     written: list[tuple[str, Statistics]] = []
     read: list[tuple[str, Statistics]] = []
     for argument in launch.args:
         phase = Phase.BEFORE if argument.role is Role.IN else Phase.AFTER
-        found = measurer.measure(argument, phase).statistics
-        if found is not None:
-            (written if phase is Phase.AFTER else read).append((argument.name, found))
+        measured = measurer.measure(argument, phase).statistics
+        if measured is not None:
+            (written if phase is Phase.AFTER else read).append((argument.name, measured))
     for values, note in ((written, ""), (read, " (read)")):
         if bad := [(name, s) for name, s in values if s.n_nan]:
             name, s = max(bad, key=lambda item: item[1].n_nan)

@@ -1,4 +1,4 @@
-"""The model's lines that a launch comes from, grouped by file: the line that matters first."""
+"""The model lines of a launch, grouped by file, the innermost first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aoti_debug.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.show import cells
 from aoti_debug.wrapper.provenance import frames
 
-MOST = 8  # lines of the stacks
+MAX_STACK_LINES = 8
 _LABEL = 13  # columns
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/")
 
@@ -25,28 +25,28 @@ def model_lines(provenance: Provenance, width: int) -> list[str]:
     groups = _by_file(provenance.source)
     same = groups.pop(first.file)
     if len(same) == 1:
-        lines.append(cells.middle_cut(f"{'':{_LABEL + 2}}{first.text.strip()}", width))
+        lines.append(cells.shorten_middle(f"{'':{_LABEL + 2}}{first.text.strip()}", width))
     else:
         lines += _numbered(same, width)
-    for file, found in groups.items():
-        lines += [f"{'':{_LABEL}}{file}", *_numbered(found, width)]
+    for file, frames_of_file in groups.items():
+        lines += [f"{'':{_LABEL}}{file}", *_numbered(frames_of_file, width)]
     return lines
 
 
 def stack_lines(provenance: Provenance, width: int) -> list[str]:
-    """The other lines of the traced stacks, at most MOST of them: the model's own files first, then libraries."""
-    known = {(frame.file, frame.line) for frame in provenance.source}
-    traced = [frame for stack in provenance.stacks for frame in frames(stack) if (frame.file, frame.line) not in known]
+    """The other lines of the traced stacks, at most MAX_STACK_LINES: the model's own files first, then libraries."""
+    shown = {(frame.file, frame.line) for frame in provenance.source}
+    traced = [frame for stack in provenance.stacks for frame in frames(stack) if (frame.file, frame.line) not in shown]
     groups = sorted(_by_file(traced).items(), key=lambda group: _is_library(group[0]))
-    total = sum(len(found) for _, found in groups)
+    total = sum(len(group) for _, group in groups)
     lines: list[str] = []
-    room = MOST
-    for file, found in groups:
+    room = MAX_STACK_LINES
+    for file, group in groups:
         if room > 0:
-            lines += [f"{'':{_LABEL}}{_short(file)}", *_numbered(found[:room], width)]
-        room -= len(found)
-    if total > MOST:
-        lines.append(f"{'':{_LABEL}}and {total - MOST} more (--all)")
+            lines += [f"{'':{_LABEL}}{_short(file)}", *_numbered(group[:room], width)]
+        room -= len(group)
+    if total > MAX_STACK_LINES:
+        lines.append(f"{'':{_LABEL}}and {total - MAX_STACK_LINES} more (--all)")
     return _under("stack", lines)
 
 
@@ -66,18 +66,18 @@ def _under(label: str, lines: Sequence[str]) -> list[str]:
     return [f"{_label(label)}{lines[0][_LABEL:]}", *lines[1:]] if lines else []
 
 
-def _by_file(found: Iterable[ModelLine]) -> dict[str, list[ModelLine]]:
-    """Each line once, by number; files in the order of their first line."""
+def _by_file(model_lines: Iterable[ModelLine]) -> dict[str, list[ModelLine]]:
+    """Distinct lines of each file by number; files in the order of their first line."""
     groups: dict[str, dict[int, ModelLine]] = {}
-    for frame in found:
+    for frame in model_lines:
         groups.setdefault(frame.file, {}).setdefault(frame.line, frame)
     return {file: [lines[number] for number in sorted(lines)] for file, lines in groups.items()}
 
 
-def _numbered(found: Sequence[ModelLine], width: int) -> Iterator[str]:
-    digits = max(4, *(len(str(frame.line)) for frame in found))
-    for frame in found:
-        yield cells.middle_cut(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)
+def _numbered(lines: Sequence[ModelLine], width: int) -> Iterator[str]:
+    digits = max(4, *(len(str(frame.line)) for frame in lines))
+    for frame in lines:
+        yield cells.shorten_middle(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)
 
 
 def _is_library(file: str) -> bool:
@@ -85,5 +85,5 @@ def _is_library(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Below the directory of installed packages: "torch/nn/functional.py"."""
+    """The path below the directory of installed packages: "torch/nn/functional.py"."""
     return _LIBRARY.sub("", file)

@@ -20,22 +20,22 @@ from aoti_debug.show.value_cells import aligned
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 
 COLUMNS = (
-    Column("launch", right=True),
-    Column("kernel", least=16, share=2),
+    Column("launch", align_right=True),
+    Column("kernel", min_width=16, share=2),
     Column("kind", dropped_below=120),
-    Column("arguments", least=21, share=2),
-    Column("model line", least=12, share=1),
-    Column("worst value", least=17, share=1),
+    Column("arguments", min_width=21, share=2),
+    Column("model line", min_width=12, share=1),
+    Column("worst value", min_width=17, share=1),
 )
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Launches of which a table shows a part.
+    """The launches that a table shows.
 
     Attributes:
         shown: the launches from `start` on.
-        total: how many there are.
+        total: the number of all launches.
     """
 
     shown: Sequence[Launch]
@@ -54,7 +54,7 @@ def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None
 
 
 def header(run: RunDir, width: int) -> list[str]:
-    """What was run, how it ended, and what was recorded."""
+    """The header of a run: name, outcome, environment, number of launches, notes."""
     info = run.info
     timeline = run.timeline
     seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
@@ -75,16 +75,16 @@ def header(run: RunDir, width: int) -> list[str]:
 
 
 def notes(run: RunDir) -> list[str]:
-    """What is missing from the records, and why."""
-    found = [note.text for note in run.timeline.notes]
-    found += [run.manifest.without_source] if run.manifest.without_source else []
+    """Sentences about what is missing from the records, and why."""
+    sentences = [note.text for note in run.timeline.notes]
+    sentences += [run.manifest.without_source] if run.manifest.without_source else []
     journal = run.journal
     if journal is not None and journal.header.blocks_reused:
-        found.append("the journal was full and went on over its oldest launches: they are gone")
+        sentences.append("the journal was full: its oldest launches were overwritten")
     if journal is not None and journal.damaged_blocks:
         damaged = wording.count(journal.damaged_blocks, "block")
-        found.append(f"{damaged} of the journal cannot be read to the end: launches are missing")
-    return found
+        sentences.append(f"{damaged} of the journal cannot be read to the end: launches are missing")
+    return sentences
 
 
 def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
@@ -99,12 +99,12 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     if part.shown:
         lines += ["", *table(run, verdict, part, width)]
     elif run.state is ExitKind.RUNNING:
-        lines += ["", "nothing was launched yet"]
+        lines += ["", "nothing has been launched yet"]
     return lines
 
 
 def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
-    """The launches of an excerpt; the one that is to blame, or those that may be, are marked in the last column.
+    """The launches of an excerpt; the guilty one, or the suspects, are marked in the last column.
 
     Raises:
         RunDirError: a saved tensor is missing or damaged.
@@ -117,7 +117,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     hidden = ["names are shortened"] if table.shortened else []
     hidden += [f"{title} is left out" for title in table.dropped]
     if hidden:
-        lines.append(f"{', '.join(hidden)}; --wide shows all of it")
+        lines.append(f"{', '.join(hidden)}; --wide shows everything")
     if measurer.exhausted:
         lines.append(
             f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
@@ -140,14 +140,14 @@ def _row(launch: Launch) -> list[str | grid.Cell]:
 
 
 def _mark(launch: Launch, verdict: Verdict | None) -> str:
-    """ "GUILTY" or "suspect"; "" for a launch that nothing speaks against."""
+    """ "GUILTY" or "suspect"; "" for other launches."""
     if verdict is None or launch not in verdict.suspects:
         return ""
     return "GUILTY" if verdict.proof is Proof.CERTAIN else "suspect"
 
 
 def _status(run: RunDir, launch: Launch) -> str:
-    """What is worth more than a value; "" for a launch that returned."""
+    """The status, which replaces the value; "" for a launch that returned."""
     match launch.status:
         case LaunchStatus.OPEN:
             return "running" if run.state is ExitKind.RUNNING else "never returned"

@@ -1,4 +1,4 @@
-"""What a launch was passed and where in the model it comes from, as text."""
+"""Values, layouts, statistics and model lines as text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def shape(layout: Layout) -> str:
     return f"{layout.dtype}[{','.join(map(str, layout.shape))}]"
 
 
-def value(found: Value) -> str:
-    match found:
+def value(value: Value) -> str:
+    """ "float32[8,32] cpu", "42", "None"."""
+    match value:
         case Tensor(layout=layout):
             return f"{shape(layout)} {layout.device}"
         case Number(value=number, type=type_):
@@ -36,7 +37,7 @@ def value(found: Value) -> str:
 
 
 def statistics(s: Statistics) -> list[str]:
-    """Words; counts of zero are left out."""
+    """The statistics in words; counts of zero are left out."""
     if s.numel == 0:
         return ["empty"]
     words: list[str] = []

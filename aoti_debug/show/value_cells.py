@@ -1,4 +1,4 @@
-"""Values with the names of their tensors, one below the other: "-4.343 in buf0", " 3.099 in buf1"."""
+"""Cells of values with the names of their tensors, the values aligned: "-4.343 in buf0", " 3.099 in buf1"."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _IN = " in "
 
 @dataclass(frozen=True)
 class ValueCell:
-    """
+    """A value and the tensor that it is in.
+
     Attributes:
-        value: with spaces in front, as wide as those of the other rows.
+        value: padded to the width of those of the other rows.
         name: of the tensor.
     """
 
@@ -25,12 +26,12 @@ class ValueCell:
         return f"{self.value}{_IN}{self.name}"
 
     def fit(self, width: int) -> str:
-        """The name loses its middle; the value is never cut."""
-        return f"{self.value}{_IN}{cells.middle_cut(self.name, width - len(self.value) - len(_IN))}"
+        """At most `width` cells: the name loses its middle, the value is never cut."""
+        return f"{self.value}{_IN}{cells.shorten_middle(self.name, width - len(self.value) - len(_IN))}"
 
 
-def aligned(found: Sequence[str]) -> list[str | ValueCell]:
+def aligned(texts: Sequence[str]) -> list[str | ValueCell]:
     """Cells of a column: values are aligned on the right, texts without a tensor stay as they are."""
-    parts = [text.partition(_IN) for text in found]
+    parts = [text.partition(_IN) for text in texts]
     width = max((len(value) for value, _, name in parts if name), default=0)
     return [ValueCell(f"{value:>{width}}", name) if name else value for value, _, name in parts]

@@ -1,1 +1,1 @@
-"""From "it crashes" or "it is NaN" to the culprit: runs a model in every telling way and ends in one finding."""
+"""Triage: runs a model in several ways to find out why it crashes, hangs or computes NaN; ends in one finding."""

@@ -1,4 +1,4 @@
-"""Writes the repro of a launch and runs it in every way that this machine allows."""
+"""Writes the repro of a launch and runs it in every mode that this machine has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aoti_debug import wording
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError
@@ -25,11 +26,11 @@ from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.triage_directory import Step
 from aoti_debug.wrapper.forms import traits_of
 
-SECONDS = 120.0  # for one way of running a repro
+SECONDS = 120.0  # for one mode of a repro
 CORES_A_TRIAL = 4
-USAGE = 2  # exit code of a script whose kernel has no such back end: the kernel's source is not known in full
+USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete
 
-# Ways of running a repro, by what they are to show.
+# Modes of a repro by what they can show.
 EXACT = ("cubin", "native", "operator")
 FAULT = (*EXACT, "interpret", "checked", "memcheck", "address")
 OVERRUN = ("poison", "memcheck", "address", "checked", "interpret")
@@ -38,7 +39,7 @@ UNINITIALISED = ("initcheck", "poison")
 
 @dataclass(frozen=True)
 class Trial:
-    """One way in which the repro was run, and what it showed."""
+    """One mode in which the repro was run, and its result."""
 
     mode: Mode
     evidence: Evidence
@@ -47,10 +48,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """
+    """The results of running a repro.
+
     Attributes:
         repro: its folder; None where the launch cannot be replayed.
-        refused: why it cannot, or which ways this machine does not have; sentences.
+        refused: sentences: why it cannot be replayed, or which modes were not available.
     """
 
     repro: Path | None
@@ -116,24 +118,26 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text
-        note.text = f"{written.tensors} tensors, {folder}"
+        note.text = f"{wording.count(written.tensors, 'tensor')}, {folder}"
         return written.path, ""
 
 
 def run(
     repro: Path, launch: Launch, recorded: RunDir, ways: Collection[str], steps: Steps, seconds: float = SECONDS
 ) -> Confirmation:
-    """Runs a repro in each of these ways that the machine has, several at once where it has the cores."""
+    """Runs a repro in those of the modes `ways` that the machine has, several at once if it has enough cores."""
     machine = this_machine(recorded.manifest.compiler, cuda=recorded.manifest.device == "cuda")
-    wanted = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
-    wanted.sort(key=lambda mode: mode.name not in EXACT)
-    possible = [mode for mode in wanted if not mode.missing]
+    requested = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
+    requested.sort(key=lambda mode: mode.name not in EXACT)
+    possible = [mode for mode in requested if not mode.missing]
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_A_TRIAL)) as pool:
         started = [pool.submit(_trial, repro, mode, seconds) for mode in possible]
-        found = [_told(future, steps) for future in started]
-    refused = [f"{mode.name}: {mode.missing}" for mode in wanted if mode.missing]
-    refused += [f"{trial.mode.name}: this repro has no such way" for trial in found if _is_not_offered(trial)]
-    return Confirmation(repro, tuple(trial for trial in found if not _is_not_offered(trial)), tuple(refused))
+        finished = [_record_trial(future, steps) for future in started]
+    refused = [f"{mode.name}: {mode.missing}" for mode in requested if mode.missing]
+    refused += [
+        f"{trial.mode.name}: this repro does not have this mode" for trial in finished if _is_not_offered(trial)
+    ]
+    return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
 
 
 def _is_not_offered(trial: Trial) -> bool:
@@ -146,25 +150,25 @@ def _trial(repro: Path, mode: Mode, seconds: float) -> Trial:
     return Trial(mode, evidence, time.monotonic() - began)
 
 
-def _told(future: Future[Trial], steps: Steps) -> Trial:
+def _record_trial(future: Future[Trial], steps: Steps) -> Trial:
     trial = future.result()
-    text = "this repro has no such way" if _is_not_offered(trial) else headline(trial.evidence)
+    text = "this repro does not have this mode" if _is_not_offered(trial) else headline(trial.evidence)
     steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text))
     return trial
 
 
 def of_fault(finding: Finding, confirmation: Confirmation) -> Finding:
-    """The finding with what confirms the fault and what does not."""
+    """The finding with the trials that show the fault, and those that do not."""
     return _with(finding, confirmation, "fault")
 
 
 def of_values(finding: Finding, confirmation: Confirmation) -> Finding:
-    """The finding with what confirms that the launch, alone, makes the same values."""
+    """The finding with the trials that reproduce the recorded values, and those that do not."""
     return _with(finding, confirmation, "as recorded")
 
 
 def of_hang(finding: Finding, confirmation: Confirmation) -> Finding:
-    """The finding; a repro that does not end confirms it."""
+    """The finding with the trials that hung, which confirm it, and those that ended."""
     hung = [t for t in confirmation.trials if t.evidence.outcome == FAILED and t.evidence.what.startswith("no end")]
     ended = [t for t in confirmation.trials if t not in hung]
     return replace(
@@ -175,20 +179,20 @@ def of_hang(finding: Finding, confirmation: Confirmation) -> Finding:
     )
 
 
-def _with(finding: Finding, confirmation: Confirmation, wanted: str) -> Finding:
+def _with(finding: Finding, confirmation: Confirmation, expected: str) -> Finding:
     ran = [trial for trial in confirmation.trials if trial.evidence.outcome != FAILED]
     failed = [trial for trial in confirmation.trials if trial.evidence.outcome == FAILED]
     return replace(
         finding,
-        confirmed_by=tuple(_line(t) for t in ran if t.evidence.outcome == wanted),
-        contradicted_by=tuple(_line(t) for t in ran if t.evidence.outcome != wanted),
+        confirmed_by=tuple(_line(t) for t in ran if t.evidence.outcome == expected),
+        contradicted_by=tuple(_line(t) for t in ran if t.evidence.outcome != expected),
         **_repro(confirmation),
         warnings=(*finding.warnings, *(_line(t) for t in failed)),
     )
 
 
 def _repro(confirmation: Confirmation) -> dict[str, Any]:
-    """The fields of a finding that lead to the repro."""
+    """The fields of a finding that name the repro."""
     if confirmation.repro is None:
         return {}
     return {"repro": str(confirmation.repro), "next": (shlex.join(["python", str(confirmation.repro / "repro.py")]),)}
@@ -199,8 +203,8 @@ def _line(trial: Trial) -> str:
 
 
 def headline(evidence: Evidence) -> str:
-    """One line of what a repro showed."""
+    """The result of a repro in one line."""
     if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
         return evidence.lines[1].strip()
-    said = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
-    return evidence.what.partition("\n")[0] or said
+    outcome = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
+    return evidence.what.partition("\n")[0] or outcome

@@ -1,4 +1,4 @@
-"""A run that ended in a fault or a hang: the launch, its inputs, and whether it comes again."""
+"""Investigates a run that ended in a fault or a hang: finds the launch, saves its inputs, reproduces the fault."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def investigate(first: RunResult, trials: Trials, tries: int) -> Suspicion:
 
 
 def may_be_damage(result: RunResult) -> bool:
-    """Whether the host died of what may be damage that an earlier launch did: outside of any launch, of a signal."""
+    """True if the host died of a signal outside of any launch: an earlier launch may have damaged its memory."""
     verdict = result.verdict
     return verdict is not None and verdict.launch is None and result.run.info.exit.signal in DEATHS
 
 
 def _again(finding: Finding, launch: Launch, first: DiagnosedRun, trials: Trials, tries: int) -> Suspicion:
     """Runs the package until the fault comes again, saving what led to it."""
-    wanted = [launch, *makers(first.dataflow, launch)]
+    saved_launches = [launch, *makers(first.dataflow, launch)]
     environment = NO_CACHING if first.run.manifest.device == "cuda" else {}
     how = " with the caching allocator off" if environment else ""
     for attempt in range(1, tries + 1):
         try:
-            result = trials.tensors(wanted, environment)
+            result = trials.tensors(saved_launches, environment)
         except TargetError as error:
             return _kept(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), launch, first)
         guilty = result.verdict.launch if result.verdict is not None else None

@@ -1,4 +1,4 @@
-"""What a triage is asked to do."""
+"""The options of a triage."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from aoti_debug.triage.triage_directory import BASE
 
 @dataclass(frozen=True)
 class TriageOptions:
-    """
+    """The model, its inputs, and how to run it.
+
     Attributes:
         model: the file of an exported program or of a compiled package, or an instrumented package.
         name: which model of a compiled package that holds several; "" for the only one.
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
-        random_inputs: a seed: fitting inputs are made.
-        exported: the exported program that a compiled package came from: tells its model lines.
-        out: where the triage's directory is made.
-        calls: how often the model is called.
+        random_inputs: the seed of generated inputs; None for none.
+        exported: the exported program that a compiled package came from: supplies model lines.
+        out: the directory in which the triage directory is made.
+        calls: how many times the model is called.
         stall: seconds without a launch that begins or ends until the model counts as hung.
-        tries: how often the model is run to see a fault a second time.
-        infinities: what is said of infinities that nobody meant.
-        guards: look for writes outside of buffers, and for reads of what nothing had written.
+        tries: runs to attempt to reproduce a fault.
+        infinities: how unintended infinities are reported.
+        guards: also look for out-of-bounds writes and uninitialised reads.
         inductor_configs, imports, libraries: as for `build` and `run`.
     """
 

@@ -1,4 +1,4 @@
-"""The procedure: build, run, look, run again with more recorded, replay the culprit alone, explain."""
+"""The procedure of a triage: build, run, check, run again with more recorded, replay the guilty launch, explain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a triage did, one line a step."""
+"""The steps of a triage, with durations and results."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from aoti_debug.triage.triage_directory import Step
 
 
 class Listener(Protocol):
-    """Is told of a step when it begins (`step` None) and when it has ended."""
+    """A function that is called when a step begins (`step` None) and when it has ended."""
 
     def __call__(self, name: str, step: Step | None) -> None: ...
 
 
 class StepNote:
-    """What a running step will have found."""
+    """The result of a running step, in one line."""
 
     text = ""
 
 
 class Steps:
-    """The steps so far."""
+    """The finished steps of a triage, reported to a listener."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -31,7 +31,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepNote]:
-        """A step; what it found is written to the note."""
+        """Times a step; its result is written to the note."""
         self._listener(name, None)
         note = StepNote()
         began = time.monotonic()
@@ -39,6 +39,6 @@ class Steps:
         self.add(Step(name, time.monotonic() - began, note.text))
 
     def add(self, step: Step) -> None:
-        """A step that was done elsewhere."""
+        """Adds a step that was done elsewhere."""
         self.done.append(step)
         self._listener(step.name, step)

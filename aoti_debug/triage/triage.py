@@ -1,4 +1,4 @@
-"""The whole of a triage, in a directory of its own."""
+"""Runs a triage in a directory of its own."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
     """Finds out why a model crashes, hangs or computes what is not finite.
 
     Args:
-        listener: is told of every step.
-        command: the words of the command line, to be kept.
+        listener: called at the begin and end of every step.
+        command: the words of the command line, for the record.
 
     Returns:
-        The triage's directory; its finding is of kind CLEAN where nothing is wrong.
+        The triage's directory; its finding is of kind CLEAN if nothing is wrong.
 
     Raises:
-        UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started. Nothing is left
-            behind then.
+        UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started; no directory is
+            left then.
     """
-    made = not options.out.exists()
+    base_is_new = not options.out.exists()
     folder = triage_directory.create(options.out)
     steps = Steps(listener or _silent)
     try:
         outcome = session.investigate(options, folder, steps)
     except BaseException:
         if not (folder / triage_directory.RUNS).exists():
-            stamped_directories.remove(folder, options.out if made else None)
+            stamped_directories.remove(folder, options.out if base_is_new else None)
         raise
     record = Record(
         finding=outcome.finding,
@@ -50,14 +50,18 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
 
 
 def _silent(name: str, step: Step | None) -> None:
-    """Listens to nothing."""
+    """Ignores all steps."""
 
 
 def _versions() -> dict[str, str]:
-    found = {"aoti-debug": aoti_debug.__version__, "Python": platform.python_version(), "system": platform.platform()}
+    versions = {
+        "aoti-debug": aoti_debug.__version__,
+        "Python": platform.python_version(),
+        "system": platform.platform(),
+    }
     for name in ("torch", "triton", "safetensors"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

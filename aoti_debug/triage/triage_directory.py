@@ -1,4 +1,4 @@
-"""A triage directory: what a triage found, and everything that it was found with.
+"""A triage directory: the finding of a triage, its package, runs, repro and report.
 
 aoti_debug_triages/
   latest -> 20261120-231501-4711
@@ -31,11 +31,12 @@ _MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
 
 @dataclass(frozen=True)
 class Step:
-    """
+    """A step of a triage.
+
     Attributes:
         name: "build", "run, level 3".
-        seconds: how long it took.
-        text: what it found, one line.
+        seconds: its duration.
+        text: its result, one line.
     """
 
     name: str
@@ -45,10 +46,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Record:
-    """What triage.json says.
+    """The contents of triage.json.
 
     Attributes:
-        versions: of what took part, by name: {"torch": "2.13.0"}.
+        versions: of aoti-debug, torch and so on, by name: {"torch": "2.13.0"}.
         command: the words of the command line.
         package: the instrumented package; "" where none was built.
         run: the run directory that shows most of the finding; "" where there is none.
@@ -71,6 +72,7 @@ class TriageDir:
 
     @property
     def finding(self) -> Finding:
+        """The triage's finding."""
         return self.record.finding
 
     @property
@@ -92,7 +94,7 @@ class TriageDir:
 
 
 def create(base: Path) -> Path:
-    """Makes a new, empty triage directory in `base`; `latest` leads to it from when it is written.
+    """Makes a new, empty triage directory in `base`; `write` points `latest` to it.
 
     Raises:
         UsageError: it cannot be made.
@@ -104,7 +106,7 @@ def create(base: Path) -> Path:
 
 
 def write(path: Path, record: Record) -> None:
-    """Writes triage.json into a triage directory, whole or not at all, and points `latest` beside it to it.
+    """Writes triage.json into a triage directory, whole or not at all, and points the link `latest` to the directory.
 
     Raises:
         UsageError: it cannot be written.
@@ -117,7 +119,7 @@ def write(path: Path, record: Record) -> None:
 
 
 def to_json(path: Path, record: Record) -> str:
-    """Paths inside of the triage directory are written relative to it: it may be moved."""
+    """The text of triage.json; paths inside the triage directory are relative to it, as it may be moved."""
     finding = findings.to_json(record.finding)
     finding["repro"] = _relative(path, record.finding.repro) or None
     data = {
@@ -157,14 +159,14 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
         RunDirError: there is none.
     """
     base = base or Path(BASE)
-    found = stamped_directories.find(name, base, NAME)
-    if found is not None:
-        return found
-    wanted = str(name or LATEST)
+    path = stamped_directories.find(name, base, NAME)
+    if path is not None:
+        return path
+    shown = str(name or LATEST)
     names = triages(base)
     if not names:
         raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
-    raise RunDirError(f"no triage {wanted!r} in {base}", hint=run_directory.name_hint(wanted, names))
+    raise RunDirError(f"no triage {shown!r} in {base}", hint=run_directory.name_hint(shown, names))
 
 
 def triages(base: Path) -> tuple[str, ...]:
@@ -174,7 +176,7 @@ def triages(base: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _RecordJson:
-    """What is read of triage.json."""
+    """The fields of triage.json that are read."""
 
     finding: Mapping[str, Any]
     steps: tuple[Step, ...]
@@ -190,24 +192,24 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
     """
     from aoti_debug.triage import kinds  # the checks that it lists write to such directories
 
-    found = json_data.from_data(_RecordJson, data)
-    finding = findings.from_json(found.finding, kinds.by_value(), "finding")
+    fields = json_data.from_data(_RecordJson, data)
+    finding = findings.from_json(fields.finding, kinds.by_value(), "finding")
     return Record(
         finding=replace(finding, repro=_absolute(path, finding.repro)),
-        steps=found.steps,
-        versions=found.versions,
-        command=found.command,
-        package=_absolute(path, found.package),
-        run=_absolute(path, found.run),
+        steps=fields.steps,
+        versions=fields.versions,
+        command=fields.command,
+        package=_absolute(path, fields.package),
+        run=_absolute(path, fields.run),
     )
 
 
 def _relative(path: Path, name: str) -> str:
-    """`name` as seen from `path`, if it lies in there; else absolute."""
+    """`name` relative to `path`, if it is inside it; else absolute."""
     if not name:
         return ""
-    where, home = Path(name).absolute(), path.absolute()
-    return str(where.relative_to(home)) if where.is_relative_to(home) else str(where)
+    file, directory = Path(name).absolute(), path.absolute()
+    return str(file.relative_to(directory)) if file.is_relative_to(directory) else str(file)
 
 
 def _absolute(path: Path, name: str | None) -> str:

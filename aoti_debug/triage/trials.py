@@ -13,12 +13,12 @@ from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps
 
-FLIGHT = 8  # launches whose inputs outlive a fault
-NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to land in somebody else's memory
+FLIGHT = 8  # launches whose inputs the flight recorder keeps
+NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
 
 
 class Trials:
-    """Runs one package again and again; every run lies in `folder`."""
+    """Runs one package in different ways; the run directories are in `folder`."""
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
         self._package = package
@@ -27,11 +27,11 @@ class Trials:
         self._steps = steps
 
     def names(self) -> RunResult:
-        """Level 3 and the flight recorder: which launch, and its inputs even if the fault never comes again."""
+        """Level 3 with the flight recorder: names the launch and keeps its inputs, in case the fault is rare."""
         return self._run("run, level 3", level=3, flight=FLIGHT)
 
     def blocking(self) -> RunResult:
-        """Level 3, and the host waits for every kernel: which of several streams."""
+        """Level 3 with a host that waits for every kernel: tells launches on several streams apart."""
         return self._run("run, one launch at a time", level=3, flight=FLIGHT, environment={"CUDA_LAUNCH_BLOCKING": "1"})
 
     def values(self) -> RunResult:
@@ -40,20 +40,20 @@ class Trials:
 
     def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
         """Level 1: the tensors of some launches."""
-        wanted = ",".join(launch.id for launch in launches)
-        return self._run("run, level 1", level=1, launch=wanted, phase="both", environment=environment or {})
+        ids = ",".join(launch.id for launch in launches)
+        return self._run("run, level 1", level=1, launch=ids, phase="both", environment=environment or {})
 
     def guarded_tensors(self, launches: Sequence[Launch]) -> RunResult:
-        """The same, with guard zones around every buffer: a write outside of one does no damage."""
-        wanted = ",".join(launch.id for launch in launches)
-        return self._run("run, level 1, guards", level=1, launch=wanted, phase="both", guards=True)
+        """Level 1 with guard zones around every buffer: an out-of-bounds write does no damage."""
+        ids = ",".join(launch.id for launch in launches)
+        return self._run("run, level 1, guards", level=1, launch=ids, phase="both", guards=True)
 
     def guarded(self) -> RunResult:
         """Level 3 with guard zones around every buffer."""
         return self._run("run, guards", level=3, guards=True)
 
     def poisoned(self, poison: int) -> RunResult:
-        """Level 2 with fresh buffers full of one byte."""
+        """Level 2 with every new buffer filled with one byte."""
         return self._run(f"run, buffers begin as {poison:02x}", level=2, guards=True, poison=poison)
 
     def _run(

@@ -191,7 +191,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     subject = report.of_run(run(tmp_path / "runs"))
     (tmp_path / "b.zip").write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         write_bundle(subject, tmp_path / "b.zip")
     assert (tmp_path / "b.zip").read_text() == "mine"
     with pytest.raises(UsageError, match=r"ends in none of \.zip"):

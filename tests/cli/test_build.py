@@ -55,7 +55,7 @@ def test_summary() -> None:
         "m.instrumented.pt2",
         "  built from      exported program",
         "  launch sites    3: 2 cpp, 1 shim_out",
-        "  arguments       4 tensors, 1 scalars",
+        "  arguments       4 tensors, 1 scalar",
         "  not recognised  none",
         "  level           3",
         "  inputs          embedded",
@@ -75,17 +75,19 @@ def test_summary_of_what_went_less_well() -> None:
     assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines
-    assert f"  inputs          none: {why}; it takes" in lines
+    assert f"  inputs          none: {why}; the model takes" in lines
     at = lines.index("                  x float32[2, s77:1..64] on cpu")
     assert lines[at + 1] == "                  and 1 argument that is not a tensor: the package does not record which"
-    assert not [line for line in lines if line.startswith("  promises")]
+    assert not [line for line in lines if line.startswith("  layouts")]
     assert lines[-1] == "next: aoti-debug run 'a b.pt2' --inputs FILE.pt (or --random-inputs 0)"
     assert max(map(len, lines)) <= 100
 
 
 def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
     manifest = replace(factories.make_manifest(RELU), without_promises="this torch does not log the layouts of buffers")
-    assert "  promises        not all: this torch does not log the layouts of buffers" in described(summary(manifest))
+    assert "  layouts         not checked everywhere: this torch does not log the layouts of buffers" in described(
+        summary(manifest)
+    )
 
 
 def from_package(**fields: Any) -> Manifest:
@@ -104,7 +106,7 @@ def test_summary_of_a_compiled_package() -> None:
     ]
     joined = described(summary(from_package(model="large"), joined_sites=1))
     assert joined[1] == "  built from      compiled package, model large"
-    assert "  model lines     1 of 1 launch sites, joined by kernel source and order from the program" in joined
+    assert "  model lines     1 of 1 launch site, joined by kernel source and order from the program" in joined
     assert "  model lines     none: no kernel of the exported program" in "\n".join(
         described(summary(from_package(), joined_sites=0))
     )
@@ -153,14 +155,14 @@ def test_configs(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["max_autotune", "=1"])
 def test_configs_need_a_key_and_a_value(text: str) -> None:
-    with pytest.raises(UsageError, match="has no KEY=VALUE"):
+    with pytest.raises(UsageError, match="is not KEY=VALUE"):
         options.parse_configs([text])
 
 
 def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[BuildOptions] = []
 
-    def build_report(options: BuildOptions, progress: builder.Progress) -> BuildSummary:
+    def build_report(options: BuildOptions, progress: builder.BuildProgress) -> BuildSummary:
         asked.append(options)
         progress("lower", None)
         progress("lower", 4.0)
@@ -191,7 +193,7 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert out.splitlines()[0] == "m.instrumented.pt2"
     assert err.splitlines() == [
         "lowering the model: 4.0 s",
-        "warning: no kernel matches z; there are:",
+        "warning: no kernel matches z; the package has:",
         "  cpp_fused_relu_0",
     ]
 

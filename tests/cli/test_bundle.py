@@ -37,4 +37,4 @@ def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     run(Path("aoti_debug_runs"))
     assert aoti_debug(["bundle", "-o", "b.zip"]) == 0
     assert aoti_debug(["bundle", "-o", "b.zip"]) == 2
-    assert "b.zip is there already" in capsys.readouterr().err
+    assert "b.zip already exists" in capsys.readouterr().err

@@ -35,14 +35,14 @@ def test_a_line_a_check_and_what_to_do_below(monkeypatch: pytest.MonkeyPatch) ->
         "                            → stacks of crashes name functions but no lines: install binutils",
         "warning  shared memory      64 MiB of " + "much " * 20 + "free",
         "                            → docker run --shm-size=2g",
-        "models can be built and run here; 2 things could be better",
+        "models can be built and run here, with 2 limitations",
     ]
 
 
 def test_something_that_everything_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = told(monkeypatch, *CHECKS, BROKEN)
     assert code == 4
-    assert output.splitlines()[-1] == "models cannot be built and run here until this is mended: compiler"
+    assert output.splitlines()[-1] == "models cannot be built and run here; missing: compiler"
 
 
 @pytest.mark.parametrize(("checks", "code"), [(CHECKS, 0), ((*CHECKS, BROKEN), 4)])

@@ -10,7 +10,7 @@ KERNELS = make_manifest(site("triton_poi_fused_1"), site("cpp_fused_relu_0"), si
 def test_the_kernels_are_listed() -> None:
     assert unmatched_warning(KERNELS, ()) == []
     assert unmatched_warning(KERNELS, ("!cuda_*", "x?")) == [
-        "warning: no kernel matches !cuda_*, x?; there are:",
+        "warning: no kernel matches !cuda_*, x?; the package has:",
         "  cpp_fused_relu_0",
         "  triton_poi_fused_1",
     ]

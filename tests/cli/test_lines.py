@@ -22,7 +22,7 @@ def test_one_launch_is_one_line_of_the_terminal(tmp_path: Path, columns: int) ->
     assert [line.split()[0] for line in rows(found)] == [f"0.{n}" for n in range(30)]
     assert max(map(cells.count, found)) <= columns
     assert max(map(cells.count, rows(found))) > columns - 12
-    assert found[-1].endswith("--wide shows all of it")
+    assert found[-1].endswith("--wide shows everything")
 
 
 def test_nothing_is_shortened_in_a_pipe_or_with_wide(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_usage_errors_lead_to_the_help(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_forgotten_verb_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["model.pt2"]) == 2
     assert capsys.readouterr().err == (
-        "error: no verb is named; perhaps: aoti-debug build model.pt2\nhint: aoti-debug --help\n"
+        "error: no command is given; perhaps: aoti-debug build model.pt2\nhint: aoti-debug --help\n"
     )
 
 

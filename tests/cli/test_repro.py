@@ -99,7 +99,9 @@ def test_what_is_printed(
     ]
 
 
-@pytest.mark.parametrize(("text", "said"), [("1X", "1X is no number of bytes"), ("-1", "-1 is no number of bytes")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("1X", "1X is not a number of bytes"), ("-1", "-1 is not a number of bytes")]
+)
 def test_a_size_that_is_none(capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
     assert main.run(["repro", "k", "--single-file", "--max-size", text]) == 2
     assert said in capsys.readouterr().err

@@ -9,7 +9,8 @@ from factories import make_manifest, site
 from recorded import long_names
 
 from aoti_debug.cli import main
-from aoti_debug.cli.run import SavedSoFar, launches_of_a_call, summary
+from aoti_debug.cli.run import SavedSoFar, launches_per_call, summary
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show import cells
@@ -32,7 +33,7 @@ def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
     saved = "3 tensors saved, 1 of them unchanged, 256 B on disk"
     assert re.fullmatch(rf"\d launches in 1 call, {saved}, .* in the model, .* s in all", first)
     assert rest == [f"run: aoti_debug_runs/{name}", "next: aoti-debug show"]
-    assert err.splitlines()[0] == "warning: no kernel matches nosuch*; there are:"
+    assert err.splitlines()[0] == "warning: no kernel matches nosuch*; the package has:"
     assert "  faulty::act.default" in err.splitlines()
     folders = [path.name for path in Path("aoti_debug_runs/latest/tensors/0").iterdir()]
     assert folders == ["0002_faulty::act.default"]
@@ -134,33 +135,35 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code
 
 def test_how_much_was_saved_so_far(tmp_path: Path) -> None:
     saved = SavedSoFar(tmp_path / "tensors", 4, 2)
-    saved.look()
-    assert (saved.text(), saved.seen, saved.total) == ("running", 0, 8)
+    saved.update()
+    assert (saved.text(), saved.launches, saved.total) == ("running", 0, 8)
     for folder, size in (("0/0003_a", 1000), ("0/0000_b", 24), ("c0/0009_c", 5000)):
         path = tmp_path / "tensors" / folder
         path.mkdir(parents=True)
         (path / "x.safetensors").write_bytes(bytes(size))
         (path / ".x.tmp").write_bytes(bytes(7))
-    saved.look()
-    assert (saved.text(), saved.seen) == ("launch 0.3: 2 tensors, 1.0 KiB", 4)
+    saved.update()
+    assert (saved.text(), saved.launches) == ("launch 0.3: 2 tensors, 1.0 KiB", 4)
     newest = tmp_path / "tensors" / "1/0010_d"
     newest.mkdir(parents=True)
     (newest / "y.safetensors").write_bytes(bytes(1024))
-    saved.look()
+    saved.update()
     assert saved.text() == "launch 1.10: 3 tensors, 2.0 KiB"
 
 
 def test_launches_that_a_call_has() -> None:
-    assert launches_of_a_call(KERNELS) == 2
-    assert launches_of_a_call(make_manifest(site("k"), site("c", function="_const_run_impl"))) == 1
-    assert launches_of_a_call(make_manifest(site("k"), site("b", subgraph="true_graph_0"))) is None
-    assert launches_of_a_call(make_manifest(site("k", loops=1))) is None
+    assert launches_per_call(KERNELS) == 2
+    assert launches_per_call(make_manifest(site("k"), site("c", function="_const_run_impl"))) == 1
+    assert launches_per_call(make_manifest(site("k"), site("b", subgraph="true_graph_0"))) is None
+    assert launches_per_call(make_manifest(site("k", loops=1))) is None
 
 
 @pytest.mark.parametrize(("columns", "notes"), [(80, 2), (cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])
 def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int) -> None:
     run = long_names(tmp_path)
-    found = summary(RunResult(run, None, 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns)
+    found = summary(
+        RunResult(DiagnosedRun(run), 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns
+    )
     end = next(number for number, line in enumerate(found) if line.startswith("run: "))
     assert found[0].startswith("30 launches in 1 call, ")
     assert len(found[1:end]) == notes

@@ -253,17 +253,17 @@ def test_model_lines_and_inputs_come_from_the_exported_program(packages: Path, t
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "x.pt2", exported=packages / "program.pt2")
     )
     sites = summary.manifest.sites
-    assert summary.joined == sum(bool(site.provenance.source) for site in sites) >= 2
+    assert summary.joined_sites == sum(bool(site.provenance.source) for site in sites) >= 2
     assert {site.provenance.certainty for site in sites if site.provenance.source} == {Certainty.INFERRED}
     assert {Path(frame.file).name for site in sites for frame in site.provenance.source} == {"compile_packages.py"}
-    assert summary.without_inputs == ""
+    assert summary.missing_inputs_reason == ""
     run = runner.run(summary.package, out=tmp_path / "runs").run
     assert [launch.site for launch in run.launches] == list(sites)
 
 
 def test_a_fresh_build_has_the_kernels_of_the_package(packages: Path, tmp_path: Path) -> None:
     options = BuildOptions(program=packages / "program.pt2", output=tmp_path / "x.pt2", against=packages / "plain.pt2")
-    compared = builder.build_report(options).against
+    compared = builder.build_report(options).comparison
     assert compared is not None
     assert str(compared) == f"{KERNELS} of {KERNELS} kernels identical to those of plain.pt2"
     assert compared.missing == ()
@@ -273,8 +273,8 @@ def test_inputs_are_wanted_and_can_be_made(
     packages: Path, instrumented: Callable[..., BuildSummary], tmp_path: Path
 ) -> None:
     summary = instrumented("plain")
-    assert summary.without_inputs == "a compiled package holds none"
-    (leaf,) = summary.inputs.leaves
+    assert summary.missing_inputs_reason == "a compiled package holds none"
+    (leaf,) = summary.signature.leaves
     assert str(leaf) == "float32[2, 4] on cpu"
     with pytest.raises(ArtifactError, match="has no inputs in it") as caught:
         runner.run(summary.package, out=tmp_path / "runs")
@@ -282,7 +282,7 @@ def test_inputs_are_wanted_and_can_be_made(
     embedded = builder.build_report(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )
-    assert embedded.without_inputs == ""
+    assert embedded.missing_inputs_reason == ""
     made = inputs.read_embedded(pt2_archive.inspect(embedded.package))
     run = runner.run(summary.package, random_inputs=5, out=tmp_path / "runs").run
     assert made is not None

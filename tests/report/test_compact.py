@@ -6,21 +6,21 @@ from typing import Any
 
 from subjects import SECRETS, device_fault, run
 
-from aoti_debug.report.compact import STATISTICS, Compactor, better, merged
-from aoti_debug.report.redaction import NOTHING, RedactedPart, Withheld
+from aoti_debug.report.compact import STATISTICS, Compactor, merge_phases, merge_recordings
+from aoti_debug.report.redaction import NO_REDACTION, RedactedPart, Redaction
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 
 
 def shown(opened: RunDir) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = document(opened, None, opened.launches, Measurer(opened))["launches"]
-    return found
+    launches: list[dict[str, Any]] = document(opened, None, opened.launches, Measurer(opened))["launches"]
+    return launches
 
 
-def test_sites_layouts_and_stacks_are_said_once(tmp_path: Path) -> None:
+def test_sites_layouts_and_stacks_are_stored_once(tmp_path: Path) -> None:
     launches = shown(run(tmp_path, 2, fault=False))
-    compactor = Compactor(NOTHING, str(tmp_path))
+    compactor = Compactor(NO_REDACTION, str(tmp_path))
     made = [compactor.launch(launch, [0]) for launch in [*launches, *launches]]
     tables = compactor.tables()
     assert [len(tables[name]) for name in ("sites", "stacks", "layouts")] == [3, 1, 3]
@@ -33,7 +33,7 @@ def test_sites_layouts_and_stacks_are_said_once(tmp_path: Path) -> None:
 
 
 def test_grids_refer_to_their_kernel(tmp_path: Path) -> None:
-    compactor = Compactor(NOTHING, str(tmp_path))
+    compactor = Compactor(NO_REDACTION, str(tmp_path))
     made = [compactor.launch(launch, []) for launch in shown(device_fault(tmp_path))]
     (kernel,) = compactor.tables()["kernels"]
     assert kernel == [
@@ -44,7 +44,7 @@ def test_grids_refer_to_their_kernel(tmp_path: Path) -> None:
 
 
 def test_without_values(tmp_path: Path) -> None:
-    compactor = Compactor(Withheld(frozenset({RedactedPart.TENSORS})), str(tmp_path))
+    compactor = Compactor(Redaction(frozenset({RedactedPart.TENSORS})), str(tmp_path))
     made = [compactor.launch(launch, []) for launch in shown(run(tmp_path, 2))]
     text = json.dumps([made, compactor.tables()])
     assert not any(secret in text for secret in SECRETS)
@@ -52,7 +52,7 @@ def test_without_values(tmp_path: Path) -> None:
 
 
 def test_without_source(tmp_path: Path) -> None:
-    compactor = Compactor(Withheld(frozenset({RedactedPart.SOURCE})), str(tmp_path))
+    compactor = Compactor(Redaction(frozenset({RedactedPart.SOURCE})), str(tmp_path))
     made = [compactor.launch(launch, []) for launch in shown(run(tmp_path, 2))]
     text = json.dumps([made, compactor.tables()])
     assert "secret_table" not in text
@@ -61,16 +61,16 @@ def test_without_source(tmp_path: Path) -> None:
 
 def test_what_another_recording_knows_is_filled_in(tmp_path: Path) -> None:
     plain, measured = shown(run(tmp_path / "a")), shown(run(tmp_path / "b", 2, fault=False))
-    filled = merged(plain[1], [measured[1]])
+    filled = merge_recordings(plain[1], [measured[1]])
     assert filled["args"][2]["after"]["statistics"]["n_nan"] == 3
     assert plain[1]["args"][2]["after"] is None
-    assert merged(plain[1], [measured[0]]) == plain[1]
+    assert merge_recordings(plain[1], [measured[0]]) == plain[1]
     assert filled["status"] == "failed"
 
 
 def test_of_two_records_of_a_phase_both_count() -> None:
     statistics = {"statistics": {"max": 1}, "reason": None, "values": None, "hash": "1", "file": None}
     saved = {"statistics": None, "reason": "not read", "values": None, "hash": "2", "file": "t.safetensors"}
-    assert better(statistics, saved) == {**statistics, "reason": "not read", "file": "t.safetensors"}
-    assert better(None, saved) == saved
-    assert better(statistics, None) == statistics
+    assert merge_phases(statistics, saved) == {**statistics, "reason": "not read", "file": "t.safetensors"}
+    assert merge_phases(None, saved) == saved
+    assert merge_phases(statistics, None) == statistics

@@ -11,7 +11,7 @@ from aoti_debug import report
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
-from aoti_debug.report.redaction import RedactedPart, withheld
+from aoti_debug.report.redaction import RedactedPart, redaction_for
 from aoti_debug.report.samples import Sampler
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
@@ -48,7 +48,7 @@ def test_a_triage_shows_what_all_its_runs_recorded(tmp_path: Path) -> None:
     assert launch(document, "0.1")["marks"] == ["guilty", "failed", "NaN"]
     assert launch(document, "0.1")["worst"] == "3 NaN in buf1"
     assert [step["name"] for step in document.steps] == ["run, level 3"]
-    assert document.commands[0] == ("aoti-debug triage m.pt2", "the triage itself")
+    assert document.commands[0] == ("aoti-debug triage m.pt2", "repeats the triage")
     assert {"torch", "aoti-debug"} <= set(document.versions)
 
 
@@ -59,14 +59,14 @@ def test_saved_tensors_have_histograms(tmp_path: Path) -> None:
     assert none is None
     before = document.data["histograms"][table]["before"]
     after = document.data["histograms"][rows]["after"]
-    assert (sum(before["bins"]), after["nan"], after["of"]) == (32, 2, 32)
+    assert (sum(before["bins"]), after["nan"], after["numel"]) == (32, 2, 32)
     assert entry["args"][0][2][3] == "tensors/0/table.safetensors"
 
 
 def test_a_spent_budget_is_counted(tmp_path: Path) -> None:
     opened = saved_run(tmp_path)
     sampler = Sampler(budget=200)
-    assert [sampler.of(opened, a) for a in opened.launches[1].args] == [0, None, None, None]
+    assert [sampler.histogram_index(opened, a) for a in opened.launches[1].args] == [0, None, None, None]
     assert sampler.unread == 1
 
 
@@ -74,7 +74,7 @@ def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path))
     assert subject.run is not None
     for parts, secrets in (({RedactedPart.TENSORS}, SECRETS), ({RedactedPart.SOURCE}, ("secret_",))):
-        document = str(document_of(subject, withheld(parts, [subject.run.manifest], subject.finding)))
+        document = str(document_of(subject, redaction_for(parts, [subject.run.manifest], subject.finding)))
         assert not [secret for secret in secrets if secret in document]
     whole = str(document_of(subject))
     assert all(secret in whole for secret in (*SECRETS, "secret_table", "secret_weight"))
@@ -93,12 +93,12 @@ def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
 def test_near_overflow_depends_on_the_dtype(dtype: str, value: float, near: bool) -> None:
     statistics = {"n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "min": min(value, 0), "max": max(value, 0)}
     argument = {"role": "out", "tensor": {"dtype": dtype}, "after": {"statistics": statistics}}
-    assert marks.of_values([argument]) == ([marks.Mark.NEAR_OVERFLOW] if near else [])
-    assert marks.of_values([argument | {"role": "in"}]) == []
+    assert marks.value_marks([argument]) == ([marks.Mark.NEAR_OVERFLOW] if near else [])
+    assert marks.value_marks([argument | {"role": "in"}]) == []
 
 
 def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST", 1)
+    monkeypatch.setattr(selection, "MAX_LAUNCHES", 1)
     opened = run(tmp_path, fault=False)
     whole = document_of(report.of_run(opened))
     assert [entry["id"] for entry in whole.data["launches"]] == ["0.0"]

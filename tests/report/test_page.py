@@ -13,7 +13,7 @@ from subjects import data_of, run, triage
 from aoti_debug import report
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
-from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embedded
+from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
@@ -73,7 +73,7 @@ def test_texts_of_a_model_arrive_unchanged(tmp_path: Path) -> None:
 
 
 def test_embedded_json_cannot_end_its_element() -> None:
-    text = str(embedded({"a": EVIL, "b": "<!--<script>"}))
+    text = str(embed_json({"a": EVIL, "b": "<!--<script>"}))
     assert not re.search(r"[<>&\u2028]", text)
 
 

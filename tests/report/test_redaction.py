@@ -4,10 +4,10 @@ import pytest
 from subjects import FINDING, MODEL_LINE, SECRETS, SOURCE, STACK, manifest
 
 from aoti_debug.diagnosis import findings
-from aoti_debug.report.redaction import LEFT_OUT, NOTHING, RedactedPart, Withheld, withheld
+from aoti_debug.report.redaction import LEFT_OUT, NO_REDACTION, RedactedPart, Redaction, redaction_for
 
-NUMBERS = Withheld(frozenset({RedactedPart.TENSORS}))
-TEXTS = withheld({RedactedPart.SOURCE}, [manifest()], FINDING)
+NUMBERS = Redaction(frozenset({RedactedPart.TENSORS}))
+TEXTS = redaction_for({RedactedPart.SOURCE}, [manifest()], FINDING)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ TEXTS = withheld({RedactedPart.SOURCE}, [manifest()], FINDING)
     ],
 )
 def test_numbers_are_left_out_and_names_stay(said: str, shown: str) -> None:
-    assert NUMBERS.text(said) == shown
+    assert NUMBERS.redact(said) == shown
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_numbers_are_left_out_and_names_stay(said: str, shown: str) -> None:
     ],
 )
 def test_source_is_left_out(said: str) -> None:
-    shown = TEXTS.text(said)
+    shown = TEXTS.redact(said)
     for secret in ("secret", "tl.load", "f(x)", "p->next"):
         assert secret not in shown
 
@@ -49,25 +49,25 @@ def test_ordinary_sentences_stay() -> None:
         "load outside of l_table: element 64010 of 64000; it gave 0",
         "mylib::op.default returned error code 1",
     ):
-        assert TEXTS.text(said) == said
-    assert TEXTS.text("f(x)") == LEFT_OUT
+        assert TEXTS.redact(said) == said
+    assert TEXTS.redact("f(x)") == LEFT_OUT
 
 
 def test_nothing_withheld_changes_nothing() -> None:
-    assert withheld((), [manifest()], FINDING) is NOTHING
-    assert NOTHING.finding(FINDING) == FINDING
-    assert NOTHING.text(STACK) == STACK
+    assert redaction_for((), [manifest()], FINDING) is NO_REDACTION
+    assert NO_REDACTION.redact_finding(FINDING) == FINDING
+    assert NO_REDACTION.redact(STACK) == STACK
 
 
 def test_a_finding_without_values() -> None:
-    text = str(findings.to_json(NUMBERS.finding(FINDING)))
+    text = str(findings.to_json(NUMBERS.redact_finding(FINDING)))
     assert not any(secret in text for secret in SECRETS)
     assert MODEL_LINE in text
     assert "cpp_fused_mul_0" in text
 
 
 def test_a_finding_without_source() -> None:
-    text = str(findings.to_json(TEXTS.finding(FINDING)))
+    text = str(findings.to_json(TEXTS.redact_finding(FINDING)))
     assert "secret_table" not in text
     assert "314159" in text
     assert "model.py" in text

@@ -17,12 +17,12 @@ def test_padding() -> None:
 
 
 def test_a_name_that_is_too_long_keeps_both_ends() -> None:
-    assert cells.middle_cut("abcdef", 6) == "abcdef"
-    assert cells.middle_cut("abcdefgh", 5) == "ab…gh"
-    assert cells.middle_cut("abcdefgh", 1) == "…"
-    assert cells.middle_cut("abcdefgh", cells.UNLIMITED) == "abcdefgh"
+    assert cells.shorten_middle("abcdef", 6) == "abcdef"
+    assert cells.shorten_middle("abcdefgh", 5) == "ab…gh"
+    assert cells.shorten_middle("abcdefgh", 1) == "…"
+    assert cells.shorten_middle("abcdefgh", cells.UNLIMITED) == "abcdefgh"
 
 
 @pytest.mark.parametrize("width", range(1, 12))
 def test_wide_characters_are_not_halved(width: int) -> None:
-    assert width - 2 <= cells.count(cells.middle_cut("模型模型模型.py", width)) <= width
+    assert width - 2 <= cells.count(cells.shorten_middle("模型模型模型.py", width)) <= width

@@ -57,24 +57,24 @@ def test_elements_of_a_small_tensor_and_what_was_not_read(tmp_path: Path) -> Non
 
 
 def test_a_launch_that_never_returned(tmp_path: Path) -> None:
-    found = lines(crashed(tmp_path), "2")
-    assert found[1] == "  status     began and never returned"
-    assert "  model      line unknown" in found
-    assert "    out     buf2  an undefined tensor" in found
+    printed = lines(crashed(tmp_path), "2")
+    assert printed[1] == "  status     began and never returned"
+    assert "  model      line unknown" in printed
+    assert "    out     buf2  an undefined tensor" in printed
 
 
 def test_grid_and_source_of_a_triton_kernel(tmp_path: Path) -> None:
-    found = lines(device_fault(tmp_path), "1", source=True)
-    start = found.index("  grid       (4, 1, 1), 4 warps, 128 B shared memory")
-    assert found[start : start + 5] == [
+    printed = lines(device_fault(tmp_path), "1", source=True)
+    start = printed.index("  grid       (4, 1, 1), 4 warps, 128 B shared memory")
+    assert printed[start : start + 5] == [
         "  grid       (4, 1, 1), 4 warps, 128 B shared memory",
         "  passed to triton_poi_fused_0",
         "    in_ptr0   CUdeviceptr  0x7f00",
         "    out_ptr0  CUdeviceptr  0x7f80",
         "    xnumel    int32_t         256",
     ]
-    assert "  stream     slot 0, sequence 2" in found
-    assert found[-4:] == [
+    assert "  stream     slot 0, sequence 2" in printed
+    assert printed[-4:] == [
         "triton_poi_fused_0 (triton, sha256 000000000000)",
         "@triton.jit",
         "def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):",
@@ -92,8 +92,8 @@ def test_the_error_of_a_launch(tmp_path: Path) -> None:
 
 
 def test_an_operator_has_no_source(tmp_path: Path) -> None:
-    found = lines(level_2(tmp_path), "0", source=True)
-    assert found[-1] == "aoti_torch_cpu_addmm_out has no source of its own: it is aten.addmm.out"
+    printed = lines(level_2(tmp_path), "0", source=True)
+    assert printed[-1] == "aoti_torch_cpu_addmm_out has no source of its own: it is aten.addmm.out"
 
 
 NODES = ("var_mean", "add_1", "embedding", "permute_8", "view_10", "add_3", "mul_1", "mul")
@@ -116,9 +116,9 @@ def fused(base: Path) -> RunDir:
 
 
 def test_model_lines_and_nodes_are_folded(tmp_path: Path) -> None:
-    found = lines(fused(tmp_path), "0")
-    start = found.index("  model      /home/u/model.py:3 in forward (exact)")
-    assert found[start : found.index("  arguments")] == [
+    printed = lines(fused(tmp_path), "0")
+    start = printed.index("  model      /home/u/model.py:3 in forward (exact)")
+    assert printed[start : printed.index("  arguments")] == [
         "  model      /home/u/model.py:3 in forward (exact)",
         "               h = self.norm(x)",
         "  fx nodes   var_mean, add_1, embedding, permute_8, view_10, add_3 and 2 more (--all)",
@@ -129,9 +129,9 @@ def test_model_lines_and_nodes_are_folded(tmp_path: Path) -> None:
 
 
 def test_all_nodes_and_stacks(tmp_path: Path) -> None:
-    found = lines(fused(tmp_path), "0", unfolded=True)
-    start = found.index("               h = self.norm(x)")
-    assert found[start + 1 : found.index("  arguments")] == [
+    printed = lines(fused(tmp_path), "0", unfolded=True)
+    start = printed.index("               h = self.norm(x)")
+    assert printed[start + 1 : printed.index("  arguments")] == [
         f"  fx nodes   {', '.join(NODES)}",
         "  traced as  layer_norm",
         "  stack",
@@ -160,8 +160,8 @@ def test_saved_tensors(tmp_path: Path) -> None:
         "storage_bytes": "16",
     }
     save_file({"x": value}, run / "tensors/x.safetensors", metadata)
-    found = lines(open_run(run), "0", Phase.BEFORE, Phase.AFTER)
-    assert found[found.index("  arguments") - 1 :] == [
+    printed = lines(open_run(run), "0", Phase.BEFORE, Phase.AFTER)
+    assert printed[printed.index("  arguments") - 1 :] == [
         f"  files      {run / 'tensors'}/",
         "  arguments",
         "    in      x  float32[2,2]  cpu  strides [2,1]  0x1000",

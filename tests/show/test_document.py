@@ -24,8 +24,8 @@ from aoti_debug.values import Absent, Number
 def as_json(run: RunDir) -> dict[str, Any]:
     """What a program that reads the output sees."""
     made = document(run, diagnose(run), run.launches, Measurer(run))
-    found: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
-    return found
+    as_data: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
+    return as_data
 
 
 @pytest.mark.parametrize("make", [level_2, crashed, device_fault])
@@ -52,8 +52,8 @@ def test_the_schema_finds_what_is_wrong(tmp_path: Path) -> None:
         for step in place:
             spot = spot[step]
         spot[key] = value
-        (found,) = schema.problems(damaged)
-        assert found.startswith(problem)
+        (reported,) = schema.problems(damaged)
+        assert reported.startswith(problem)
     del whole["launches"][0]["kernel"]
     assert schema.problems(whole) == ["$.launches[0]: no kernel"]
 
@@ -126,10 +126,10 @@ def test_numbers_that_json_has_not(tmp_path: Path) -> None:
 
 
 def test_a_verdict(tmp_path: Path) -> None:
-    found = as_json(device_fault(tmp_path))
-    assert found["verdict"].items() >= {"proof": "certain", "suspects": ["0.1"], "surfaced": "0.5"}.items()
-    assert found["faults"] == [{"launch": "0.5", "domain": "cuda", "code": 700, "text": "CUDA_ERROR_ILLEGAL_ADDRESS"}]
-    assert found["launches"][1]["grids"] == [
+    as_data = as_json(device_fault(tmp_path))
+    assert as_data["verdict"].items() >= {"proof": "certain", "suspects": ["0.1"], "surfaced": "0.5"}.items()
+    assert as_data["faults"] == [{"launch": "0.5", "domain": "cuda", "code": 700, "text": "CUDA_ERROR_ILLEGAL_ADDRESS"}]
+    assert as_data["launches"][1]["grids"] == [
         {
             "kernel": "triton_poi_fused_0",
             "grid": [4, 1, 1],
@@ -152,11 +152,11 @@ def test_constant_folding_and_skipped_files(tmp_path: Path) -> None:
     writer.launch_begin(0, 0, tensor(2))
     writer.tensor_file(0, 0, Phase.AFTER, "", status=2, reason="too large")  # type: ignore[arg-type]
     package = make_manifest(site("k", arg("x")), kernels=[triton_kernel("t")])
-    found = as_json(open_run(run_directory(tmp_path, package, writer)))
-    assert schema.problems(found) == []
-    assert [call["id"] for call in found["calls"]] == ["c0", "0"]
-    assert [launch["id"] for launch in found["launches"]] == ["c0.0", "0.0"]
-    assert found["launches"][1]["args"][0]["after"] == {
+    as_data = as_json(open_run(run_directory(tmp_path, package, writer)))
+    assert schema.problems(as_data) == []
+    assert [call["id"] for call in as_data["calls"]] == ["c0", "0"]
+    assert [launch["id"] for launch in as_data["launches"]] == ["c0.0", "0.0"]
+    assert as_data["launches"][1]["args"][0]["after"] == {
         "statistics": None,
         "reason": "too large",
         "values": None,

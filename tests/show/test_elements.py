@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.show.elements import decode, spell
+from aoti_debug.show.elements import decode, format_element
 
 torch = pytest.importorskip("torch")
 
@@ -47,4 +47,4 @@ def test_what_is_not_a_number() -> None:
     ],
 )
 def test_spelling(value: Any, dtype: str, spelled: str) -> None:
-    assert spell(value, dtype) == spelled
+    assert format_element(value, dtype) == spelled

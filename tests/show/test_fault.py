@@ -103,13 +103,13 @@ def test_the_stack_of_the_host(tmp_path: Path) -> None:
         "thread 1 signal 11 code 1 address 0x8 pc 0x5010 caller 0x0\nframes 1 0x5010 0x5021\n"
     )
     (run.path / crash_stacks.MAPS).write_text(f"5000-6000 r-xp 00000000 00:00 1 /gone/{'l' * 200}.so\n")
-    found = lines(run)
-    first, second = found[6:8]
+    printed = lines(run)
+    first, second = printed[6:8]
     assert first.startswith("  stack    lll")
     assert first.endswith("l.so+0x10 (address 0x8)")
     assert second.startswith("           lll")
     assert second.endswith("l.so+0x20")
-    assert all(len(line) <= 100 for line in found)
+    assert all(len(line) <= 100 for line in printed)
 
 
 def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_a_killed_process(tmp_path: Path) -> None:
 
 
 def test_many_arguments_are_cut_short(tmp_path: Path) -> None:
-    found = lines(crash(tmp_path, *(f"buf{n}" for n in range(20))))
-    assert sum("bfloat16[2]" in line for line in found) == 12
-    assert "           and 9 more: aoti-debug show 0.0" in found
+    printed = lines(crash(tmp_path, *(f"buf{n}" for n in range(20))))
+    assert sum("bfloat16[2]" in line for line in printed) == 12
+    assert "           and 9 more: aoti-debug show 0.0" in printed
 
 
 def test_nothing_to_name(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_message_of_many_lines_shows_its_first(tmp_path: Path) -> None:
 
 
 def test_long_lines_are_wrapped(tmp_path: Path) -> None:
-    found = lines(crash(tmp_path, "a_name_of_more_than_thirty_columns"), width=60)
-    assert found[4:6] == [
+    printed = lines(crash(tmp_path, "a_name_of_more_than_thirty_columns"), width=60)
+    assert printed[4:6] == [
         "  args     in      a_name_of_more_than_thirty_columns",
         "                   bfloat16[2] cpu",
     ]

@@ -8,9 +8,9 @@ from aoti_debug.show import cells
 from aoti_debug.show.grid import Column, Table, table
 
 COLUMNS = (
-    Column("id", right=True),
-    Column("name", least=6, share=2),
-    Column("where", least=5, share=1),
+    Column("id", align_right=True),
+    Column("name", min_width=6, share=2),
+    Column("where", min_width=5, share=1),
 )
 
 
@@ -58,9 +58,9 @@ def test_a_cell_may_shorten_itself() -> None:
 @pytest.mark.parametrize(("width", "titles"), [(16, ["id"]), (18, ["id", "kind"]), (60, ["id", "kind"])])
 def test_a_column_is_dropped_where_a_narrow_table_would_be_shortened(width: int, titles: list[str]) -> None:
     columns = (Column("id"), Column("kind", dropped_below=17))
-    found = table(columns, [["1" * 8, "shim_alloc"]], width)
-    assert found.lines[0].split() == titles
-    assert (found.dropped, found.shortened) == ((("kind",) if len(titles) == 1 else ()), False)
+    rendered = table(columns, [["1" * 8, "shim_alloc"]], width)
+    assert rendered.lines[0].split() == titles
+    assert (rendered.dropped, rendered.shortened) == ((("kind",) if len(titles) == 1 else ()), False)
 
 
 def test_a_narrow_table_that_fits_keeps_its_columns() -> None:
@@ -68,8 +68,8 @@ def test_a_narrow_table_that_fits_keeps_its_columns() -> None:
 
 
 def test_wide_characters_take_two_cells() -> None:
-    found = table((Column("name"), Column("x")), [["模型", "1"], ["ab", "2"]], 80)
-    assert found.lines[2:] == ("模型  1", "ab    2")
+    rendered = table((Column("name"), Column("x")), [["模型", "1"], ["ab", "2"]], 80)
+    assert rendered.lines[2:] == ("模型  1", "ab    2")
 
 
 def test_no_rows() -> None:

@@ -106,8 +106,8 @@ def test_a_budget_stops_reading(tmp_path: Path) -> None:
     measurer = Measurer(run, budget=8)
     (argument,) = run.launch("0").args
     assert measurer.measure(argument, Phase.BEFORE).statistics is not None
-    found = measurer.measure(argument, Phase.AFTER)
-    assert (found.statistics, found.reason) == (None, "not read")
+    measured = measurer.measure(argument, Phase.AFTER)
+    assert (measured.statistics, measured.reason) == (None, "not read")
     assert measurer.exhausted
 
 

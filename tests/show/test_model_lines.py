@@ -57,9 +57,9 @@ def test_other_lines_of_the_stacks_are_grouped_by_file_the_models_own_first() ->
 
 def test_many_lines_are_counted() -> None:
     many = of([], stack(*((f"{TORCH}/{n // 6}.py", n, "x") for n in range(20))))
-    found = stack_lines(many, 100)
-    assert [line.split()[0] for line in found if line.endswith("  x")] == [str(n) for n in range(8)]
-    assert found[-1] == "             and 12 more (--all)"
+    printed = stack_lines(many, 100)
+    assert [line.split()[0] for line in printed if line.endswith("  x")] == [str(n) for n in range(8)]
+    assert printed[-1] == "             and 12 more (--all)"
 
 
 def test_long_lines_are_shortened_on_a_terminal_only() -> None:

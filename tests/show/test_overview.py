@@ -31,7 +31,7 @@ def test_a_clean_run(tmp_path: Path) -> None:
         "   0.0  aoti_torch_cpu_addmm_out      x, l_weight_view → buf0  model.py:12   3 NaN in buf0",
         "   0.1  cpp_fused_relu_sum_1          buf0 → buf0, buf1        model.py:14   1 NaN in buf1",
         "   0.2  aoti_torch_index_put_out [3]  buf1, buf0 → buf1        ~model.py:20     -7 in buf1",
-        "kind is left out; --wide shows all of it",
+        "kind is left out; --wide shows everything",
     ]
 
 
@@ -70,20 +70,20 @@ def many(base: Path, count: int, ended: int, exit_: Exit) -> RunDir:
     return open_run(run_directory(base, package, writer, exit=exit_))
 
 
-def shown(found: list[str]) -> list[str]:
-    return [line.split()[0] for line in found if line.lstrip().startswith("0.")]
+def shown(printed: list[str]) -> list[str]:
+    return [line.split()[0] for line in printed if line.lstrip().startswith("0.")]
 
 
 def test_a_long_run_shows_its_beginning(tmp_path: Path) -> None:
-    found = lines(many(tmp_path, 50, 50, Exit(ExitKind.CLEAN)), limit=10)
-    assert shown(found) == [f"0.{n}" for n in range(10)]
-    assert found[-1] == "launches 1 to 10 of 50; --all shows them all"
+    printed = lines(many(tmp_path, 50, 50, Exit(ExitKind.CLEAN)), limit=10)
+    assert shown(printed) == [f"0.{n}" for n in range(10)]
+    assert printed[-1] == "launches 1 to 10 of 50; --all shows them all"
 
 
 def test_a_long_run_with_a_fault_shows_what_was_around_it(tmp_path: Path) -> None:
     exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV")
-    found = lines(many(tmp_path, 40, 39, exit_), limit=8)
-    assert shown(found) == [f"0.{n}" for n in range(32, 40)]
+    printed = lines(many(tmp_path, 40, 39, exit_), limit=8)
+    assert shown(printed) == [f"0.{n}" for n in range(32, 40)]
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_excerpts(tmp_path: Path, around: int | None, start: int) -> None:
 
 def test_what_is_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aoti_debug.rundir.run_directory._is_alive", lambda info: True)
-    found = lines(many(tmp_path, 2, 1, Exit(ExitKind.RUNNING)))
-    assert found[0] == "run 20261120-231501-4711: running"
-    assert [line.split()[-1] for line in found[-2:]] == ["-", "running"]
+    printed = lines(many(tmp_path, 2, 1, Exit(ExitKind.RUNNING)))
+    assert printed[0] == "run 20261120-231501-4711: running"
+    assert [line.split()[-1] for line in printed[-2:]] == ["-", "running"]
     nothing = open_run(run_directory(tmp_path, CPU, name="new", level=3, exit=Exit(ExitKind.RUNNING)))
-    assert lines(nothing)[-1] == "nothing was launched yet"
+    assert lines(nothing)[-1] == "nothing has been launched yet"
 
 
 def test_an_empty_grid_and_an_error(tmp_path: Path) -> None:
@@ -113,21 +113,21 @@ def test_an_empty_grid_and_an_error(tmp_path: Path) -> None:
     writer.launch_end(0, flags=LaunchFlag.NOT_STARTED)
     writer.launch_begin(1, 0, tensor(2))
     writer.launch_end(1, status=1)
-    found = lines(open_run(run_directory(tmp_path, make_manifest(site("k", arg("x"))), writer)))
-    assert [line.rpartition("  ")[2] for line in found[-2:]] == ["empty grid", "failed"]
+    printed = lines(open_run(run_directory(tmp_path, make_manifest(site("k", arg("x"))), writer)))
+    assert [line.rpartition("  ")[2] for line in printed[-2:]] == ["empty grid", "failed"]
 
 
 def test_level_0(tmp_path: Path) -> None:
-    found = lines(open_run(run_directory(tmp_path, CPU)))
-    assert found[-1] == "  no journal: level 0 records nothing"
+    printed = lines(open_run(run_directory(tmp_path, CPU)))
+    assert printed[-1] == "  no journal: level 0 records nothing"
 
 
 def test_a_journal_that_was_written_over(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.blocks_reused = 3
     writer.launch(0, 1, tensor(2), tensor(2))
-    found = lines(open_run(run_directory(tmp_path, CPU, writer)))
-    assert "  note: the journal was full and went on over its oldest launches: they are gone" in found
+    printed = lines(open_run(run_directory(tmp_path, CPU, writer)))
+    assert "  note: the journal was full: its oldest launches were overwritten" in printed
 
 
 def test_suspects_and_where_a_fault_was_noticed(tmp_path: Path) -> None:
@@ -139,24 +139,26 @@ def test_suspects_and_where_a_fault_was_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 119, 120, 150, 200, 260])
 def test_one_launch_is_one_line(tmp_path: Path, width: int) -> None:
-    found = lines(long_names(tmp_path), width=width)
-    rows = [line for line in found if line.lstrip().startswith("0.")]
-    assert shown(found) == [f"0.{n}" for n in range(30)]
-    assert found.index(rows[-1]) - found.index(rows[0]) == 29
-    assert max(map(cells.count, found)) <= width
-    assert found[-1].startswith("names are shortened")
-    starts = [found[found.index("") + 1].index(title) for title in ("kernel", "arguments", "model line", "worst value")]
+    printed = lines(long_names(tmp_path), width=width)
+    rows = [line for line in printed if line.lstrip().startswith("0.")]
+    assert shown(printed) == [f"0.{n}" for n in range(30)]
+    assert printed.index(rows[-1]) - printed.index(rows[0]) == 29
+    assert max(map(cells.count, printed)) <= width
+    assert printed[-1].startswith("names are shortened")
+    starts = [
+        printed[printed.index("") + 1].index(title) for title in ("kernel", "arguments", "model line", "worst value")
+    ]
     assert all(rows[0][start - 1] == " " and rows[0][start] != " " for start in starts)
     assert rows[0].endswith("_out")
     assert " 2.25 in " in rows[0]
 
 
 def test_nothing_is_shortened_where_the_width_is_not_limited(tmp_path: Path) -> None:
-    found = lines(long_names(tmp_path), width=cells.UNLIMITED)
-    rows = [line for line in found if line.lstrip().startswith("0.")]
+    printed = lines(long_names(tmp_path), width=cells.UNLIMITED)
+    rows = [line for line in printed if line.lstrip().startswith("0.")]
     assert len(rows) == 30
-    assert "…" not in "".join(found)
-    assert "--wide" not in found[-1]
+    assert "…" not in "".join(printed)
+    assert "--wide" not in printed[-1]
     names = ", ".join(f"{LAYER}_{n}" for n in range(6))
     assert f"{names} → {LAYER}_out" in rows[1]
     assert KERNELS[1] in rows[1]

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 import schema
+from listing import listing
 
 from aoti_debug import wrapper
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.repro import kinds
 from aoti_debug.wrapper import analyse, forms, slots
-from aoti_debug.wrapper.calls import Call
-from aoti_debug.wrapper.context import Context, Reading
+from aoti_debug.wrapper.calls import CallExpression
+from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.launch_form import LaunchForm
-from aoti_debug.wrapper.listing import listing
 
 MODULE = """
 import re
@@ -33,7 +33,7 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
 """
 
 
-def read(call: Call, context: Context) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """`enqueue_made_up("scale", arg0_1, buf0, 3L);`"""
     if call.callee != "enqueue_made_up":
         return None

@@ -8,7 +8,7 @@ const Report = (() => {
   });
   const byId = new Map(data.launches.map((launch) => [launch.id, launch]));
 
-  // Marks, the gravest first. `glyph` and `name` say it without colour.
+  // Marks, the gravest first. `glyph` and `name` tell them apart without colour.
   const marks = [
     ["guilty", "✖", "bad"],
     ["guard damaged", "⇥", "bad"],
@@ -46,6 +46,8 @@ const Report = (() => {
     if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);
     return String(Number(value.toPrecision(6)));
   }
+
+  const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 
   function duration(ns) {
     if (ns === null || ns === undefined) return "–";
@@ -90,7 +92,7 @@ const Report = (() => {
   }
 
   return {
-    data, byId, marks, markOf, element, markElements, number, duration, modelLine, tensor, cut, colour, choose, redraws,
+    data, byId, marks, markOf, element, markElements, number, count, duration, modelLine, tensor, cut, colour, choose, redraws,
     onChoose: (listener) => listeners.push(listener),
     chosen: () => chosen,
   };

@@ -92,7 +92,7 @@
     return launch.grids.map(([kernel, grid, warps, shared, values]) => {
       const [name, params] = data.kernels[kernel];
       const spelled = values.map((value, i) => `${params[i][0]} = ${params[i][1] === "CUdeviceptr" ? `0x${value.toString(16)}` : number(value)}`);
-      const words = [`grid ${grid.join(" × ")}`, `${warps} warps`, `${shared} bytes shared`, ...spelled];
+      const words = [`grid ${grid.join(" × ")}`, Report.count(warps, "warp"), `${shared} bytes of shared memory`, ...spelled];
       return element("p", { class: "scalars" }, element("strong", {}, `${name} `), ...words.map((word) => element("code", {}, word)));
     });
   }

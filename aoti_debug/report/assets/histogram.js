@@ -1,11 +1,11 @@
 "use strict";
 // A tensor's values before (line) and after (bars) a launch, over the same bins.
 Report.histogram = (() => {
-  const { element, number, colour } = Report;
+  const { element, colour } = Report;
 
   function words(counts) {
     const bad = [["NaN", counts.nan], ["+Inf", counts.pos_inf], ["−Inf", counts.neg_inf]].filter(([, n]) => n);
-    const part = counts.looked_at < counts.of ? [`${counts.looked_at} of ${counts.of} elements`] : [`${counts.of} elements`];
+    const part = counts.sampled < counts.numel ? [`${counts.sampled} of ${counts.numel} elements`] : [Report.count(counts.numel, "element")];
     return [...part, ...bad.map(([name, n]) => `${n} ${name}`)].join(", ");
   }
 
@@ -55,7 +55,7 @@ Report.histogram = (() => {
     const place = element("div", { role: "img", "aria-label": `histogram of ${name}` });
     const figure = element("figure", { class: "histogram" }, caption(name, histogram), place);
     const empty = !histogram.edges.length;
-    if (empty) place.append(element("p", { class: "muted" }, `no finite value ${number(null)}`));
+    if (empty) place.append(element("p", { class: "muted" }, "no finite values"));
     return { figure, show: () => !empty && plot(place, histogram) };
   };
 })();

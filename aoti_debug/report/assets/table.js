@@ -38,7 +38,7 @@
     printAsHtml: true,
     printStyled: false,
     printRowRange: () => printed(),
-    placeholder: "no such launch",
+    placeholder: "no launch matches",
     columns: [
       { title: "launch", field: "id", width: 92, sorter: (a, b, x, y) => x.getData().order - y.getData().order, ...filter("launch") },
       { title: "kernel", field: "kernel", minWidth: 170, widthGrow: 4, tooltip: (_, cell) => element("span", {}, cell.getValue()), ...filter("kernel") },
@@ -78,7 +78,7 @@
   marked.addEventListener("change", refilter);
   table.on("dataFiltered", (_, found) => {
     const paper = found.length > PRINTED ? `; ${PRINTED} of them are printed` : "";
-    document.getElementById("shown").textContent = (found.length === rows.length ? `${rows.length} launches` : `${found.length} of ${rows.length} launches`) + paper;
+    document.getElementById("shown").textContent = (found.length === rows.length ? Report.count(rows.length, "launch") : `${found.length} of ${Report.count(rows.length, "launch")}`) + paper;
   });
 
   table.on("rowSelected", (row) => Report.choose(row.getIndex(), "table"));

@@ -131,7 +131,7 @@
     });
     plot.root.setAttribute("role", "img");
     const marked = launches.filter((x) => x.marks.length).length;
-    plot.root.setAttribute("aria-label", `${launches.length} launches over time, ${marked} with a mark; the table below has them all`);
+    plot.root.setAttribute("aria-label", `${Report.count(launches.length, "launch")} over time, ${marked} with a mark; the table below lists them all`);
   }
 
   make();

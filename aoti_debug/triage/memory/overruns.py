@@ -14,7 +14,7 @@ from aoti_debug.rundir.records import GuardDamage, LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text
-from aoti_debug.show.elements import decode, spell
+from aoti_debug.show.elements import decode, format_element
 
 OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERRUN", "overrun", "⇥")
 
@@ -162,7 +162,7 @@ def _written_values(hit: _Hit, dtype: str, item: int) -> tuple[str, ...]:
     elements = data[: len(data) // item * item][: _SHOWN * item]
     if not elements or start:
         return (f"bytes in the guard zone: {damage.found.hex(' ')}",)
-    values = ", ".join(spell(value, dtype) for value in decode(elements, dtype))
+    values = ", ".join(format_element(value, dtype) for value in decode(elements, dtype))
     return (f"values in the guard zone: {values}",)
 
 

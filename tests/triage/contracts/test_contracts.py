@@ -42,7 +42,7 @@ def run_of(base: Path, manifest: Manifest, journal: JournalWriter) -> RunDir:
 
 
 def check(run: RunDir) -> tuple[Finding, ...]:
-    return check(Dataflow(run))
+    return contracts.check(Dataflow(run))
 
 
 def asked(base: Path, made: object, *, again: int = 1, promises: Sequence[Promise] = PROMISES) -> RunDir:

@@ -114,7 +114,7 @@ def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
     assert not [name for name in files if "repro" in name or name.endswith(".log")]
     finding = json.loads(files["triage.json"])["finding"]
     assert (finding["file"], finding["line"], finding["text"]) == ("/home/u/model.py", 28, "")
-    assert finding["evidence"][0] == "load outside of l_table: element 314159 of 32"
+    assert finding["evidence"][0] == "out-of-bounds load from l_table: element 314159 of 32"
     assert b"271828" in files["report/index.html"]
 
 

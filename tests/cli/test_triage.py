@@ -35,7 +35,9 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: tuple[str, ...]
 @pytest.mark.parametrize("columns", [80, 120, cells.UNLIMITED])
 def test_a_step_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(triage, "width", lambda *, err: columns)
-    step = Step("repro, checked", 13.7, f"load outside of table: element {2**47} of 64000, {'9' * 60} past the end")
+    step = Step(
+        "repro, checked", 13.7, f"out-of-bounds load from table: element {2**47} of 64000, {'9' * 60} past the end"
+    )
     with triage.StepProgress() as progress:
         progress(step.name, step)
     (line,) = capsys.readouterr().err.splitlines()

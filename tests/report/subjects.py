@@ -112,7 +112,11 @@ FINDING = Finding(
     FAULT,
     "IndexError: index 314159 is out of bounds",
     WHERE,
-    ("load outside of l_table: element 314159 of 32", f"in the kernel's line: {MODEL_LINE}", "buf0[2] is 314159"),
+    (
+        "out-of-bounds load from l_table: element 314159 of 32",
+        f"in the kernel's line: {MODEL_LINE}",
+        "buf0[2] is 314159",
+    ),
     ORIGIN,
     (ORIGIN, MADE, WHERE),
     ("native: IndexError",),

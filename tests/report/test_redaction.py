@@ -46,7 +46,7 @@ def test_source_is_left_out(said: str) -> None:
 
 def test_ordinary_sentences_stay() -> None:
     for said in (
-        "load outside of l_table: element 64010 of 64000; it gave 0",
+        "out-of-bounds load from l_table: element 64010 of 64000; returned 0",
         "mylib::op.default returned error code 1",
     ):
         assert TEXTS.redact(said) == said

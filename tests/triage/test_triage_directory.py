@@ -26,7 +26,7 @@ def finding(**fields: Any) -> Finding:
         "kind": FAULT,
         "what": "SIGSEGV",
         "where": WHERE,
-        "evidence": ("load outside of buf2: element 64010 of 64000",),
+        "evidence": ("out-of-bounds load from buf2: element 64010 of 64000",),
         "origin": ORIGIN,
         "chain": (Place(input="index", argument="arg1_1", element=3), ORIGIN, WHERE),
         "confirmed_by": ("checked: the same",),

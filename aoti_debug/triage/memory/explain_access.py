@@ -16,6 +16,8 @@ from aoti_debug.triage.contracts.contracts import zero_sized
 from aoti_debug.triage.kernel_source.lines import access_line, index_line
 from aoti_debug.triage.memory.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
+_PREPOSITIONS = {"load": "from", "atomic": "on"}
+
 
 def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evidence]) -> Finding:
     """The finding with the argument, the element and the origin of the index, as far as they are known.
@@ -118,7 +120,8 @@ def _sentences(access: SeenAccess) -> Iterable[str]:
     elif access.kind == "index":
         yield access.what
     else:
-        text = f"{access.kind or 'access'} outside of {access.argument}"
+        kind = access.kind or "access"
+        text = f"out-of-bounds {kind} {_PREPOSITIONS.get(kind, 'to')} {access.argument}"
         if access.element is not None and access.elements:
             text += f": element {access.element} of {access.elements}"
         if access.beyond:

@@ -50,7 +50,7 @@ def access(element: int | None, index: IndexValue | None, argument: str = "table
 
 
 def seen(*accesses: SeenAccess) -> Evidence:
-    return Evidence("0.0 gather", "checked", "", "", "fault", 11, "load outside", accesses, ())
+    return Evidence("0.0 gather", "checked", "", "", "fault", 11, "out-of-bounds load", accesses, ())
 
 
 def explained(run: RunDir, *accesses: SeenAccess) -> Finding:
@@ -64,7 +64,7 @@ def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) ->
     assert finding.where.frame == FRAMES[1]
     assert finding.origin is not None
     assert (finding.origin.input, finding.origin.element) == ("ids", 1)
-    assert finding.evidence[0] == "load outside of table: element 48 of 40, 9 past the end"
+    assert finding.evidence[0] == "out-of-bounds load from table: element 48 of 40, 9 past the end"
     assert finding.evidence[-1] == FAULT.evidence[0]
 
 

@@ -45,6 +45,7 @@ class Selection:
 
     @property
     def run(self) -> RunDir:
+        """The run without its diagnosis."""
         return self.diagnosed.run
 
 

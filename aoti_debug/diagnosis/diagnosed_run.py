@@ -1,4 +1,4 @@
-"""A run directory with what is concluded from it, each conclusion drawn once."""
+"""A run with its diagnosis: verdict and dataflow, each computed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DiagnosedRun:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """None where nothing went wrong, or the run still goes on.
+        """The verdict; None for a run without a fault, or one that is still going on.
 
         Raises:
             RunDirError: a record of the run cannot be read.
@@ -28,6 +28,7 @@ class DiagnosedRun:
 
     @cached_property
     def dataflow(self) -> Dataflow:
+        """The producers and consumers of the memory that each launch accesses."""
         return Dataflow(self.run)
 
     def with_rescued_tensors(self) -> DiagnosedRun:

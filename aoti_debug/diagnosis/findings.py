@@ -17,14 +17,14 @@ from aoti_debug.rundir.timeline import Launch
 
 @dataclass(frozen=True)
 class FindingKind:
-    """What a finding is about. A kind is declared beside the code that finds it.
+    """The category of a finding. A category is declared beside the code that looks for it.
 
     Attributes:
         value: its name in JSON: "nonfinite".
         description: one line: "NaN or an unintended infinity".
-        heading: what a terminal's lines begin with: "NOT FINITE".
-        title: what a page calls it: "not finite".
-        sign: one character for a page.
+        heading: the first words on a terminal: "NOT FINITE".
+        title: the name on an HTML page: "not finite".
+        sign: one character for an HTML page.
     """
 
     value: str
@@ -35,8 +35,8 @@ class FindingKind:
 
 
 CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔")
-FAULT = FindingKind("fault", "a launch crashed, threw, or broke the device", "FAULT", "fault")
-HANG = FindingKind("hang", "the model came to no end", "HANG", "hang", "◌")
+FAULT = FindingKind("fault", "a launch crashed, threw an exception, or caused a device error", "FAULT", "fault")
+HANG = FindingKind("hang", "no launch begins or ends any more", "HANG", "hang", "◌")
 
 
 @dataclass(frozen=True)

@@ -39,54 +39,55 @@ class Rescue:
 
 
 def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> DiagnosedRun:
-    """Opens a run (see `run_directory.find`); what nobody has rescued of one that has ended is rescued first.
+    """Opens a run (see `run_directory.find`) after rescuing the tensors that its flight recorder holds.
 
     Raises:
         RunDirError: there is none, or it is damaged or of another version.
     """
-    found, _ = rescued(DiagnosedRun(run_directory.open_run(name, base)))
-    return found
+    diagnosed, _ = rescued(DiagnosedRun(run_directory.open_run(name, base)))
+    return diagnosed
 
 
 def rescue(path: Path) -> Rescue:
-    """Rescues the tensors of a run directory (see `rescued`).
+    """Rescues the tensors of the run in a directory (see `rescued`).
 
     Raises:
         RunDirError: the run cannot be read.
     """
     if not _is_recorded_here(path):
         return Rescue()
-    _, done = rescued(DiagnosedRun(run_directory.open_run(path)))
-    return done
+    _, result = rescued(DiagnosedRun(run_directory.open_run(path)))
+    return result
 
 
-def rescued(found: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
-    """Saves the tensors of the launches that a run's end is laid to, and of those before them, as files of the run,
-    and gives the shared memory back. Of a clean run nothing is saved; a run that goes on is left alone.
+def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
+    """Saves the recorded inputs of the suspects and of the launches before them as files, and frees the shared memory.
+
+    Nothing is saved of a clean run; a run that is still going on is left as it is.
 
     Returns:
-        The run with the tensors that were saved, and what they are.
+        The run with the saved tensors, and the result of the rescue.
 
     Raises:
         RunDirError: the run cannot be read.
     """
-    run = found.run
+    run = diagnosed.run
     if not _is_recorded_here(run.path) or run.state is ExitKind.RUNNING:
-        return found, Rescue()
-    verdict = found.verdict
+        return diagnosed, Rescue()
+    verdict = diagnosed.verdict
     try:
         recording = None if verdict is None else flight_recorder.read(run.path / flight_recorder.NAME)
     except RunDirError as error:
         release(run.path)
-        return found, Rescue(failure=str(error))
-    done = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
-    if not done.failure:
+        return diagnosed, Rescue(failure=str(error))
+    result = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
+    if not result.failure:
         release(run.path)
-    return (found if recording is None else found.with_rescued_tensors()), done
+    return (diagnosed if recording is None else diagnosed.with_rescued_tensors()), result
 
 
 def _is_recorded_here(path: Path) -> bool:
-    """Whether a run has the memory of a flight recorder; it may be another machine's."""
+    """True if the flight recorder's memory is on this machine; a copied run links to memory of another one."""
     link = path / flight_recorder.NAME
     return link.is_symlink() and link.exists()
 

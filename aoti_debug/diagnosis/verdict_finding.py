@@ -14,7 +14,7 @@ _LISTED = 6  # suspects
 
 
 def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = ()) -> Finding:
-    """What a run's verdict says; without one, a finding of kind CLEAN.
+    """The finding of a verdict; of kind CLEAN without one.
 
     Args:
         verdict: of this run.

@@ -37,17 +37,20 @@ _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUI
 
 @dataclass(frozen=True)
 class RunResult:
+    """A finished run with its diagnosis."""
+
     diagnosed: DiagnosedRun
-    seconds: float  # the process's whole life
-    lost: str  # why a log of its output is not complete; "" otherwise
+    seconds: float  # from the start of the process to its end
+    lost: str  # the reason why a log of its output is incomplete; "" otherwise
 
     @property
     def run(self) -> RunDir:
+        """The run without its diagnosis."""
         return self.diagnosed.run
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where nothing went wrong."""
+        """The verdict; None for a run without a fault."""
         return self.diagnosed.verdict
 
 

@@ -61,6 +61,7 @@ class Confirmation:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
+        """The evidence of each trial, in order."""
         return tuple(trial.evidence for trial in self.trials)
 
 

@@ -1,4 +1,4 @@
-"""What the checks of one triage share, and what they answer with."""
+"""The data that the checks of one triage share, and the results that they return."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Suspicion:
 
     @property
     def run(self) -> RunDir:
+        """The run that shows it, without its diagnosis."""
         return self.diagnosed.run
 
     @property
@@ -62,7 +63,8 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """
+    """The finding of a triage, and the run behind it.
+
     Attributes:
         run: the run that shows it best; None where the model was never called.
     """

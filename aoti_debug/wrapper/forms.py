@@ -1,4 +1,4 @@
-"""Every launch form that there is: those that the modules `forms_*` beside this one list as `FORMS`."""
+"""The launch forms of all modules `forms_*` beside this one: each lists its own as `FORMS`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ FORMS = discovered()
 
 
 def is_callee(name: str) -> bool:
-    """Whether a function of this name launches something."""
+    """True if a function of this name launches something."""
     return any(form.callees.fullmatch(name) for form in FORMS)
 
 
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
-    """What a call launches, as the first form reads it that can; None where none does."""
+    """Reads a call as the first form that matches it; None if no form does."""
     return next((reading for form in FORMS if (reading := form.read(call, context)) is not None), None)
 
 
 @cache
 def traits_of(kind: Kind) -> LaunchTraits:
+    """The traits that the launches of a kind share."""
     return next(form.kinds[kind] for form in FORMS if kind in form.kinds)

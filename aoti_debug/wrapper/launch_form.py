@@ -1,4 +1,4 @@
-"""A launch form: how the generated C++ writes a launch, and what is true of such launches."""
+"""A launch form: how generated C++ writes a launch, and the traits of such launches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aoti_debug.wrapper.context import FunctionContext, Reading
 
 
 class RunsOn(Enum):
-    """Where a launch runs."""
+    """The device that a launch runs on."""
 
     HOST = "host"
     DEVICE = "device"
@@ -22,17 +22,17 @@ class RunsOn(Enum):
 
 @dataclass(frozen=True)
 class LaunchTraits:
-    """What the launches of one kind have in common.
+    """The traits that the launches of one kind share.
 
     Attributes:
-        compiled_for_layouts: the kernel was generated for one layout of its arguments, and does not look at another.
-        keeps_old_elements: an output that holds something already may be written in part only.
-        user_operator: it is an operator of the user's, whose fake kernel foretells its results.
-        allocates_outputs: it allocates the tensors that it is to fill.
-        waits_for_device: it returns when the device has done all that was asked of it.
-        word: what the model's source calls a launch that has no operator.
+        compiled_for_layouts: the kernel was generated for one layout of its arguments and ignores the real one.
+        keeps_old_elements: it may write only a part of an output that has contents already.
+        user_operator: it is a custom operator, whose fake kernel describes its results.
+        allocates_outputs: it allocates its own outputs.
+        waits_for_device: it returns only when the device has completed all earlier work.
+        word: the name of a launch without an operator in the model's source.
         replay: the module of aoti_debug/repro/ that replays it: "cpp"; "" for none.
-        not_replayed: why there is none.
+        not_replayed: the reason why there is none.
     """
 
     runs_on: RunsOn = RunsOn.TENSORS
@@ -48,12 +48,12 @@ class LaunchTraits:
 
 @dataclass(frozen=True)
 class LaunchForm:
-    """
+    """One way in which generated C++ writes a launch.
+
     Attributes:
         callees: the names of the functions that are called so.
-        read: what a call launches; None where it is not of this form. It is also asked about other functions that the
-            wrapper declares itself.
-        kinds: those of its launches.
+        read: reads a call of such a function, or of one that the wrapper declares itself; None if it has another form.
+        kinds: the kinds of its launches, with their traits.
     """
 
     callees: re.Pattern[str]

@@ -14,6 +14,7 @@ KIND = CONTRACT
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first broken contract of the first run; the others are warnings."""
     broken = contracts.check(first.diagnosed.dataflow)
     if not broken:
         return None
@@ -28,4 +29,5 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone: it has to produce the same tensor again."""
     return replay.same_values(model, suspicion)

@@ -1,4 +1,4 @@
-"""Faults: a launch crashed, threw, or broke the device. A run that ended in one shows it."""
+"""Faults: a launch crashed, threw an exception, or caused a device error. The run that ended in it shows it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ KIND = FAULT
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The fault that the first run ended in, if it did."""
     return None if first.verdict is None else of_ended(model, first)
 
 
 def of_ended(model: Investigation, ended: RunResult) -> Suspicion:
-    """What a run that ended in a fault, or without an end, is laid to: a launch, or damage that an earlier one did."""
+    """The suspicion about a run that faulted or hung: a launch, or the damage that an earlier launch did."""
     if model.options.guards or faults.may_be_damage(ended):
         damage = overrun.of_guarded(model)
         if damage is not None:
@@ -27,6 +28,7 @@ def of_ended(model: Investigation, ended: RunResult) -> Suspicion:
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone, exactly, with bounds checks and under a sanitizer, and explains the access."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)

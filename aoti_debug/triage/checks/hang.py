@@ -1,4 +1,4 @@
-"""Hangs: no launch begins or ends any more. A run that had to be killed shows it."""
+"""Hangs: no launch begins or ends any more. The run that had to be killed shows it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ KIND = HANG
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The hang of a first run that had to be killed."""
     return fault.of_ended(model, first) if first.run.state is ExitKind.TIMEOUT else None
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone: it has to hang again."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)

@@ -1,4 +1,4 @@
-"""NaN, and infinities that nobody meant. A run with statistics of every tensor shows them."""
+"""Non-finite values: NaN and unintended infinities. A run with statistics of every tensor shows them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ KIND = NONFINITE
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first harmful NaN or unintended infinity of a run with statistics."""
     measured = model.measured
     if measured.verdict is not None:
         return fault.of_ended(model, measured)
-    seen = nonfinite.find(measured.diagnosed.dataflow, model.options.infinities)
-    finding = seen.finding or Finding(CLEAN, "outputs finite")
+    search = nonfinite.find(measured.diagnosed.dataflow, model.options.infinities)
+    finding = search.finding or Finding(CLEAN, "outputs finite")
     return Suspicion(
-        replace(finding, warnings=(*finding.warnings, *seen.warnings)), measured.diagnosed, needed=seen.needed
+        replace(finding, warnings=(*finding.warnings, *search.warnings)), measured.diagnosed, needed=search.needed
     )
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
-    wanted = [suspicion.run.launch(id_) for id_ in suspicion.needed]
-    if not wanted:
+    """Replays the launch alone: it has to produce the same values; saved tensors explain the cause."""
+    launches = [suspicion.run.launch(id_) for id_ in suspicion.needed]
+    if not launches:
         return Outcome(suspicion.finding, suspicion.run)
-    saved = model.trials.tensors(wanted)
+    saved = model.trials.tensors(launches)
     finding = nonfinite.explain(suspicion.finding, saved.run)
     return replay.same_values(model, Suspicion(finding, saved.diagnosed))

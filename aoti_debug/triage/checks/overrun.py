@@ -1,4 +1,4 @@
-"""Overruns: a launch wrote outside of its buffers. A run with guard zones around them shows it."""
+"""Out-of-bounds writes: a launch wrote outside of its buffers. A run with guard zones around them shows it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ KIND = overruns.OVERRUN
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first out-of-bounds write in a run with guards, if --guards asks for one."""
     return of_guarded(model) if model.options.guards else None
 
 
 def of_guarded(model: Investigation) -> Suspicion | None:
-    """What one more run, with guards, shows."""
+    """The first out-of-bounds write that one more run, with guards, shows."""
     guarded = model.trials.guarded()
     finding = overruns.find(guarded.run)
     return None if finding is None else Suspicion(finding, guarded.diagnosed)
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone with bounds checks, and explains the access."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
@@ -30,5 +32,5 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         model, suspicion.diagnosed, launch, replay.OVERRUN, model.trials.guarded_tensors
     )
     finding = replay.of_fault(suspicion.finding, confirmation)
-    there = saved.run.launch(launch.id)
-    return Outcome(explain_overrun(finding, saved.dataflow, there, confirmation.evidence), suspicion.run)
+    saved_launch = saved.run.launch(launch.id)
+    return Outcome(explain_overrun(finding, saved.dataflow, saved_launch, confirmation.evidence), suspicion.run)

@@ -1,5 +1,4 @@
-"""Uninitialised reads: a launch read what nothing had written. Runs that differ only in what fresh buffers begin with
-show it."""
+"""Uninitialised reads: a launch read memory that no launch had written. Two runs with different poisons show it."""
 
 from __future__ import annotations
 
@@ -13,17 +12,19 @@ POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first launch whose result depends on what fills new buffers, if --guards asks for it."""
     if not model.options.guards:
         return None
-    one, other = (model.trials.poisoned(poison) for poison in POISONS)
-    flow = one.diagnosed.dataflow
-    finding = uninitialised.find(flow, other.run)
-    if finding is not None:  # unless the launch in question is not the same twice anyway
-        finding = uninitialised.find(flow, other.run, model.trials.poisoned(POISONS[0]).run)
+    first_poison, second_poison = (model.trials.poisoned(poison) for poison in POISONS)
+    flow = first_poison.diagnosed.dataflow
+    finding = uninitialised.find(flow, second_poison.run)
+    if finding is not None:  # a third run tells it from a launch whose results vary anyway
+        finding = uninitialised.find(flow, second_poison.run, model.trials.poisoned(POISONS[0]).run)
     return None if finding is None else Suspicion(finding, first.diagnosed)
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone with different poisons."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)

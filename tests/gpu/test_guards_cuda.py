@@ -58,6 +58,7 @@ class Shifting(nn.Module):
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
     """A case of cuda_models.py, or "shifting", built once a session."""
     importable(HERE)
+    importable(HERE.parent)  # this module is imported where the model is lowered and run
 
     @functools.cache
     def built(name: str) -> Built:

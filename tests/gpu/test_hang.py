@@ -45,10 +45,10 @@ def test_a_kernel_that_ends_is_left_alone(built: Built, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["stall", "timeout"])
 def test_a_kernel_that_never_ends_is_named_with_its_grid(built: Built, tmp_path: Path, limit: str) -> None:
-    seconds = STALL if limit == "stall" else 30
+    seconds = STALL if limit == "stall" else 90  # counted from before the package is loaded
     began = time.monotonic()
     result = runner.run(built.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **{limit: seconds})
-    assert time.monotonic() - began < 180
+    assert time.monotonic() - began < 240
     verdict = result.verdict
     assert verdict is not None
     assert result.run.state is ExitKind.TIMEOUT

@@ -10,6 +10,7 @@ The marker is a file that identifies such a directory: "run.json".
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from datetime import datetime
@@ -25,9 +26,13 @@ def create(base: Path) -> Path:
     """Makes a new, empty directory in `base`, which is made if missing; returns its absolute path.
 
     Raises:
+        NotADirectoryError: `base` is a file.
         OSError: it cannot be made.
     """
-    base.mkdir(parents=True, exist_ok=True)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(base)) from error
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
     for attempt in count(1):
         path = base.resolve() / (stamp if attempt == 1 else f"{stamp}-{attempt}")

@@ -20,7 +20,7 @@ from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run import target
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import kinds, triage_directory
+from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
 from aoti_debug.triage.options import TriageOptions
@@ -89,14 +89,14 @@ def _outcome(model: Investigation) -> Outcome:
     if first.run.manifest.without_source:
         return Outcome(_from_outside(first), first.run)
     warnings: tuple[str, ...] = ()
-    for check in kinds.CHECKS:
+    for check in finding_kinds.CHECKS:
         suspicion = check.look(model, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
         if suspicion.finding.kind != CLEAN:
             finding = replace(suspicion.finding, warnings=warnings)
-            return kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
+            return finding_kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
     calls = wording.count(model.options.calls, "call")
     what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: no fault, outputs finite"
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)

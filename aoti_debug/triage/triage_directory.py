@@ -190,10 +190,10 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
     """Raises:
     DamagedJsonError: `data` is no triage.json.
     """
-    from aoti_debug.triage import kinds  # the checks that it lists write to such directories
+    from aoti_debug.triage import finding_kinds  # the checks that it lists write to such directories
 
     fields = json_data.from_data(_RecordJson, data)
-    finding = findings.from_json(fields.finding, kinds.by_value(), "finding")
+    finding = findings.from_json(fields.finding, finding_kinds.by_value(), "finding")
     return Record(
         finding=replace(finding, repro=_absolute(path, finding.repro)),
         steps=fields.steps,

@@ -127,9 +127,9 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
-    from aoti_debug.triage import kinds
+    from aoti_debug.triage import finding_kinds
 
     subject = report.of_run(run(tmp_path))
-    for kind in kinds.by_value().values():
+    for kind in finding_kinds.by_value().values():
         page = report.html(replace(subject, finding=replace(subject.finding, kind=kind)))
         assert f'<p class="kind"><span class="sign" aria-hidden="true">{kind.sign}</span> {kind.title}</p>' in page

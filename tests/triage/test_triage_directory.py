@@ -12,7 +12,7 @@ from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import ModelLine
-from aoti_debug.triage import kinds, triage_directory
+from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.triage_directory import Record, Step, TriageDir
 
@@ -60,7 +60,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES)
 def test_a_finding_survives_json(case: Finding) -> None:
     data = json.loads(json.dumps(findings.to_json(case), allow_nan=False))
-    assert findings.from_json(data, kinds.by_value()) == case
+    assert findings.from_json(data, finding_kinds.by_value()) == case
     assert schema.problems(data, schema.TRIAGE) == []
 
 

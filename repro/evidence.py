@@ -34,7 +34,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True)
-class IndexValue:
+class SeenIndex:
     """The integer tensor element that an out-of-bounds address was computed from.
 
     Attributes:
@@ -74,7 +74,7 @@ class SeenAccess:
     program: tuple[int, int, int] | None
     count: int
     source: SourceLine | None
-    index: IndexValue | None
+    index: SeenIndex | None
 
 
 @dataclass(frozen=True)

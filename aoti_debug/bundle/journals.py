@@ -22,11 +22,11 @@ def redact(data: bytes, redaction: Redaction, included: Collection[str]) -> byte
     journal = bytearray(data)
     _, _, block_bytes, *_ = abi.JOURNAL_HEADER.codec.unpack_from(data)
     for start in range(abi.JOURNAL_HEADER.size, len(journal), block_bytes):
-        _Block(journal, start, min(start + block_bytes, len(journal)), redaction, included).redact()
+        _JournalBlock(journal, start, min(start + block_bytes, len(journal)), redaction, included).redact()
     return bytes(journal)
 
 
-class _Block:
+class _JournalBlock:
     def __init__(self, data: bytearray, start: int, end: int, redaction: Redaction, included: Collection[str]) -> None:
         self._data = data
         self._offset = start
@@ -145,13 +145,13 @@ _WITHOUT_VALUES = {
     RecordType.LAYOUT.value,
     RecordType.RUN_END.value,
 }
-_REDACTORS: dict[int, Callable[[_Block, int, int], None]] = {
-    RecordType.LAUNCH_BEGIN.value: _Block.launch_begin,
-    RecordType.GRID.value: _Block.grid,
-    RecordType.LAUNCH_END.value: _Block.launch_end,
-    RecordType.TENSOR_FILE.value: _Block.tensor_file,
-    RecordType.TENSOR_STATS.value: _Block.tensor_stats,
-    RecordType.FAULT.value: _Block.fault,
-    RecordType.NOTE.value: _Block.note,
-    RecordType.GUARD.value: _Block.guard_damage,
+_REDACTORS: dict[int, Callable[[_JournalBlock, int, int], None]] = {
+    RecordType.LAUNCH_BEGIN.value: _JournalBlock.launch_begin,
+    RecordType.GRID.value: _JournalBlock.grid,
+    RecordType.LAUNCH_END.value: _JournalBlock.launch_end,
+    RecordType.TENSOR_FILE.value: _JournalBlock.tensor_file,
+    RecordType.TENSOR_STATS.value: _JournalBlock.tensor_stats,
+    RecordType.FAULT.value: _JournalBlock.fault,
+    RecordType.NOTE.value: _JournalBlock.note,
+    RecordType.GUARD.value: _JournalBlock.guard_damage,
 }

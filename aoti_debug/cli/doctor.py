@@ -10,7 +10,7 @@ import click
 
 from aoti_debug import doctor, wording
 from aoti_debug.cli.lines import width
-from aoti_debug.doctor import Check, Status
+from aoti_debug.doctor import MachineCheck, Status
 from aoti_debug.errors import EXIT_CLEAN, ToolchainError
 
 FORMAT = 1
@@ -38,7 +38,7 @@ def command(context: click.Context, as_json: bool) -> None:
     context.exit(EXIT_CLEAN if well else ToolchainError.exit_code)
 
 
-def show(check: Check, columns: int) -> None:
+def show(check: MachineCheck, columns: int) -> None:
     """Prints a check, with what to do in the lines below."""
     first, second = _LABELS
     indent = " " * (first + second)
@@ -52,7 +52,7 @@ def show(check: Check, columns: int) -> None:
             click.echo(line)
 
 
-def conclusion(checks: Sequence[Check]) -> str:
+def conclusion(checks: Sequence[MachineCheck]) -> str:
     """The last line: whether models can be built and run here."""
     if not doctor.is_ready(checks):
         names = [check.name for check in checks if check.needed and check.status is Status.MISSING]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aoti_debug.doctor import cuda, host, tools
-from aoti_debug.doctor.check import Check, Status
+from aoti_debug.doctor.check import MachineCheck, Status
 
-__all__ = ["Check", "Status", "is_ready", "run_checks"]
+__all__ = ["MachineCheck", "Status", "is_ready", "run_checks"]
 
-CHECKS: tuple[Callable[[], Iterable[Check]], ...] = (
+CHECKS: tuple[Callable[[], Iterable[MachineCheck]], ...] = (
     host.python,
     host.compiler,
     host.torch,
@@ -26,11 +26,11 @@ CHECKS: tuple[Callable[[], Iterable[Check]], ...] = (
 )
 
 
-def run_checks() -> tuple[Check, ...]:
+def run_checks() -> tuple[MachineCheck, ...]:
     """Runs all checks; takes a second or two the first time, because it compiles a test program."""
     return tuple(check for function in CHECKS for check in function())
 
 
-def is_ready(checks: Iterable[Check]) -> bool:
+def is_ready(checks: Iterable[MachineCheck]) -> bool:
     """True if nothing that builds and runs need is missing."""
     return not any(check.needed and check.status is Status.MISSING for check in checks)

@@ -15,7 +15,7 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """The result of one check.
 
     Attributes:
@@ -31,21 +31,21 @@ class Check:
     needed: bool = False
 
 
-def ok(name: str, found: str) -> Check:
+def ok(name: str, found: str) -> MachineCheck:
     """A check that passed."""
-    return Check(name, Status.OK, found)
+    return MachineCheck(name, Status.OK, found)
 
 
-def warning(name: str, found: str, todo: str) -> Check:
+def warning(name: str, found: str, todo: str) -> MachineCheck:
     """A check that found a limitation."""
-    return Check(name, Status.WARNING, found, todo)
+    return MachineCheck(name, Status.WARNING, found, todo)
 
 
-def missing(name: str, found: str, todo: str) -> Check:
+def missing(name: str, found: str, todo: str) -> MachineCheck:
     """A check of something optional that is missing."""
-    return Check(name, Status.MISSING, found, todo)
+    return MachineCheck(name, Status.MISSING, found, todo)
 
 
-def missing_required(name: str, found: str, todo: str) -> Check:
+def missing_required(name: str, found: str, todo: str) -> MachineCheck:
     """A check of something that is missing and required to build or run packages."""
-    return Check(name, Status.MISSING, found, todo, needed=True)
+    return MachineCheck(name, Status.MISSING, found, todo, needed=True)

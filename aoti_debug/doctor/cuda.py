@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aoti_debug import wording
-from aoti_debug.doctor.check import Check, missing, missing_required, ok, warning
+from aoti_debug.doctor.check import MachineCheck, missing, missing_required, ok, warning
 from aoti_debug.doctor.host import torch_cuda
 from aoti_debug.machine import cuda_toolkit
 
@@ -43,7 +43,7 @@ class Driver:
     gpus: tuple[Gpu, ...]
 
 
-def driver() -> Iterator[Check]:
+def driver() -> Iterator[MachineCheck]:
     """Checks the driver and lists the GPUs."""
     installed, build = find_driver(), torch_cuda()
     if installed is None:
@@ -58,7 +58,7 @@ def driver() -> Iterator[Check]:
         yield ok("GPUs", ", ".join(map(str, installed.gpus)))
 
 
-def check_driver(driver: Driver, build: str) -> Check:
+def check_driver(driver: Driver, build: str) -> MachineCheck:
     """Checks a driver against the CUDA version of torch.
 
     Args:
@@ -125,7 +125,7 @@ def _release() -> str:
     return text.value.decode(errors="replace") if succeeded else ""
 
 
-def headers() -> Iterator[Check]:
+def headers() -> Iterator[MachineCheck]:
     """Checks for the CUDA headers, which the wrappers of CUDA models include."""
     if not torch_cuda():
         return

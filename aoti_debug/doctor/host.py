@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.doctor.check import Check, missing, missing_required, ok, warning
+from aoti_debug.doctor.check import MachineCheck, missing, missing_required, ok, warning
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 from aoti_debug.machine import compiler as compilers
@@ -28,7 +28,7 @@ FLIGHT_BYTES = 1 << 30  # of shared memory, enough for the inputs of the last la
 FREE_BYTES = 5 << 30  # of disk for a build's objects and a run's tensors
 
 
-def python() -> Iterator[Check]:
+def python() -> Iterator[MachineCheck]:
     """Checks the Python version and the operating system."""
     version = f"{platform.python_version()}, {platform.machine()} {platform.system()}"
     if sys.version_info < OLDEST_PYTHON:
@@ -39,7 +39,7 @@ def python() -> Iterator[Check]:
         yield ok("python", version)
 
 
-def compiler() -> Iterator[Check]:
+def compiler() -> Iterator[MachineCheck]:
     """Checks the C++ compiler and OpenMP."""
     try:
         cxx = compilers.find_compiler()
@@ -51,7 +51,7 @@ def compiler() -> Iterator[Check]:
     yield _openmp(cxx)
 
 
-def _openmp(cxx: compilers.Compiler) -> Check:
+def _openmp(cxx: compilers.Compiler) -> MachineCheck:
     """Checks that -fopenmp, which generated CPU kernels are compiled with, works."""
     with tempfile.TemporaryDirectory(dir=cache.directory()) as folder:
         source = Path(folder) / "openmp.cpp"
@@ -67,7 +67,7 @@ def _openmp(cxx: compilers.Compiler) -> Check:
     )
 
 
-def torch() -> Iterator[Check]:
+def torch() -> Iterator[MachineCheck]:
     """Checks the installed torch."""
     try:
         installed = compilers.find_torch()
@@ -93,7 +93,7 @@ def torch_cuda() -> str:
     return match[1] if match else ""
 
 
-def triton() -> Iterator[Check]:
+def triton() -> Iterator[MachineCheck]:
     """Checks that triton is installed in the version that torch requires."""
     try:
         version = metadata.version("triton")
@@ -120,7 +120,7 @@ def _pinned_triton() -> str:
     return next((match[1] for match in matches if match), "")
 
 
-def shared_memory() -> Iterator[Check]:
+def shared_memory() -> Iterator[MachineCheck]:
     """Checks that /dev/shm is writable and large enough."""
     if not os.access(SHARED_MEMORY, os.W_OK):
         todo = "mount a tmpfs there: without it nothing shows how far a device had come when the process died"
@@ -135,7 +135,7 @@ def shared_memory() -> Iterator[Check]:
         yield ok("shared memory", text)
 
 
-def directories() -> Iterator[Check]:
+def directories() -> Iterator[MachineCheck]:
     """Checks that the directories for runs, temporary files and caches are writable and have space."""
     yield _directory("runs", run_directory.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
     yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
@@ -145,7 +145,7 @@ def directories() -> Iterator[Check]:
             yield _directory(name, Path(os.environ[name]), f"unset {name}, or let it name a place that can be written")
 
 
-def _directory(name: str, path: Path, todo: str) -> Check:
+def _directory(name: str, path: Path, todo: str) -> MachineCheck:
     """Checks that files can be made in a directory, or in its nearest existing parent."""
     existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from aoti_debug.doctor.check import Check, missing, ok, warning
+from aoti_debug.doctor.check import MachineCheck, missing, ok, warning
 from aoti_debug.doctor.host import torch_cuda
 from aoti_debug.machine import cuda_toolkit, process
 
@@ -21,7 +21,7 @@ _CAP_SYS_PTRACE = 19
 _CAP_SYS_ADMIN = 21
 
 
-def ptxas() -> Iterator[Check]:
+def ptxas() -> Iterator[MachineCheck]:
     """Checks ptxas: a repro has the machine code of the package only if the same ptxas assembles it."""
     if not torch_cuda():
         return
@@ -36,7 +36,7 @@ def ptxas() -> Iterator[Check]:
         yield ok("ptxas", f"{_version(path) or 'unknown version'}: {path}")
 
 
-def _check_chosen_ptxas(path: Path, triton_ptxas: Path | None) -> Check:
+def _check_chosen_ptxas(path: Path, triton_ptxas: Path | None) -> MachineCheck:
     version, original = _version(path), _version(triton_ptxas) if triton_ptxas else ""
     if not version:
         return missing("ptxas", f"{path} does not run", "unset TRITON_PTXAS_PATH and PTXAS, or correct them")
@@ -52,7 +52,7 @@ def _triton_ptxas() -> Path | None:
     return path if path and path.is_file() else None
 
 
-def sanitizer() -> Iterator[Check]:
+def sanitizer() -> Iterator[MachineCheck]:
     """Checks for compute-sanitizer."""
     if not torch_cuda():
         return
@@ -64,7 +64,7 @@ def sanitizer() -> Iterator[Check]:
         yield ok("compute-sanitizer", f"{_version(path) or 'unknown version'}: {path}")
 
 
-def debugger() -> Iterator[Check]:
+def debugger() -> Iterator[MachineCheck]:
     """Checks for cuda-gdb."""
     if not torch_cuda():
         return
@@ -75,7 +75,7 @@ def debugger() -> Iterator[Check]:
         yield ok("cuda-gdb", str(path))
 
 
-def tracing() -> Iterator[Check]:
+def tracing() -> Iterator[MachineCheck]:
     """Checks if debuggers may trace other processes, and profilers may read the counters of the GPU."""
     scope = _read(PTRACE_SCOPE).strip()
     capable = _has_capability(_CAP_SYS_PTRACE)
@@ -92,7 +92,7 @@ def tracing() -> Iterator[Check]:
         yield warning("GPU counters", "for administrators only", todo)
 
 
-def symbolizer() -> Iterator[Check]:
+def symbolizer() -> Iterator[MachineCheck]:
     """Checks for addr2line."""
     path = shutil.which("addr2line")
     if path is None:

@@ -33,7 +33,7 @@ class InterposedLibraries:
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """The request to run a package.
 
     Attributes:

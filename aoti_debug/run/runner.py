@@ -23,7 +23,7 @@ from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory
 from aoti_debug.run.options import RunOptions
-from aoti_debug.run.protocol import Request
+from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
@@ -301,8 +301,8 @@ def _level(manifest: Manifest, options: RunOptions) -> int:
     return int(levels[0]) if levels and levels[0] in ("0", "1", "2", "3") else manifest.level
 
 
-def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> Request:
-    return Request(
+def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> RunRequest:
+    return RunRequest(
         package=str(options.package.resolve()),
         run=str(path),
         parent=os.getpid(),

@@ -19,7 +19,7 @@ from aoti_debug.run.protocol import (
     CallsDone,
     Failed,
     Message,
-    Request,
+    RunRequest,
     StageReached,
     TorchImported,
     read_message,
@@ -87,7 +87,7 @@ class ModelProcess:
     Its output goes to `stdout.log` and `stderr.log` of the run directory, and to the observer.
     """
 
-    def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
+    def __init__(self, request: RunRequest, environment: Mapping[str, str]) -> None:
         self._run = Path(request.run)
         self._messages, write_end = os.pipe()
         try:

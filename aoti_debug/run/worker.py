@@ -31,7 +31,7 @@ from aoti_debug.run.protocol import (
     Failed,
     InterposedLibraries,
     Message,
-    Request,
+    RunRequest,
     StageReached,
     TorchImported,
     message_line,
@@ -46,7 +46,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Runs the package of the request; 1 if it raised an exception, else 0."""
     descriptor, text = sys.argv[1:]
-    request = json_data.parse(Request, text)
+    request = json_data.parse(RunRequest, text)
     _die_with_parent(request.parent)
     _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
@@ -58,7 +58,7 @@ def main() -> int:
     return 0
 
 
-def _run(request: Request, pipe: TextIO) -> None:
+def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(Stage.IMPORT))
     import torch
     import torch._inductor.package
@@ -97,7 +97,7 @@ def _run(request: Request, pipe: TextIO) -> None:
     gc.collect()
 
 
-def _interposed(libraries: InterposedLibraries, request: Request) -> Interposed:
+def _interposed(libraries: InterposedLibraries, request: RunRequest) -> Interposed:
     return Interposed(
         front=libraries.front,
         recorder=libraries.recorder,
@@ -127,7 +127,7 @@ def _load(package: Artifact) -> Any:
     return load(package, manifest.model, manifest.device)
 
 
-def _inputs(request: Request, package: Artifact) -> Inputs:
+def _inputs(request: RunRequest, package: Artifact) -> Inputs:
     signature = files.read_signature(package)
     if request.random_inputs is not None:
         inputs = random_inputs.make(signature, package.manifest(), request.random_inputs)
@@ -142,7 +142,7 @@ def _inputs(request: Request, package: Artifact) -> Inputs:
     return embedded
 
 
-def _raw_inputs(request: Request) -> tuple[Path, Any]:
+def _raw_inputs(request: RunRequest) -> tuple[Path, Any]:
     """The inputs file and its content, not yet checked, for a package without inputs and without signature."""
     if request.inputs is None:
         raise ArtifactError(

@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A rendered table.
 
     Attributes:
@@ -54,7 +54,7 @@ class Table:
     shortened: bool
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width: int) -> Table:
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width: int) -> TextTable:
     """Renders a table; no line is longer than `width` unless the minimum widths of the columns need it."""
     needed = _needed(columns, rows)
     dropped = {i for i, column in enumerate(columns) if width < column.dropped_below and _total(needed) > width}
@@ -66,7 +66,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width
     lines = [_line([column.title for column in columns], columns, widths)]
     lines.append(_line(["-" * n for n in widths], columns, widths))
     lines += [_line(row, columns, widths) for row in rows]
-    return Table(tuple(lines), titles, widths != needed)
+    return TextTable(tuple(lines), titles, widths != needed)
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -10,17 +10,19 @@ from click.testing import CliRunner
 from aoti_debug import doctor
 from aoti_debug.cli import main
 from aoti_debug.cli.doctor import command
-from aoti_debug.doctor import Check, Status
+from aoti_debug.doctor import MachineCheck, Status
 
 CHECKS = (
-    Check("torch", Status.OK, "2.13.0"),
-    Check("addr2line", Status.MISSING, "not found", "stacks of crashes name functions but no lines: install binutils"),
-    Check("shared memory", Status.WARNING, "64 MiB of " + "much " * 20 + "free", "docker run --shm-size=2g"),
+    MachineCheck("torch", Status.OK, "2.13.0"),
+    MachineCheck(
+        "addr2line", Status.MISSING, "not found", "stacks of crashes name functions but no lines: install binutils"
+    ),
+    MachineCheck("shared memory", Status.WARNING, "64 MiB of " + "much " * 20 + "free", "docker run --shm-size=2g"),
 )
-BROKEN = Check("compiler", Status.MISSING, "no C++ compiler", "install g++", needed=True)
+BROKEN = MachineCheck("compiler", Status.MISSING, "no C++ compiler", "install g++", needed=True)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, *checks: Check, options: tuple[str, ...] = ()) -> tuple[int, str]:
+def told(monkeypatch: pytest.MonkeyPatch, *checks: MachineCheck, options: tuple[str, ...] = ()) -> tuple[int, str]:
     monkeypatch.setattr(doctor, "run_checks", lambda: checks)
     result = CliRunner().invoke(command, list(options))
     return result.exit_code, result.output
@@ -46,11 +48,11 @@ def test_something_that_everything_needs(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(("checks", "code"), [(CHECKS, 0), ((*CHECKS, BROKEN), 4)])
-def test_json(monkeypatch: pytest.MonkeyPatch, checks: tuple[Check, ...], code: int) -> None:
+def test_json(monkeypatch: pytest.MonkeyPatch, checks: tuple[MachineCheck, ...], code: int) -> None:
     exit_code, output = told(monkeypatch, *checks, options=("--json",))
     found = json.loads(output)
     assert (exit_code, found["format"], found["well"]) == (code, 1, code == 0)
-    assert [Check(**{**check, "status": Status(check["status"])}) for check in found["checks"]] == list(checks)
+    assert [MachineCheck(**{**check, "status": Status(check["status"])}) for check in found["checks"]] == list(checks)
 
 
 def test_it_is_a_verb_that_imports_no_torch() -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from aoti_debug import doctor
-from aoti_debug.doctor import Check, Status, cuda, host, tools
+from aoti_debug.doctor import MachineCheck, Status, cuda, host, tools
 from aoti_debug.doctor.cuda import Driver, Gpu, check_driver
 from aoti_debug.machine import cache, compiler, cuda_toolkit
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
 
 
-def only(checks: Iterable[Check]) -> Check:
+def only(checks: Iterable[MachineCheck]) -> MachineCheck:
     (check,) = checks
     return check
 
@@ -43,9 +43,9 @@ def test_all_checks_run_quickly() -> None:
 
 
 def test_a_machine_is_ready_unless_something_required_is_missing() -> None:
-    wanted = Check("a", Status.MISSING, "nothing", "get it")
-    assert doctor.is_ready([wanted, Check("b", Status.WARNING, "x", "y")])
-    assert not doctor.is_ready([wanted, Check("c", Status.MISSING, "nothing", "get it", needed=True)])
+    wanted = MachineCheck("a", Status.MISSING, "nothing", "get it")
+    assert doctor.is_ready([wanted, MachineCheck("b", Status.WARNING, "x", "y")])
+    assert not doctor.is_ready([wanted, MachineCheck("c", Status.MISSING, "nothing", "get it", needed=True)])
 
 
 # The compiler

@@ -13,7 +13,7 @@ from aoti_debug.run.protocol import (
     Failed,
     InterposedLibraries,
     Message,
-    Request,
+    RunRequest,
     StageReached,
     TorchImported,
 )
@@ -53,7 +53,7 @@ def test_what_is_no_message(line: bytes, reason: str) -> None:
 
 
 def test_a_request_reads_back() -> None:
-    request = Request(
+    request = RunRequest(
         package="/p.pt2",
         run="/runs/1",
         parent=7,
@@ -64,10 +64,10 @@ def test_a_request_reads_back() -> None:
         imports=("a", "b"),
         libraries=("ops.so",),
     )
-    assert json_data.parse(Request, json_data.to_text(request, indent=None)) == request
+    assert json_data.parse(RunRequest, json_data.to_text(request, indent=None)) == request
     assert "\n" not in json_data.to_text(request, indent=None)
 
 
 def test_a_request_without_a_package_is_refused() -> None:
     with pytest.raises(DamagedJsonError, match="package is missing"):
-        json_data.parse(Request, json.dumps({"run": "/runs/1", "parent": 1, "device": "cpu"}))
+        json_data.parse(RunRequest, json.dumps({"run": "/runs/1", "parent": 1, "device": "cpu"}))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from aoti_debug.show import cells
-from aoti_debug.show.grid import Column, Table, table
+from aoti_debug.show.grid import Column, TextTable, table
 
 COLUMNS = (
     Column("id", align_right=True),
@@ -26,7 +26,7 @@ class Stars:
 
 
 def test_a_table_is_as_wide_as_it_has_to_be() -> None:
-    assert table(COLUMNS, [["1", "a_b", "x.py:1"], ["20", "c", ""]], 100) == Table(
+    assert table(COLUMNS, [["1", "a_b", "x.py:1"], ["20", "c", ""]], 100) == TextTable(
         (
             "id  name  where",
             "--  ----  ------",
@@ -39,7 +39,7 @@ def test_a_table_is_as_wide_as_it_has_to_be() -> None:
 
 
 def test_cells_that_are_too_long_lose_their_middle() -> None:
-    assert table(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == Table(
+    assert table(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == TextTable(
         (
             "id  name          where",
             "--  ------------  --------",

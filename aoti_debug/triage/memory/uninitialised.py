@@ -31,7 +31,7 @@ _NOT_FILLED = "memory that operators allocate for themselves is not filled: unin
 
 
 def find(flow: Dataflow, second: RunDir, again: RunDir | None = None) -> Finding | None:
-    """The first launch that is suspected of reading what nobody wrote, or the output that nobody wrote.
+    """The first launch suspected of an uninitialised read, or the model output that was never written.
 
     Args:
         flow: of the first run.

@@ -13,7 +13,7 @@ from aoti_debug.triage.nonfinite.observed import Occurrence, Special, count, sta
 from aoti_debug.triage.nonfinite.roots import Root, RootKind, RootSearch
 from aoti_debug.triage.nonfinite.sinks import Sink
 
-NONFINITE = FindingKind("nonfinite", "NaN or an infinity that nobody meant", "NOT FINITE", "not finite", "∞")
+NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 
 _MOST_LINES = 3
 

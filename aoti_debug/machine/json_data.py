@@ -100,7 +100,6 @@ def from_data(cls: type[T], data: Any, where: str = "") -> T:
     return instance
 
 
-@functools.cache
 def _reader_of(hint: Any) -> _Reader:
     if hint is Any:
         return lambda value, where: value
@@ -200,6 +199,7 @@ def _union(args: tuple[Any, ...]) -> _Reader:
     return read
 
 
+@functools.cache  # by class only: `str | int` and `int | str` are equal keys, and differ in their messages
 def _dataclass(cls: Any) -> _Reader:
     hints: dict[str, _Reader] | None = None
 

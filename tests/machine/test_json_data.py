@@ -39,6 +39,7 @@ class Shape:
     labels: Mapping[str, str] = field(default_factory=dict)
     parent: Shape | None = None
     value: str | int = ""
+    other: int | str = 0
     anything: Any = None
 
 
@@ -84,6 +85,7 @@ def test_a_missing_field_takes_its_default_and_an_unknown_one_is_ignored() -> No
         ({"name": "a", "labels": {"k": 1}}, "labels.k is 1, not text"),
         ({"name": "a", "parent": {"name": 1}}, "parent.name is 1, not text"),
         ({"name": "a", "value": None}, "value is null, not an integer"),
+        ({"name": "a", "other": None}, "other is null, not text"),
     ],
 )
 def test_a_wrong_type_is_refused_with_its_place(data: Any, message: str) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from aoti_debug.machine import json_data, process
+from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.process import FinishedProcess
+from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.manifest import KernelCompilation, Kind
 from aoti_debug.wrapper.forms import traits_of
 
@@ -191,9 +192,10 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
     script = repro / "repro.py" if repro.is_dir() else repro
     with tempfile.TemporaryDirectory(prefix="aoti-debug-evidence-") as folder:
         path = Path(folder) / "evidence.json"
-        command = [sys.executable, str(script), *mode, "--evidence", str(path)]
+        command = PythonCommand(script=str(script), arguments=(*mode, "--evidence", str(path)))
         try:
-            ended = process.run(command, timeout=timeout, stderr=subprocess.STDOUT)
+            with python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+                ended = process.finished(child, timeout)
         except subprocess.TimeoutExpired:
             return _failed(script, mode, -signal.SIGKILL, f"no end within {timeout:g} s", "")
         except OSError as error:

@@ -43,6 +43,7 @@ calls = click.option(
     show_default=True,
     help="How many times to call the model.",
 )
+timings = click.option("--timings", is_flag=True, help="Also say where the time went.")
 
 
 def parse_configs(configs: Sequence[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.machine.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions
@@ -30,6 +31,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
+from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage.memory import overruns
 
 _REFRESH = 0.25  # seconds
@@ -134,6 +136,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=HexByte(),
     help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
+@options.timings
 @click.pass_context
 def command(
     context: click.Context,
@@ -155,6 +158,7 @@ def command(
     crumb_every: int | None,
     guards: bool,
     poison: int | None,
+    timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
@@ -164,6 +168,7 @@ def command(
     The records are in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is named
     and the exit code is 1.
     """
+    start = Phase(START, since_process_start())
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -197,6 +202,9 @@ def command(
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
+    if timings:
+        phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
+        print_lines(["", *timing_lines(phases, since_process_start())])
     context.exit(EXIT_CLEAN if result.verdict is None and overrun is None else EXIT_FINDING)
 
 

@@ -17,8 +17,10 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.machine.timings import since_process_start
 from aoti_debug.show.cells import shorten_middle
 from aoti_debug.show.finding import finding_lines
+from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
@@ -84,6 +86,7 @@ _NAME = 30  # columns
     show_default=True,
     help="Where the triage directory is made.",
 )
+@options.timings
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/triage.schema.json).")
 @click.pass_context
 def command(
@@ -102,6 +105,7 @@ def command(
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
     out: Path,
+    timings: bool,
     as_json: bool,
 ) -> None:
     """Find out why MODEL.pt2 crashes, hangs or computes NaN.
@@ -111,6 +115,7 @@ def command(
     replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
     finding.
     """
+    start = Phase(START, since_process_start())
     chosen = TriageOptions(
         model=model,
         inputs=inputs,
@@ -136,6 +141,9 @@ def command(
         print_lines(
             ["", *finding_lines(with_relative_paths(finished.finding), width()), f"  report   {relative(page)}"]
         )
+    if timings:
+        phases = [start, *(Phase(step.name, step.seconds, step.timings) for step in finished.record.steps)]
+        print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
 
 

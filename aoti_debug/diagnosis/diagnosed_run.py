@@ -8,6 +8,7 @@ from functools import cached_property
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import RunInfo
 from aoti_debug.rundir.timeline import Launch
 
 
@@ -34,9 +35,16 @@ class DiagnosedRun:
     def with_rescued_tensors(self) -> DiagnosedRun:
         """The same run with the tensors that were rescued since it was opened; its verdict stays what it is."""
         run = self.run.with_rescued_tensors()
-        fresh = DiagnosedRun(run)
-        vars(fresh)["verdict"] = self.verdict and _of_launches_of(run, self.verdict)  # fills the cached property
-        return fresh
+        return self._of(run, self.verdict and _of_launches_of(run, self.verdict))
+
+    def with_info(self, info: RunInfo) -> DiagnosedRun:
+        """The same run and verdict, with other contents of run.json that the verdict does not depend on."""
+        return self._of(self.run.with_info(info), self.verdict)
+
+    def _of(self, run: RunDir, verdict: Verdict | None) -> DiagnosedRun:
+        diagnosed = DiagnosedRun(run)
+        vars(diagnosed)["verdict"] = verdict  # fills the cached property
+        return diagnosed
 
 
 def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:

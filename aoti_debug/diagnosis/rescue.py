@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
@@ -174,6 +172,8 @@ def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memor
     data = recording.bytes_of(tensor)
     if layout.contiguous:
         return data[: layout.bytes]
+    import numpy as np
+
     item = layout.item_bytes
     elements = np.frombuffer(data, dtype=f"V{item}")
     strides = tuple(stride * item for stride in layout.strides)

@@ -112,7 +112,7 @@ def _reader_of(hint: Any) -> _Reader:
         return _mapping(_reader_of(args[1]))
     if hint is type(None):
         return _scalar(type(None), "null")
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return _dataclass(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum(hint)
@@ -200,7 +200,7 @@ def _union(args: tuple[Any, ...]) -> _Reader:
 
 
 @functools.cache  # by class only: `str | int` and `int | str` are equal keys, and differ in their messages
-def _dataclass(cls: Any) -> _Reader:
+def _dataclass(cls: type) -> _Reader:
     hints: dict[str, _Reader] | None = None
 
     def read(value: Any, where: str) -> Any:

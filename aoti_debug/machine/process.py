@@ -8,11 +8,28 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO
+from typing import IO, Protocol
+
+
+class RunningProcess(Protocol):
+    """The part of `subprocess.Popen` that Child needs."""
+
+    pid: int
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """As in Popen."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As in Popen."""
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
+        """As in Popen."""
 
 
 class Child:
-    """A process in its own session, which can be killed together with all processes that it started.
+    """A process in its own process group, which can be killed together with all processes that it started.
 
     At the end of a `with` they are killed, and the process is waited for.
     """
@@ -36,7 +53,7 @@ class Child:
         Raises:
             OSError: it cannot be started.
         """
-        self._process = subprocess.Popen(
+        self._process: RunningProcess = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
@@ -122,8 +139,20 @@ def run(command: Sequence[str], *, timeout: float, stderr: int = subprocess.PIPE
         subprocess.TimeoutExpired: it was killed.
     """
     with Child(command, stdout=subprocess.PIPE, stderr=stderr) as child:
-        stdout, errors = child.communicate(timeout)
-        return FinishedProcess(child.wait(), _text(stdout), _text(errors))
+        return finished(child, timeout)
+
+
+def finished(child: Child, timeout: float) -> FinishedProcess:
+    """Waits for the end of a process whose output are pipes, and reads them.
+
+    Args:
+        timeout: seconds.
+
+    Raises:
+        subprocess.TimeoutExpired: it still runs, or one that it started has its pipes open.
+    """
+    stdout, errors = child.communicate(timeout)
+    return FinishedProcess(child.wait(), _text(stdout), _text(errors))
 
 
 def describe_exit(code: int) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from aoti_debug.machine import cache
 from aoti_debug.pt2 import compatibility
 from aoti_debug.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
+from aoti_debug.run import loaded_model
+from aoti_debug.run.loaded_model import LoadedModel
 
 _FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
 
 
-def load(package: Artifact, model: str, device: str) -> Any:
-    """The model as torch loads it, on the current device.
+def load(package: Artifact, model: str, device: str) -> LoadedModel:
+    """Loads a model, with its weights, onto the current device.
 
     torch before 2.13 finds the metadata of a model by the name of its C++ source, and cannot load a package without
     any source; such a package is copied and gets an empty source.
@@ -54,11 +55,7 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
     return copy
 
 
-def _load(package: Artifact, path: Path, model: str) -> Any:
-    from torch._inductor.package import load_package
-
+def _load(package: Artifact, path: Path, model: str) -> LoadedModel:
     if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
-        from torch.export.pt2_archive._package import load_pt2
-
-        return load_pt2(str(path), load_weights_from_disk=True).aoti_runners[model]
-    return load_package(str(path), model_name=model)
+        return loaded_model.load_with_weights(path, model)
+    return loaded_model.load(path, model)

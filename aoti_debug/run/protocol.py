@@ -39,7 +39,6 @@ class RunRequest:
     Attributes:
         package: path of the package.
         run: the run directory.
-        parent: id of the parent process; the child is killed when it ends.
         device: the device that the model runs on, "cpu" or "cuda".
         calls: the number of calls of the model.
         inputs: a file of inputs; None for those embedded in the package.
@@ -50,7 +49,6 @@ class RunRequest:
 
     package: str
     run: str
-    parent: int
     device: str
     calls: int = 1
     inputs: str | None = None
@@ -82,18 +80,24 @@ class CallsDone:
 
 
 @dataclass(frozen=True)
+class Unloaded:
+    """The model is unloaded and the process is about to end."""
+
+
+@dataclass(frozen=True)
 class Failed:
     """The process is about to end with an exception."""
 
     error: ErrorData
 
 
-Message = StageReached | TorchImported | CallsDone | Failed
+Message = StageReached | TorchImported | CallsDone | Unloaded | Failed
 
 _MESSAGES: Mapping[str, type[Message]] = {
     "stage reached": StageReached,
     "torch imported": TorchImported,
     "calls done": CallsDone,
+    "unloaded": Unloaded,
     "failed": Failed,
 }
 _TAGS = {cls: tag for tag, cls in _MESSAGES.items()}

@@ -17,6 +17,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
@@ -108,6 +109,7 @@ def run(
 
 def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """Runs a package and notifies the observer meanwhile; see `run`."""
+    stopwatch = Stopwatch("prepare")
     run_options.check(options)
     target = run_target(options.package, options.model)
     manifest = target.manifest
@@ -119,7 +121,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     is_new_base = not base.exists()
     path = _new_directory(base)
     try:
-        return _run_in(path, target, options, observer)
+        return _run_in(path, target, options, observer, stopwatch)
     except (ArtifactError, TargetError, UsageError):
         stamped_directories.remove(path, base if is_new_base else None)
         raise
@@ -169,20 +171,22 @@ def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunO
         ) from error
 
 
-def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observer) -> RunResult:
+def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch) -> RunResult:
     manifest = target.manifest
     info = _info(manifest, options)
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
+    stopwatch.next("start")
     try:
         with ModelProcess(_request(path, info, target, options), _environment(path, options)) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
-            report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall))
+            report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
     except KeyboardInterrupt:
         rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
+    stopwatch.next("read")
     info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
     ended = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
@@ -190,7 +194,16 @@ def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observ
         raise _start_error(path, report, manifest)
     stamped_directories.link_latest(path)
     ended, rescued = rescue.rescued(ended)
+    ended = _with_timings(ended, stopwatch)
     return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure)
+
+
+def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> DiagnosedRun:
+    """Writes down how long each phase took; the last one is the reading of the run, with its diagnosis."""
+    _ = ended.verdict  # computed now, as a part of that phase
+    info = replace(ended.run.info, timings=stopwatch.seconds)
+    run_json.write(info, ended.run.path)
+    return ended.with_info(info)
 
 
 class _LatestLinker(Observer):
@@ -305,7 +318,6 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
     return RunRequest(
         package=str(options.package.resolve()),
         run=str(path),
-        parent=os.getpid(),
         device=info.device,
         calls=options.calls,
         inputs=None if options.inputs is None else str(options.inputs.resolve()),
@@ -330,12 +342,9 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
         Variable.GUARDS: 1 if options.guards else None,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
-    library = str(Path(aoti_debug.__file__).resolve().parent.parent)
-    search = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {
         **os.environ,
         **options.environment,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library])),
         "PYTHONUNBUFFERED": "1",
         **{name.value: str(value) for name, value in variables.items() if value is not None},
     }

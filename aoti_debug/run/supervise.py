@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from aoti_debug.machine import json_data, process
+from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.process import Child
+from aoti_debug.machine.python_process import DESCRIPTOR, PARENT, PythonCommand
+from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.run.protocol import (
     CallsDone,
     Failed,
@@ -22,6 +22,7 @@ from aoti_debug.run.protocol import (
     RunRequest,
     StageReached,
     TorchImported,
+    Unloaded,
     read_message,
 )
 from aoti_debug.run.watchdog import Limits, Watchdog, request_stacks
@@ -52,8 +53,13 @@ class Observer:
 
 @dataclass
 class Report:
-    """The messages that the process sent, and how it ended."""
+    """The messages that the process sent, and how it ended.
 
+    Attributes:
+        stopwatch: measures the phases of the run.
+    """
+
+    stopwatch: Stopwatch
     stage: Stage = Stage.IMPORT
     torch_version: str | None = None
     seconds: float | None = None
@@ -67,13 +73,18 @@ class Report:
         match message:
             case StageReached(stage):
                 self.stage = stage
+                self.stopwatch.next("import torch" if stage is Stage.IMPORT else stage.value)
                 observer.reached(stage)
             case TorchImported(version):
                 self.torch_version = version
+                self.stopwatch.next("import modules")
             case CallsDone(seconds):
                 self.seconds = seconds
+            case Unloaded():
+                self.stopwatch.next("exit")
             case Failed(error):
                 self.error = error
+                self.stopwatch.next("exit")
 
     @property
     def signal(self) -> str:
@@ -91,12 +102,12 @@ class ModelProcess:
         self._run = Path(request.run)
         self._messages, write_end = os.pipe()
         try:
-            self._child = Child(
-                [sys.executable, "-m", WORKER, str(write_end), json_data.to_text(request, indent=None)],
+            self._child = python_process.start(
+                PythonCommand(WORKER, arguments=(DESCRIPTOR, PARENT, json_data.to_text(request, indent=None))),
+                environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                environment=environment,
-                pass_fds=(write_end,),
+                inherited=write_end,
             )
         except OSError:
             os.close(self._messages)
@@ -114,13 +125,16 @@ class ModelProcess:
         self._child.__exit__(kind, error, traceback)
         os.close(self._messages)
 
-    def watch(self, observer: Observer, limits: Limits) -> Report:
+    def watch(self, observer: Observer, limits: Limits, stopwatch: Stopwatch) -> Report:
         """Waits for the end of the process. One that exceeds the limits writes its stacks and is killed.
+
+        Args:
+            stopwatch: told of each phase of the process.
 
         Raises:
             DamagedJsonError: it sent a line that is not a message.
         """
-        report = Report()
+        report = Report(stopwatch)
         watchdog = Watchdog(limits, self._run)
         exit_deadline: float | None = None
         unfinished = b""  # the beginning of a message

@@ -1,6 +1,7 @@
-"""The process that a package runs in: `python -m aoti_debug.run.worker PIPE REQUEST`.
+"""The process that a package runs in: `python -m aoti_debug.run.worker PIPE PARENT REQUEST`.
 
-PIPE is the descriptor of the pipe for its messages, REQUEST a JSON object; protocol.py describes both.
+PIPE is the descriptor of the pipe for its messages, PARENT the id of the parent process, with which this one ends, and
+REQUEST a JSON object; protocol.py describes messages and request.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from aoti_debug.run.protocol import (
     RunRequest,
     StageReached,
     TorchImported,
+    Unloaded,
     message_line,
 )
 from aoti_debug.run.watchdog import REQUEST
@@ -45,9 +47,9 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> int:
     """Runs the package of the request; 1 if it raised an exception, else 0."""
-    descriptor, text = sys.argv[1:]
+    descriptor, parent, text = sys.argv[1:]
+    _die_with_parent(int(parent))
     request = json_data.parse(RunRequest, text)
-    _die_with_parent(request.parent)
     _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
@@ -61,13 +63,13 @@ def main() -> int:
 def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(Stage.IMPORT))
     import torch
-    import torch._inductor.package
 
     _send(pipe, TorchImported(str(torch.__version__)))
     for module in request.imports:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
+    gc.freeze()  # the collections below and at exit need not visit the objects of the imported modules
     model: Any
     if request.interposed is not None:
         _send(pipe, StageReached(Stage.LOAD))
@@ -95,6 +97,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(Stage.UNLOAD))
     del model
     gc.collect()
+    _send(pipe, Unloaded())
 
 
 def _interposed(libraries: InterposedLibraries, request: RunRequest) -> Interposed:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir import flight_recorder_format
@@ -163,6 +161,8 @@ def _launch(entry: _Entry, tensors: Sequence[tuple[int, ...]], data: int, size: 
 
 def _intact(entries: Sequence[_Entry]) -> list[_Entry]:
     """The complete launches whose bytes no later launch has begun to overwrite; `entries` are ordered by age."""
+    import numpy as np
+
     if not entries:
         return []
     host = np.array([(e.host_begin, e.host_end) for e in entries], dtype=np.uint64)

@@ -66,14 +66,14 @@ class RunDir:
             return timeline.assemble((*records, *rescued_tensors.read(self.path)), self.manifest)
 
     def with_info(self, info: RunInfo) -> RunDir:
-        """The run with another run.json; its journal is not read again."""
-        return self._again(replace(self, info=info))
+        """The run with another run.json; nothing else is read again."""
+        fresh = replace(self, info=info)
+        vars(fresh).update({name: value for name, value in vars(self).items() if name not in vars(fresh)})
+        return fresh
 
     def with_rescued_tensors(self) -> RunDir:
         """The run with the tensors that were rescued since it was opened; its journal is not read again."""
-        return self._again(replace(self))
-
-    def _again(self, fresh: RunDir) -> RunDir:
+        fresh = replace(self)
         vars(fresh)["journal"] = self.journal  # fills the cached property
         return fresh
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -78,6 +78,9 @@ class RunInfo:
     libraries: tuple[str, ...] = ()
     guards: bool = False  # zones of known bytes around buffers
     poison: int | None = None  # the byte that buffers were filled with
+    timings: Mapping[str, float] = field(
+        default_factory=dict
+    )  # seconds by phase, in order; {} if embedded or unfinished
     format: int = FORMAT
 
 
@@ -130,7 +133,14 @@ def started_at(info: RunInfo) -> datetime:
 
 
 # The values of members that are missing or null.
-_DEFAULTS: Mapping[str, Any] = {"filters": (), "phase": "", "command": (), "imports": (), "libraries": ()}
+_DEFAULTS: Mapping[str, Any] = {
+    "filters": (),
+    "phase": "",
+    "command": (),
+    "imports": (),
+    "libraries": (),
+    "timings": {},
+}
 _EXIT_DEFAULTS: Mapping[str, Any] = {"detail": ""}
 
 

@@ -9,15 +9,17 @@ import json
 import re
 import struct
 from collections.abc import Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.dtypes import Category
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.values import Layout
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _LONGEST_NAME = 255
 _STEPS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
@@ -83,6 +85,8 @@ def _compact(value: object) -> str:
 
 def content_hashes(data: memoryview) -> tuple[int, int]:
     """TensorFile.hash of a tensor's bytes (row-major), defined in runtime_shims/content_hash.h."""
+    import numpy as np
+
     sums = [0, 0]
     for words, first in _words(data):
         positions = np.arange(first + 1, first + 1 + len(words), dtype=np.uint64)
@@ -94,6 +98,8 @@ def content_hashes(data: memoryview) -> tuple[int, int]:
 
 def _words(data: memoryview) -> Iterator[tuple[NDArray[np.uint64], int]]:
     """Chunks of 64-bit words, the last word padded with zeros, each with the index of its first word."""
+    import numpy as np
+
     for start in range(0, len(data), _CHUNK):
         chunk = data[start : start + _CHUNK]
         padded = chunk if len(chunk) % 8 == 0 else bytes(chunk) + bytes(-len(chunk) % 8)
@@ -101,6 +107,8 @@ def _words(data: memoryview) -> Iterator[tuple[NDArray[np.uint64], int]]:
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    import numpy as np
+
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))

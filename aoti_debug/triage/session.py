@@ -14,11 +14,13 @@ from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.machine import python_process
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run import target
 from aoti_debug.run.runner import RunResult
+from aoti_debug.run.supervise import WORKER
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts import contracts
@@ -28,6 +30,7 @@ from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.trials import Trials
 
 PACKAGE = "package.pt2"
+PRELOADED = ("torch", WORKER)
 
 
 def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -39,10 +42,11 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
-    package = _package(options, folder, steps)
-    trials = Trials(package, folder / triage_directory.RUNS, options, steps)
-    model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
-    return _with_remarks(_outcome(model), options)
+    with python_process.forking_from(PRELOADED):  # imports while the package is built
+        package = _package(options, folder, steps)
+        trials = Trials(package, folder / triage_directory.RUNS, options, steps)
+        model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
+        return _with_remarks(_outcome(model), options)
 
 
 def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
@@ -70,6 +74,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
             )
         )
         note.text = _built(built.manifest)
+        note.timings = built.stages
     if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
         raise files.missing_inputs_error(str(options.model), built.signature)
     return output

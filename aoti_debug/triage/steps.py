@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,9 +17,16 @@ class Listener(Protocol):
 
 
 class StepNote:
-    """The result of a running step, in one line."""
+    """The result of a running step.
 
-    text = ""
+    Attributes:
+        text: one line.
+        timings: seconds of its phases.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.timings: Mapping[str, float] = {}
 
 
 class Steps:
@@ -36,7 +43,7 @@ class Steps:
         note = StepNote()
         began = time.monotonic()
         yield note
-        self.add(Step(name, time.monotonic() - began, note.text))
+        self.add(Step(name, time.monotonic() - began, note.text, note.timings))
 
     def add(self, step: Step) -> None:
         """Adds a step that was done elsewhere."""

@@ -37,11 +37,13 @@ class Step:
         name: "build", "run, level 3".
         seconds: its duration.
         text: its result, one line.
+        timings: seconds of its phases, in order, where they are known.
     """
 
     name: str
     seconds: float
     text: str
+    timings: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

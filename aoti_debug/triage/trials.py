@@ -90,6 +90,7 @@ class Trials:
         with self._steps.step(name) as note:
             result = run_with(options, Observer())
             note.text = _outcome(result)
+            note.timings = result.run.info.timings
         return result
 
 

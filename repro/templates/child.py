@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import runpy
 import select
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
+
+import torch
 
 from .accesses import Access
 
@@ -121,6 +125,9 @@ def run_child(
 ) -> ChildExit:
     """Runs this script once more, in a process of its own.
 
+    That process is forked, so that it need not import torch again, unless it needs another command or environment, or
+    this process has started threads or uses CUDA: then it is a new one.
+
     Args:
         before: a command that runs it, compute-sanitizer for one.
         environment: variables to add.
@@ -129,24 +136,110 @@ def run_child(
         seconds: how long its launch may take, `math.inf` for any time; None: HANG_SECONDS.
     """
     reader, writer = os.pipe()
-    isolated = ["-I"] if sys.flags.isolated else []
-    command = [*before, sys.executable, *isolated, os.path.abspath(sys.argv[0]), *options, "--report", str(writer)]
+    words = [*options, "--report", str(writer)]
     sys.stdout.flush()
+    sys.stderr.flush()
+    if before or environment or not _can_fork():
+        child = _start(before, words, environment or {}, text, writer)
+    else:
+        child = _fork(words, text, reader)
+    os.close(writer)
+    on_text = _echo if text == "echoed" else _keep
+    messages, written, hung = _listen(reader, child.output, HANG_SECONDS if seconds is None else seconds, on_text)
+    if hung:
+        os.kill(child.pid, signal.SIGKILL)
+    code = child.wait()
+    os.close(reader)
+    return ChildExit(messages, code, hung, written)
+
+
+@dataclass(frozen=True)
+class _Child:
+    """A running child process.
+
+    Attributes:
+        output: descriptor of the pipe with its output; None if it is inherited.
+        wait: waits for its end and returns its code, as Popen.returncode.
+    """
+
+    pid: int
+    output: int | None
+    wait: Callable[[], int]
+
+
+def _start(
+    before: Sequence[str], words: Sequence[str], environment: Mapping[str, str], text: Text, writer: int
+) -> _Child:
+    isolated = ["-I"] if sys.flags.isolated else []
     child = subprocess.Popen(
-        command,
+        [*before, sys.executable, *isolated, os.path.abspath(sys.argv[0]), *words],
         pass_fds=[writer],
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
         stdout=None if text == "through" else subprocess.PIPE,
         stderr=subprocess.STDOUT if text == "kept" else None,
     )
-    with child:
-        os.close(writer)
-        on_text = _echo if text == "echoed" else _keep
-        messages, written, hung = _listen(reader, child, HANG_SECONDS if seconds is None else seconds, on_text)
-        if hung:
-            child.kill()
-    os.close(reader)
-    return ChildExit(messages, child.returncode, hung, written)
+
+    def wait() -> int:
+        with child:
+            return child.wait()
+
+    return _Child(child.pid, None if child.stdout is None else child.stdout.fileno(), wait)
+
+
+def _threads() -> int:
+    """The number of threads of this process."""
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+
+
+_THREADS_AT_IMPORT = _threads()  # those that numpy has started, which it stops before a fork
+
+
+def _can_fork() -> bool:
+    """True if a forked child is as good as a new process: no thread and no CUDA context gets lost."""
+    return 0 < _threads() <= _THREADS_AT_IMPORT and not torch.cuda.is_initialized()
+
+
+def _fork(words: Sequence[str], text: Text, reader: int) -> _Child:
+    """Forks a child that runs this script with other options."""
+    output, output_writer = (None, None) if text == "through" else os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        if output_writer is not None:
+            os.dup2(output_writer, 1)
+            if text == "kept":
+                os.dup2(output_writer, 2)
+        _execute([os.path.abspath(sys.argv[0]), *words])
+    if output_writer is not None:
+        os.close(output_writer)
+
+    def wait() -> int:
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if output is not None:
+            os.close(output)
+        return code
+
+    return _Child(pid, output, wait)
+
+
+def _execute(words: list[str]) -> NoReturn:
+    """Runs a script as a new interpreter would, and ends the process."""
+    sys.argv = words
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    code = 1
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does with every exception
+        traceback.print_exception(error)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _keep(data: bytes) -> None:
@@ -159,10 +252,9 @@ def _echo(data: bytes) -> None:
 
 
 def _listen(
-    reader: int, child: subprocess.Popen[bytes], seconds: float, on_text: Callable[[bytes], None]
+    reader: int, written: int | None, seconds: float, on_text: Callable[[bytes], None]
 ) -> tuple[tuple[Message, ...], str, bool]:
     """Returns the child's messages, its captured text, and True if it hangs."""
-    written = child.stdout.fileno() if child.stdout is not None else None
     received: dict[int, bytes] = {reader: b""} | ({} if written is None else {written: b""})
     open_ones = set(received)
     deadline = math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -50,6 +51,7 @@ def main(
         random: why its values cannot be compared; "" if they can.
         libraries, imports: shared libraries and Python modules that define its operator.
     """
+    gc.freeze()  # the end of the process need not visit the objects of the imported modules
     recorded = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
     options = parse(recorded)
     job = options.applied(recorded)

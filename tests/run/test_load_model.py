@@ -9,7 +9,7 @@ import torch
 from torch.torch_version import TorchVersion
 
 from aoti_debug.pt2 import archive
-from aoti_debug.run import load_model
+from aoti_debug.run import load_model, loaded_model
 
 
 def test_a_package_gets_an_empty_source_beside_its_library(tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_a_package_without_any_source_gets_one_where_torch_needs_it(
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     paths: list[Path] = []
 
-    def load(path: str, model_name: str) -> str:
-        paths.append(Path(path))
+    def load(path: Path, model: str) -> str:
+        paths.append(path)
         assert loaded <= set(archive.inspect(path).members)
         assert (SOURCE in archive.inspect(path).members) == (SOURCE in loaded)
-        return model_name
+        return model
 
-    monkeypatch.setattr("torch._inductor.package.load_package", load)
+    monkeypatch.setattr(loaded_model, "load", load)
     assert load_model.load(archive.inspect(path), "model", "cpu") == "model"
     assert (paths == [path]) == (loaded == set(members))
     assert all(used == path or not used.exists() for used in paths)

@@ -35,8 +35,8 @@ class Interposed:
         """The number of inputs and their structure, which is all that torch keeps of them."""
         from torch.utils import _pytree as pytree
 
-        in_spec = str(self._model.loader.get_call_spec()[0])
-        count = pytree.treespec_loads(in_spec).num_leaves if in_spec else 0
+        in_spec = self._model.in_spec
+        count = pytree.treespec_loads(in_spec).num_leaves
         return ModelSignature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

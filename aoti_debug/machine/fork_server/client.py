@@ -1,0 +1,192 @@
+"""Starts a fork server, and Python processes from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from aoti_debug.machine.fork_server import request as requests
+from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand
+from aoti_debug.machine.fork_server.server import STATUS
+from aoti_debug.machine.process import Child
+
+MODULE = "aoti_debug.machine.fork_server.server"
+_CHUNK = 1 << 16
+
+
+class ForkServerError(Exception):
+    """The server did not fork: it has ended, or the system denied it."""
+
+
+class ForkServer:
+    """A running fork server; it is ended, with its children, at the end of a `with`.
+
+    It imports its modules in the background; a process that is started before that is done waits for it.
+
+    Attributes:
+        environment: the variables that it was started with, which the imported modules may have read.
+    """
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Starts the server.
+
+        Args:
+            modules: the modules that it imports; they must not start threads.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self.environment = dict(environment)
+        self._lock = threading.Lock()
+        self._channel, other_side = socket.socketpair()
+        try:
+            self._process = Child(
+                [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), *modules],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                environment=environment,
+                pass_fds=(other_side.fileno(),),
+            )
+        except OSError:
+            self._channel.close()
+            raise
+        finally:
+            other_side.close()
+
+    def __enter__(self) -> ForkServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the server and its children."""
+        self._channel.close()
+        self._process.__exit__(None, None, None)
+
+    def start(
+        self,
+        command: PythonCommand,
+        environment: Mapping[str, str],
+        *,
+        stdout: int | None,
+        stderr: int | None,
+        inherited: int | None = None,
+    ) -> Child:
+        """Forks a process that executes a command.
+
+        Args:
+            environment: all variables of the process.
+            stdout, stderr: `subprocess.PIPE`, `subprocess.DEVNULL`, a descriptor, or, for stderr, `subprocess.STDOUT`.
+            inherited: a descriptor that the process inherits, in place of `request.DESCRIPTOR` in its arguments.
+
+        Raises:
+            ForkServerError: no process was started.
+        """
+        with contextlib.ExitStack() as stack:
+            status, status_writer = os.pipe()
+            stack.callback(os.close, status_writer)
+            out = _Output(stdout, stack)
+            err = out if stderr == subprocess.STDOUT else _Output(stderr, stack)
+            descriptors = [status_writer, out.descriptor, err.descriptor, *([] if inherited is None else [inherited])]
+            request = ForkRequest(command, environment, os.getcwd(), inherited is not None)
+            try:
+                with self._lock:
+                    requests.send(self._channel, request, descriptors)
+            except OSError as error:
+                os.close(status)
+                raise ForkServerError(f"the fork server has ended: {error.strerror}") from error
+        pid = _read_status(status)
+        if pid is None:
+            os.close(status)
+            raise ForkServerError("the fork server could not fork")
+        return ForkedChild(_ForkedProcess(pid, status, out.reader, None if err is out else err.reader))
+
+
+class _Output:
+    """A descriptor for a stream of the child, and this side's end if it is a pipe."""
+
+    def __init__(self, target: int | None, stack: contextlib.ExitStack) -> None:
+        self.reader: IO[bytes] | None = None
+        if target == subprocess.PIPE:
+            read_end, self.descriptor = os.pipe()
+            self.reader = os.fdopen(read_end, "rb", buffering=0)
+            stack.callback(os.close, self.descriptor)
+        elif target == subprocess.DEVNULL:
+            self.descriptor = os.open(os.devnull, os.O_WRONLY)
+            stack.callback(os.close, self.descriptor)
+        else:
+            assert target is not None
+            self.descriptor = target
+
+
+def _read_status(descriptor: int) -> int | None:
+    """The next number that the server sends of a process; None if it has ended."""
+    data = os.read(descriptor, STATUS.size)
+    return STATUS.unpack(data)[0] if len(data) == STATUS.size else None
+
+
+class ForkedChild(Child):
+    """A process that a fork server forked."""
+
+    def __init__(self, process: _ForkedProcess) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+
+
+class _ForkedProcess:
+    """The part of `subprocess.Popen` that Child uses, for a process that is not a child of this one."""
+
+    def __init__(self, pid: int, status: int, stdout: IO[bytes] | None, stderr: IO[bytes] | None) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self._status = status
+        self._lock = threading.Lock()
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        with self._lock:
+            if self._code is None:
+                if not select.select([self._status], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+                code = _read_status(self._status)
+                os.close(self._status)
+                self._code = -signal.SIGKILL if code is None else code  # the end of the server kills its children
+            return self._code
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        texts = {stream: bytearray() for stream in (self.stdout, self.stderr) if stream is not None}
+        with selectors.DefaultSelector() as selector:
+            for stream in texts:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                remaining = None if deadline is None else max(deadline - time.monotonic(), 0)
+                ready = selector.select(remaining)
+                if not ready and remaining == 0:
+                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+                for key, _ in ready:
+                    data = os.read(key.fd, _CHUNK)
+                    texts[key.fileobj] += data  # type: ignore[index]
+                    if not data:
+                        selector.unregister(key.fileobj)
+        self.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+        return tuple(None if s is None else bytes(texts[s]) for s in (self.stdout, self.stderr))  # type: ignore[return-value]

@@ -1,0 +1,149 @@
+"""The server process: `python -m aoti_debug.machine.fork_server.server SOCKET MODULE...`.
+
+It imports the modules, then forks a child for every request that arrives on the socket. It ends when the other side of
+the socket is closed, and its children with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
+
+STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Serves until the other side has gone; in a child, executes the command of its request."""
+    descriptor, *modules = sys.argv[1:]
+    for module in modules:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    command = _Server(socket.socket(fileno=int(descriptor))).serve()
+    if command is not None:
+        execute(command)
+
+
+def execute(command: PythonCommand) -> None:
+    """Executes a command as a new interpreter would."""
+    if command.module:
+        sys.argv = [command.module, *command.arguments]
+        sys.path[0] = os.getcwd()
+        sys.exit(importlib.import_module(command.module).main())
+    sys.argv = [command.script, *command.arguments]
+    sys.path[0] = str(Path(command.script).resolve().parent)
+    runpy.run_path(command.script, run_name="__main__")
+
+
+class _Server:
+    """Forks on request and reports how each child ended."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._process = os.getpid()
+        self._libc = ctypes.CDLL(None)
+        self._statuses: dict[int, int] = {}  # descriptors for the status, by process
+        self._wake, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _wake_up)
+
+    def serve(self) -> PythonCommand | None:
+        """Returns None at the end, and the command in a child."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj == self._wake:
+                        self._reap()
+                        continue
+                    received = receive(self._channel)
+                    if received is None:
+                        return None
+                    request, descriptors = received
+                    if self._fork(descriptors) == 0:
+                        selector.close()
+                        return self._begin_child(request, descriptors)
+
+    def _fork(self, descriptors: Sequence[int]) -> int:
+        """Forks; in the server, keeps the first descriptor for the child's status and closes the others."""
+        status, *others = descriptors
+        try:
+            child = os.fork()
+        except OSError:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return -1
+        if child == 0:
+            return 0
+        with contextlib.suppress(OSError):  # the child may have done so, or have ended
+            os.setpgid(child, child)
+        self._statuses[child] = status
+        _report(status, child)
+        for descriptor in others:
+            os.close(descriptor)
+        return child
+
+    def _reap(self) -> None:
+        """Reports the exit codes of the children that have ended."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake, 512):
+                pass
+        for child in list(self._statuses):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                descriptor = self._statuses.pop(child)
+                _report(descriptor, os.waitstatus_to_exitcode(status))
+                os.close(descriptor)
+
+    def _begin_child(self, request: ForkRequest, descriptors: Sequence[int]) -> PythonCommand:
+        """Makes this process look like a new one: signals, descriptors, environment, working directory."""
+        os.setpgid(0, 0)
+        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._process:
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status, stdout, stderr, *inherited = descriptors
+        for descriptor in (status, self._wake, self._wake_writer, *self._statuses.values()):
+            os.close(descriptor)
+        self._channel.close()
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        for descriptor in {stdout, stderr}:
+            os.close(descriptor)
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
+        os.environ.clear()
+        os.environ.update(request.environment)
+        os.chdir(request.directory)
+        inherited_number = inherited[0] if request.inherits else None
+        return replace(request.command, arguments=request.command.filled_in(self._process, inherited_number))
+
+
+def _report(descriptor: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for this child any more
+        os.write(descriptor, STATUS.pack(number))
+
+
+def _wake_up(number: int, frame: object) -> None:
+    """Does nothing: the signal's number in the wake-up pipe ends the waiting."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Where the time of a command went, as text: one line for each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aoti_debug import wording
+
+START = "start aoti-debug"
+OTHER = "other"
+_SHORTEST_OTHER = 0.001  # seconds
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a command.
+
+    Attributes:
+        parts: seconds of its own phases, in order.
+    """
+
+    name: str
+    seconds: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+def timing_lines(phases: Iterable[Phase], total: float) -> list[str]:
+    """The phases with their seconds and share, the time between them, and the total.
+
+    Args:
+        total: seconds of the whole command.
+    """
+    listed = list(phases)
+    rest = total - sum(phase.seconds for phase in listed)
+    rows = [("time", "", "")]
+    for phase in [*listed, *([Phase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
+        rows.append(_row(f"  {phase.name}", phase.seconds, total))
+        rows += [_row(f"    {name}", seconds, total) for name, seconds in phase.parts.items()]
+    rows.append(_row("  in all", total, total))
+    width = max(len(name) for name, _, _ in rows)
+    return [f"{name:<{width}}  {seconds:>10}  {share:>4}".rstrip() for name, seconds, share in rows]
+
+
+def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:
+    return name, wording.duration(seconds), f"{seconds / total:.0%}" if total > 0 else ""

@@ -19,13 +19,13 @@ class RunningProcess(Protocol):
     stderr: IO[bytes] | None
 
     def poll(self) -> int | None:
-        """As in Popen."""
+        """Returns the exit code; None while the process runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """As in Popen."""
+        """Waits for the exit code."""
 
     def communicate(self, *, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
-        """As in Popen."""
+        """Reads the pipes to their ends, and waits for the exit code."""
 
 
 class Child:

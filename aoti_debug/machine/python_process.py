@@ -23,21 +23,24 @@ _servers: list[ForkServer] = []
 
 
 @contextlib.contextmanager
-def forking_from(modules: Sequence[str]) -> Iterator[None]:
+def forking_from(modules: Sequence[str], user_modules: Sequence[str] = ()) -> Iterator[ForkServer | None]:
     """Starts a fork server; until the end of the `with`, `start` forks from it wherever it can.
 
     Args:
-        modules: the modules that it imports. Where the system denies the server, processes are started without it.
+        modules, user_modules: the modules that it imports; see ForkServer.
+
+    Yields:
+        The server; None where the system cannot start it.
     """
     try:
-        server = ForkServer(modules, environment(os.environ))
+        server = ForkServer(modules, user_modules, environment(os.environ))
     except OSError:
-        yield
+        yield None
         return
     with server:
         _servers.append(server)
         try:
-            yield
+            yield server
         finally:
             _servers.remove(server)
 

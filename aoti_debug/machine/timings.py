@@ -1,4 +1,4 @@
-"""How long the consecutive phases of a piece of work take."""
+"""Durations of the consecutive phases of a piece of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a command went, as text: one line for each phase."""
+"""The time of a command as text: one line for each phase."""
 
 from __future__ import annotations
 

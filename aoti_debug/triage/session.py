@@ -27,6 +27,7 @@ from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.steps import Steps
+from aoti_debug.triage.triage_directory import Step
 from aoti_debug.triage.trials import Trials
 
 PACKAGE = "package.pt2"
@@ -42,11 +43,14 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
-    with python_process.forking_from(PRELOADED):  # imports while the package is built
+    with python_process.forking_from(PRELOADED, options.imports) as server:  # imports while the package is built
         package = _package(options, folder, steps)
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
-        return _with_remarks(_outcome(model), options)
+        outcome = _with_remarks(_outcome(model), options)
+    if server is not None and server.failure:
+        steps.add(Step("fork server", 0.0, f"not used, every run imported torch: {server.failure}"))
+    return outcome
 
 
 def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:

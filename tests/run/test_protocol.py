@@ -16,6 +16,7 @@ from aoti_debug.run.protocol import (
     RunRequest,
     StageReached,
     TorchImported,
+    Unloaded,
 )
 from aoti_debug.rundir.run_json import Stage
 
@@ -26,6 +27,7 @@ from aoti_debug.rundir.run_json import Stage
         StageReached(Stage.SYNCHRONISE),
         TorchImported("2.13.0"),
         CallsDone(0.25),
+        Unloaded(),
         Failed(ErrorData("RuntimeError", "two\nlines", code=700)),
     ],
 )
@@ -40,7 +42,7 @@ def test_a_message_is_one_line_that_reads_back(message: Message) -> None:
     [
         (b"hello", "Expecting value"),
         (b"[1]", "it holds a list, not an object"),
-        (b'{"seconds": 1}', "message is None, not one of stage reached, torch imported, calls done, failed"),
+        (b'{"seconds": 1}', "message is None, not one of stage reached, torch imported, calls done, unloaded, failed"),
         (b'{"message": []}', r"message is \[\], not one of"),
         (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of Stage'),
         (b'{"message": "calls done", "seconds": "1"}', 'seconds is "1", not a finite number'),
@@ -56,7 +58,6 @@ def test_a_request_reads_back() -> None:
     request = RunRequest(
         package="/p.pt2",
         run="/runs/1",
-        parent=7,
         device="cuda",
         calls=2,
         random_inputs=0,
@@ -70,4 +71,4 @@ def test_a_request_reads_back() -> None:
 
 def test_a_request_without_a_package_is_refused() -> None:
     with pytest.raises(DamagedJsonError, match="package is missing"):
-        json_data.parse(RunRequest, json.dumps({"run": "/runs/1", "parent": 1, "device": "cpu"}))
+        json_data.parse(RunRequest, json.dumps({"run": "/runs/1", "device": "cpu"}))

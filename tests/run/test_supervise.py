@@ -11,6 +11,7 @@ import pytest
 from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.run import runner, supervise
 from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
@@ -26,9 +27,9 @@ def watch(run: Path, monkeypatch: pytest.MonkeyPatch, worker: str = "") -> Repor
         (run / "some_worker.py").write_text(f"import os, sys\npipe = int(sys.argv[1])\n{worker}\n")
         monkeypatch.setattr(supervise, "WORKER", "some_worker")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(run)])}
-    request = RunRequest(str(run / "none.pt2"), str(run), os.getpid(), "cpu")
+    request = RunRequest(str(run / "none.pt2"), str(run), "cpu")
     with ModelProcess(request, environment) as process:
-        return process.watch(Observer(), Limits())
+        return process.watch(Observer(), Limits(), Stopwatch("start"))
 
 
 def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from aoti_debug.machine import process
 from aoti_debug.machine.fork_server import request as requests
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand
 from aoti_debug.machine.fork_server.server import STATUS
@@ -22,6 +23,7 @@ from aoti_debug.machine.process import Child
 
 MODULE = "aoti_debug.machine.fork_server.server"
 _CHUNK = 1 << 16
+_LAST_WORDS_SECONDS = 0.2
 
 
 class ForkServerError(Exception):
@@ -35,23 +37,26 @@ class ForkServer:
 
     Attributes:
         environment: the variables that it was started with, which the imported modules may have read.
+        failure: why it does not serve, a sentence without its end; "" as long as it does.
     """
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, modules: Sequence[str], user_modules: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts the server.
 
         Args:
             modules: the modules that it imports; they must not start threads.
+            user_modules: imported as well, if no thread or CUDA context comes of it; otherwise it does not serve.
 
         Raises:
             OSError: it cannot be started.
         """
         self.environment = dict(environment)
+        self.failure = ""
         self._lock = threading.Lock()
         self._channel, other_side = socket.socketpair()
         try:
             self._process = Child(
-                [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), *modules],
+                [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), ",".join(modules), *user_modules],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 environment=environment,
@@ -79,8 +84,8 @@ class ForkServer:
         command: PythonCommand,
         environment: Mapping[str, str],
         *,
-        stdout: int | None,
-        stderr: int | None,
+        stdout: int,
+        stderr: int,
         inherited: int | None = None,
     ) -> Child:
         """Forks a process that executes a command.
@@ -93,41 +98,58 @@ class ForkServer:
         Raises:
             ForkServerError: no process was started.
         """
-        with contextlib.ExitStack() as stack:
-            status, status_writer = os.pipe()
-            stack.callback(os.close, status_writer)
-            out = _Output(stdout, stack)
-            err = out if stderr == subprocess.STDOUT else _Output(stderr, stack)
+        if self.failure:
+            raise ForkServerError(self.failure)
+        status, status_writer = os.pipe()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            ours.callback(os.close, status)
+            theirs.callback(os.close, status_writer)
+            out = _Output(stdout, ours, theirs)
+            err = out if stderr == subprocess.STDOUT else _Output(stderr, ours, theirs)
             descriptors = [status_writer, out.descriptor, err.descriptor, *([] if inherited is None else [inherited])]
             request = ForkRequest(command, environment, os.getcwd(), inherited is not None)
             try:
                 with self._lock:
                     requests.send(self._channel, request, descriptors)
             except OSError as error:
-                os.close(status)
-                raise ForkServerError(f"the fork server has ended: {error.strerror}") from error
-        pid = _read_status(status)
-        if pid is None:
-            os.close(status)
-            raise ForkServerError("the fork server could not fork")
+                raise self._failed() from error
+            theirs.close()
+            pid = _read_status(status)
+            if pid is None:
+                raise self._failed()
+            ours.pop_all()
         return ForkedChild(_ForkedProcess(pid, status, out.reader, None if err is out else err.reader))
+
+    def _failed(self) -> ForkServerError:
+        """Reads why the server does not serve, and remembers it."""
+        text = b""
+        self._channel.settimeout(_LAST_WORDS_SECONDS)
+        try:
+            while part := self._channel.recv(_CHUNK):
+                text += part
+        except TimeoutError:
+            self.failure = "the system does not let it fork"
+            return ForkServerError(self.failure)
+        except ConnectionError:  # it has ended without reading a request
+            pass
+        ending = process.describe_exit(self._process.wait())
+        self.failure = text.decode(errors="replace") or f"it ended: {ending}"
+        return ForkServerError(self.failure)
 
 
 class _Output:
     """A descriptor for a stream of the child, and this side's end if it is a pipe."""
 
-    def __init__(self, target: int | None, stack: contextlib.ExitStack) -> None:
+    def __init__(self, target: int, ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> None:
+        self.descriptor = target
         self.reader: IO[bytes] | None = None
         if target == subprocess.PIPE:
             read_end, self.descriptor = os.pipe()
-            self.reader = os.fdopen(read_end, "rb", buffering=0)
-            stack.callback(os.close, self.descriptor)
+            self.reader = ours.enter_context(os.fdopen(read_end, "rb", buffering=0))
         elif target == subprocess.DEVNULL:
             self.descriptor = os.open(os.devnull, os.O_WRONLY)
-            stack.callback(os.close, self.descriptor)
-        else:
-            assert target is not None
-            self.descriptor = target
+        if self.descriptor != target:
+            theirs.callback(os.close, self.descriptor)
 
 
 def _read_status(descriptor: int) -> int | None:
@@ -139,11 +161,11 @@ def _read_status(descriptor: int) -> int | None:
 class ForkedChild(Child):
     """A process that a fork server forked."""
 
-    def __init__(self, process: _ForkedProcess) -> None:
-        self._process = process
-        self.pid = process.pid
-        self.stdout = process.stdout
-        self.stderr = process.stderr
+    def __init__(self, forked: _ForkedProcess) -> None:
+        self._process = forked
+        self.pid = forked.pid
+        self.stdout = forked.stdout
+        self.stderr = forked.stderr
 
 
 class _ForkedProcess:

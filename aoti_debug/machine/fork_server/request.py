@@ -17,7 +17,7 @@ _MAX_DESCRIPTORS = 4
 
 @dataclass(frozen=True)
 class PythonCommand:
-    """What a Python process executes: the function `main` of a module, or a script.
+    """The code that a Python process executes: the function `main` of a module, or a script.
 
     Attributes:
         module: "aoti_debug.run.worker"; "" for a script.

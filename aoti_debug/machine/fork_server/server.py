@@ -1,7 +1,8 @@
-"""The server process: `python -m aoti_debug.machine.fork_server.server SOCKET MODULE...`.
+"""The server process: `python -m aoti_debug.machine.fork_server.server SOCKET MODULES USER-MODULE...`.
 
-It imports the modules, then forks a child for every request that arrives on the socket. It ends when the other side of
-the socket is closed, and its children with it.
+It imports the MODULES (comma-separated) and the user's, then forks a child for every request that arrives on the
+socket. It ends when the other side of the socket is closed, and its children with it. If a user's module does what a
+fork does not survive, it sends a sentence that says so, and ends.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
@@ -29,14 +31,68 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Serves until the other side has gone; in a child, executes the command of its request."""
-    descriptor, *modules = sys.argv[1:]
-    for module in modules:
-        importlib.import_module(module)
+    descriptor, modules, *user_modules = sys.argv[1:]
+    channel = socket.socket(fileno=int(descriptor))
+    _import(modules.split(","))
+    output = _ImportOutput()
+    refusal = _import_user_modules(user_modules)
+    output.end()
+    if refusal:
+        channel.sendall(refusal.encode())
+        return
     gc.collect()
     gc.freeze()
-    command = _Server(socket.socket(fileno=int(descriptor))).serve()
+    command = _Server(channel).serve()
     if command is not None:
+        output.repeat()
         execute(command)
+
+
+def _import(modules: Sequence[str]) -> None:
+    """Imports modules; one that cannot be imported is left to the child, which reports the error."""
+    for module in modules:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(module)
+
+
+def _import_user_modules(modules: Sequence[str]) -> str:
+    """Imports modules; returns the reason why this process must not fork now, or "" """
+    threads = _threads()
+    for module in modules:
+        _import([module])
+        started = _threads() - threads
+        if started > 0:
+            return f"the module {module} starts {wording.count(started, 'thread')} when it is imported"
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            return f"the module {module} initialises CUDA when it is imported"
+    return ""
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class _ImportOutput:
+    """What the user's modules print when they are imported: every child prints it again."""
+
+    def __init__(self) -> None:
+        self._saved = [os.dup(descriptor) for descriptor in (1, 2)]
+        self._files = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        for file, descriptor in zip(self._files, (1, 2), strict=True):
+            os.dup2(file, descriptor)
+
+    def end(self) -> None:
+        """Stops collecting."""
+        for saved, descriptor in zip(self._saved, (1, 2), strict=True):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+
+    def repeat(self) -> None:
+        """Prints it, in a child."""
+        for file, descriptor in zip(self._files, (1, 2), strict=True):
+            os.write(descriptor, os.pread(file, os.fstat(file).st_size, 0))
+            os.close(file)
 
 
 def execute(command: PythonCommand) -> None:

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from aoti_debug.show.timings import Phase, timing_lines
+
+
+def test_phases_their_parts_and_the_rest() -> None:
+    phases = [Phase("start aoti-debug", 0.1), Phase("build", 2.0, {"lower": 1.5, "link": 0.5})]
+    assert timing_lines(phases, 2.5) == [
+        "time",
+        "  start aoti-debug      100 ms    4%",
+        "  build                  2.0 s   80%",
+        "    lower                1.5 s   60%",
+        "    link                500 ms   20%",
+        "  other                 400 ms   16%",
+        "  in all                 2.5 s  100%",
+    ]
+
+
+def test_no_rest_and_no_time_at_all() -> None:
+    assert [line.split()[0] for line in timing_lines([Phase("run", 1.0)], 1.0005)] == ["time", "run", "in"]
+    assert timing_lines([], 0.0) == ["time", "  in all      0.0 µs"]

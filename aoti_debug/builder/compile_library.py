@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder import runtime_objects
+from aoti_debug.builder.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.runtime_objects import RUNTIME
 from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words, run
 from aoti_debug.frontend.sources import Flags, Sources, has_code
@@ -38,6 +39,7 @@ class LibraryCompilation:
         self._work = work
         self._pool = ThreadPoolExecutor(toolchain.jobs)
         self._objects: list[Future[Sequence[Path]]] = []
+        self._templates: Future[Path | None] | None = None
 
     def __enter__(self) -> LibraryCompilation:
         return self
@@ -53,16 +55,16 @@ class LibraryCompilation:
 
     def add_wrapper(self, text: str) -> None:
         """Adds the wrapper, original or instrumented."""
-        flags = _optimize(self._sources.compile_flags, self._sources.wrapper_opt)
-        flags = replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
-        self._add(_compile_generated, text, "wrapper", flags)
+        self._add(_compile_wrapper, text, self._templates)
 
     def add_tables(self, text: str, manifest_json: str) -> None:
         """Adds the generated site tables, with the manifest embedded."""
         self._add(_compile_tables, text, manifest_json)
 
     def add_runtime(self) -> None:
-        """Adds the runtime for the model's device."""
+        """Adds the runtime for the model's device, and templates that a wrapper added later need not compile."""
+        words = _generated_words(_wrapper_flags(self._sources))
+        self._templates = self._pool.submit(compile_templates, self._toolchain, words)
         self._add(_runtime_objects)
 
     def wait(self) -> None:
@@ -130,15 +132,33 @@ def link_flags(sources: Sources) -> tuple[str, ...]:
     return link_words(sources.link_flags)
 
 
-def _compile_generated(
-    toolchain: Toolchain, sources: Sources, work: Path, text: str, name: str, flags: Flags
+def _compile_wrapper(
+    toolchain: Toolchain, sources: Sources, work: Path, text: str, templates: Future[Path | None] | None
 ) -> list[Path]:
-    words = [*compile_words(flags), f"-I{RUNTIME}"]
-    header = _precompiled_header(toolchain, text, words)
+    compiled = None if templates is None else templates.result()
+    declarations = "" if compiled is None else DECLARATIONS
+    wrapper = _compile_generated(toolchain, sources, work, text, "wrapper", _wrapper_flags(sources), declarations)
+    return wrapper if compiled is None else [*wrapper, compiled]
+
+
+def _wrapper_flags(sources: Sources) -> Flags:
+    flags = _optimize(sources.compile_flags, sources.wrapper_opt)
+    return replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
+
+
+def _compile_generated(
+    toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags, declarations: str = ""
+) -> list[Path]:
+    words = _generated_words(flags)
+    header = _precompiled_header(toolchain, text, words, declarations)
     source = work / f"{name}.cpp"
     source.write_text(text)
     include = ["-include", str(header)] if header else []
     return [toolchain.compile(source, work / f"{name}.o", [*include, *words])]
+
+
+def _generated_words(flags: Flags) -> list[str]:
+    return [*compile_words(flags), f"-I{RUNTIME}"]
 
 
 def _compile_tables(toolchain: Toolchain, _: Sources, work: Path, text: str, manifest_json: str) -> list[Path]:
@@ -149,13 +169,13 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Pa
     return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
 
 
-def _precompiled_header(toolchain: Toolchain, text: str, words: list[str]) -> Path | None:
-    """A precompiled header of the includes that `text` begins with; None if there are none."""
+def _precompiled_header(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> Path | None:
+    """A precompiled header of the includes that `text` begins with, and declarations; None if it has no includes."""
     leading = LEADING_INCLUDES.match(text)
     includes = INCLUDE.findall(leading.group()) if leading else []
     if not includes:
         return None
-    header = "".join(f"{line}\n" for line in includes)
+    header = "".join(f"{line}\n" for line in includes) + declarations
 
     def fill(directory: Path) -> None:
         path = directory / "leading.h"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import protocol
+from aoti_debug.frontend.worker import instruction_sets, protocol
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, load_operators, main, step
 from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
@@ -179,6 +179,7 @@ def _resolve_operators(named: Mapping[str, Any]) -> dict[Any, Any]:
 
 def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     import torch
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     configs = {**settings, **FORCED}
     if request.hashed_kernels:
@@ -187,9 +188,10 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     else:
         name = protocol.ARCHIVE
         configs["aot_inductor.package_cpp_only"] = True
-    torch._inductor.aoti_compile_and_package(
-        program, package_path=str(Path(request.folder) / name), inductor_configs=configs
-    )
+    with instruction_sets.remembered(Path(cache_dir())):
+        torch._inductor.aoti_compile_and_package(
+            program, package_path=str(Path(request.folder) / name), inductor_configs=configs
+        )
     level = torch._inductor.config.aot_inductor.compile_wrapper_opt_level
     return str(request.configs.get("aot_inductor.compile_wrapper_opt_level", level))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,11 @@ from built_model import Built, FromPackage, build_from_package, build_model, imp
 from once import once
 
 from aoti_debug.builder import build as builder
+from aoti_debug.frontend.exported_program import WORKER
+from aoti_debug.machine import python_process
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.session import PRELOADED
 
 TESTS = Path(__file__).resolve().parent
 
@@ -30,6 +33,16 @@ def pytest_configure() -> None:
     """A shell starts what runs in its background deaf to interrupts; tests send such to their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server() -> Iterator[None]:
+    """Forks the processes that lower and run models from one that has imported what they need, once a session."""
+    importable(TESTS)
+    read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
+    modules = (*PRELOADED, "torch._inductor.compile_fx", "torch._inductor.package", WORKER)
+    with python_process.forking_from(modules, read_late=read_late):
+        yield
 
 
 @pytest.fixture

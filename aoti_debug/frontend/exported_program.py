@@ -10,7 +10,6 @@ import os
 import pickle
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,9 +22,9 @@ from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.machine import cache, process
+from aoti_debug.machine import cache, process, python_process
 from aoti_debug.machine.compiler import Torch
-from aoti_debug.machine.process import Child
+from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import Artifact
@@ -141,12 +140,14 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
     """
     folder = Path(request.folder)
     log = folder / protocol.LOG
-    command = [sys.executable, "-m", module, str(protocol.write_request(request))]
+    command = PythonCommand(module, arguments=(str(protocol.write_request(request)),))
     with contextlib.suppress(FileNotFoundError):
         (folder / protocol.ANSWER).unlink()
     with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
         variables = {**os.environ, **environment}
-        with Child(command, stdout=output, stderr=subprocess.STDOUT, environment=variables) as child:
+        with python_process.start(
+            command, variables, stdout=output.fileno(), stderr=subprocess.STDOUT, after="torch._inductor.compile_fx"
+        ) as child:
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:

@@ -26,13 +26,11 @@ def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
     for path in (shared, triton, own):
         path.mkdir(parents=True, exist_ok=True)
     _link_new(shared, own)
-    package = str(Path(__file__).parents[2])
     try:
         yield {
             "TORCHINDUCTOR_CACHE_DIR": str(own),
             "TRITON_CACHE_DIR": str(triton),
             "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "0",
-            "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), package))),
         }
     finally:
         _link_new(own, shared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import aoti_debug
@@ -15,29 +15,39 @@ from aoti_debug.machine.process import Child
 
 __all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "start"]
 
-# Variables that are read when a model is loaded or called, and not when torch is imported.
-_READ_LATE = frozenset({"CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONUNBUFFERED"})
-_READ_LATE_PREFIX = "AOTI_DEBUG_"
+# Variables that are read when a model is lowered, loaded or called, not when torch is imported; or that are overridden.
+_READ_LATE = frozenset(
+    {
+        *("CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONUNBUFFERED"),
+        *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"),
+    }
+)
 
 _servers: list[ForkServer] = []
 
 
 @contextlib.contextmanager
-def forking_from(modules: Sequence[str], user_modules: Sequence[str] = ()) -> Iterator[ForkServer | None]:
-    """Starts a fork server; until the end of the `with`, `start` forks from it wherever it can.
+def forking_from(
+    modules: Sequence[str], user_modules: Sequence[str] = (), read_late: Collection[str] = ()
+) -> Iterator[ForkServer]:
+    """Provides a fork server; until the end of the `with`, `start` forks from it wherever it can.
+
+    Within another such `with`, whose server has the modules, it is that server: the user's modules are then imported by
+    each process.
 
     Args:
         modules, user_modules: the modules that it imports; see ForkServer.
+        read_late: variables that none of them reads when it is imported.
 
     Yields:
-        The server; None where the system cannot start it.
+        The server, not yet started.
     """
-    try:
-        server = ForkServer(modules, user_modules, environment(os.environ))
-    except OSError:
-        yield None
-        return
-    with server:
+    variables = environment(os.environ)
+    for server in _servers[-1:]:
+        if server.modules.issuperset(modules) and server.fits(variables):
+            yield server
+            return
+    with ForkServer(modules, user_modules, variables, _READ_LATE.union(read_late)) as server:
         _servers.append(server)
         try:
             yield server
@@ -52,22 +62,25 @@ def start(
     stdout: int,
     stderr: int,
     inherited: int | None = None,
+    after: str = "torch",
 ) -> Child:
     """Starts a Python process.
 
-    It is forked from the fork server if its variables differ from the server's only in such as are read late.
+    It is forked from the fork server if that has imported what it needs, and its variables differ from the server's
+    only in such as are read late.
 
     Args:
         variables: its environment; for a module, the directory of aoti_debug is added to its PYTHONPATH.
         stdout, stderr: `subprocess.PIPE`, `subprocess.DEVNULL`, a descriptor, or, for stderr, `subprocess.STDOUT`.
         inherited: a descriptor that it inherits, in place of DESCRIPTOR in its arguments.
+        after: the module that takes it long to import: only a server that has imported it is of use.
 
     Raises:
         OSError: it cannot be started.
     """
     complete = environment(variables) if command.module else dict(variables)
-    for server in _servers[-1:]:
-        if not _changed(server.environment, environment(variables)):
+    for server in reversed(_servers):
+        if after in server.modules and server.fits(environment(variables)):
             with contextlib.suppress(ForkServerError):
                 return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
     words = ["-m", command.module] if command.module else [command.script]
@@ -85,9 +98,3 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     library = str(Path(aoti_debug.__file__).resolve().parent.parent)
     search = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {**variables, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library]))}
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
-    """The names of variables that differ and may have been read at import."""
-    different = {name for name in {*before, *after} if before.get(name) != after.get(name)}
-    return {name for name in different if name not in _READ_LATE and not name.startswith(_READ_LATE_PREFIX)}

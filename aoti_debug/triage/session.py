@@ -43,12 +43,13 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
-    with python_process.forking_from(PRELOADED, options.imports) as server:  # imports while the package is built
+    with python_process.forking_from(PRELOADED, options.imports) as server:
+        server.preload()  # while the package is built
         package = _package(options, folder, steps)
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         outcome = _with_remarks(_outcome(model), options)
-    if server is not None and server.failure:
+    if server.failure:
         steps.add(Step("fork server", 0.0, f"not used, every run imported torch: {server.failure}"))
     return outcome
 

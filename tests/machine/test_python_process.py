@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -15,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.machine import process, python_process
-from aoti_debug.machine.fork_server.client import ForkServer
 from aoti_debug.machine.process import Child, FinishedProcess
 from aoti_debug.machine.python_process import DESCRIPTOR, PARENT, PythonCommand
 
@@ -45,8 +46,10 @@ def way(request: pytest.FixtureRequest, module: Path) -> Iterator[str]:
         return
     with python_process.forking_from(["json"]) as server:
         yield "forked"
-        assert server is not None
         assert server.failure == ""
+
+
+start = functools.partial(python_process.start, after="json")
 
 
 def write(body: str, name: str = "some_module") -> PythonCommand:
@@ -58,7 +61,7 @@ def finish(
     command: PythonCommand, stderr: int = subprocess.PIPE, variables: dict[str, str] | None = None
 ) -> FinishedProcess:
     environment = {**os.environ, **(variables or {})}
-    with python_process.start(command, environment, stdout=subprocess.PIPE, stderr=stderr) as child:
+    with start(command, environment, stdout=subprocess.PIPE, stderr=stderr) as child:
         return process.finished(child, 60)
 
 
@@ -104,7 +107,7 @@ def test_environment_and_working_directory(way: str, module: Path, monkeypatch: 
 def test_an_inherited_descriptor_and_the_parent(way: str) -> None:
     command = write("os.write(int(sys.argv[1]), b'hello'); print(os.getppid() == int(sys.argv[2]))")
     reader, writer = os.pipe()
-    with python_process.start(
+    with start(
         PythonCommand(command.module, arguments=(DESCRIPTOR, PARENT)),
         os.environ,
         stdout=subprocess.PIPE,
@@ -124,7 +127,7 @@ def test_the_end_of_a_with_kills_it_and_what_it_started(way: str, module: Path) 
         print(sleeping.pid, flush=True)
         time.sleep(600)
         """)
-    with python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    with start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         grandchild = int(child.stdout.readline())
         assert child.poll() is None
@@ -148,7 +151,7 @@ def test_a_fork_has_the_modules_imported(module: Path) -> None:
     write("pass", "imported_once")
     write("pass", "of_the_user")
     command = write("print('imported_once' in sys.modules, 'of_the_user' in sys.modules)")
-    with python_process.forking_from(["imported_once"], ["of_the_user"]):
+    with python_process.forking_from(["json", "imported_once"], ["of_the_user"]):
         assert finish(command).stdout == "True True\n"
     assert finish(command).stdout == "False False\n"
 
@@ -158,7 +161,6 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_process(module: Path) -
     with python_process.forking_from(["broken", "json"], ["no_such_module", "broken"]) as server:
         done = finish(write("import broken"))
         assert done.stderr.endswith("RuntimeError: broken\n")
-        assert server is not None
         assert server.failure == ""
 
 
@@ -174,7 +176,7 @@ def test_what_a_users_module_prints_is_printed_by_every_process(module: Path) ->
 def test_another_environment_needs_a_new_process(module: Path, name: str) -> None:
     write("pass", "imported_once")
     command = write(f"print('imported_once' in sys.modules, os.environ.get('{name}', '').split(':')[0])")
-    with python_process.forking_from(["imported_once"]):
+    with python_process.forking_from(["json", "imported_once"]):
         assert finish(command, variables={name: "1"}).stdout == "False 1\n"
         assert finish(command).stdout.startswith("True ")
 
@@ -185,7 +187,6 @@ def test_a_module_that_starts_threads_is_not_forked(module: Path) -> None:
     )
     with python_process.forking_from(["json"], ["threads"]) as server:
         assert finish(write("print(os.getppid() == int(sys.argv[1]))")).code == 1  # it has no argument
-        assert server is not None
         assert server.failure == "the module threads starts 1 thread when it is imported"
         command = PythonCommand(write("print(os.getppid())", "parent").module)
         assert finish(command).stdout == f"{os.getpid()}\n"
@@ -193,7 +194,6 @@ def test_a_module_that_starts_threads_is_not_forked(module: Path) -> None:
 
 def test_a_server_that_dies_is_replaced_by_new_processes(module: Path) -> None:
     with python_process.forking_from(["json"]) as server:
-        assert server is not None
         command = write("print(os.getppid())")
         before = int(finish(command).stdout)
         assert before != os.getpid()
@@ -206,7 +206,7 @@ def test_a_process_dies_with_its_server(module: Path) -> None:
     command = write("import time; print(os.getppid(), flush=True); time.sleep(600)")
     with (
         python_process.forking_from(["json"]),
-        python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
+        start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
     ):
         assert child.stdout is not None
         os.kill(int(child.stdout.readline()), signal.SIGKILL)
@@ -221,7 +221,7 @@ def test_the_server_and_its_processes_end_with_this_process(module: Path) -> Non
         from aoti_debug.machine import python_process
         with python_process.forking_from(["json"]):
             child = python_process.start(
-                python_process.PythonCommand("some_module"), os.environ, stdout=1, stderr=2)
+                python_process.PythonCommand("some_module"), os.environ, stdout=1, stderr=2, after="json")
             child.wait()
         """
     with Child(
@@ -237,21 +237,39 @@ def test_the_server_and_its_processes_end_with_this_process(module: Path) -> Non
         assert _is_gone(child)
 
 
-def test_no_server_where_none_can_be_started(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(*_: object) -> ForkServer:
-        raise PermissionError("denied")
+def test_a_server_that_cannot_be_started(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny() -> None:
+        raise PermissionError(1, "denied")
 
-    monkeypatch.setattr(python_process, "ForkServer", deny)
+    monkeypatch.setattr(socket, "socketpair", deny)
     with python_process.forking_from(["json"]) as server:
-        assert server is None
         assert finish(write("print(os.getppid())")).stdout == f"{os.getpid()}\n"
+        assert server.failure == "it cannot be started: denied"
+
+
+def test_a_server_within_another_is_that_one(module: Path) -> None:
+    command = write("print(os.getppid())")
+    with python_process.forking_from(["json"]) as outer:
+        with python_process.forking_from(["json"], ["some_module"]) as inner:
+            assert inner is outer
+            of_inner = finish(command).stdout
+        assert finish(command).stdout == of_inner
+        with python_process.forking_from(["json", "decimal"]) as other:
+            assert other is not outer
+            assert finish(command).stdout != of_inner
+        assert finish(command).stdout == of_inner
+
+
+def test_a_server_without_the_module_that_takes_long_is_of_no_use(module: Path) -> None:
+    with python_process.forking_from(["decimal"]) as server:
+        assert finish(write("print(os.getppid())")).stdout == f"{os.getpid()}\n"
+        assert server.failure == ""
 
 
 def test_a_system_that_denies_forks(module: Path) -> None:
     Path("no_forks.py").write_text("import os\ndef fork():\n    raise BlockingIOError(11, 'denied')\nos.fork = fork\n")
-    with python_process.forking_from(["no_forks"]) as server:
+    with python_process.forking_from(["json", "no_forks"]) as server:
         assert finish(write("print(os.getppid())")).stdout == f"{os.getpid()}\n"
-        assert server is not None
         assert server.failure == "the system does not let it fork"
 
 

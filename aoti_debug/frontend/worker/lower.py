@@ -15,7 +15,7 @@ from typing import Any
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.worker import instruction_sets, protocol
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
-from aoti_debug.frontend.worker.main import StepError, answer_or_failure, load_operators, main, step
+from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.frontend.worker.triton_configs import triton_configs
@@ -196,5 +196,10 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     return str(request.configs.get("aot_inductor.compile_wrapper_opt_level", level))
 
 
+def main() -> None:
+    """Answers the request named on the command line, and ends the process."""
+    answer_request(run)
+
+
 if __name__ == "__main__":
-    main(run)
+    main()

@@ -69,7 +69,7 @@ def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Fa
         return Failure(error.step, error.subject, data.type, data.message, error.hint or data.hint)
 
 
-def main(run: Callable[[Request], Answer | Failure]) -> None:
+def answer_request(run: Callable[[Request], Answer | Failure]) -> None:
     """Answers the request named on the command line and exits at once, without the slow shutdown of torch."""
     request = protocol.read_request(Path(sys.argv[1]))
     protocol.write_answer(Path(request.folder), run(request))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answer_or_failure, main, step
+from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, step
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.inputs import files, random_inputs, signature
 
@@ -28,5 +28,10 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)
 
 
+def main() -> None:
+    """Answers the request named on the command line, and ends the process."""
+    answer_request(run)
+
+
 if __name__ == "__main__":
-    main(run)
+    main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answer_or_failure, load_operators, main, step
+from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.operators import shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.inputs import signature
@@ -45,5 +45,10 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     )
 
 
+def main() -> None:
+    """Answers the request named on the command line, and ends the process."""
+    answer_request(run)
+
+
 if __name__ == "__main__":
-    main(run)
+    main()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO
 
 from aoti_debug.machine import process
@@ -24,6 +24,7 @@ from aoti_debug.machine.process import Child
 MODULE = "aoti_debug.machine.fork_server.server"
 _CHUNK = 1 << 16
 _LAST_WORDS_SECONDS = 0.2
+_OUR_PREFIX = "AOTI_DEBUG_"
 
 
 class ForkServerError(Exception):
@@ -31,53 +32,71 @@ class ForkServerError(Exception):
 
 
 class ForkServer:
-    """A running fork server; it is ended, with its children, at the end of a `with`.
+    """A fork server; it is ended, with its children, at the end of a `with`.
 
-    It imports its modules in the background; a process that is started before that is done waits for it.
+    It starts with its first child, or earlier by `preload`. A child that is started before the modules are imported
+    waits for that.
 
     Attributes:
-        environment: the variables that it was started with, which the imported modules may have read.
+        modules: the modules that it imports; they must not start threads.
+        environment: the variables that it starts with, which the imported modules may read.
         failure: why it does not serve, a sentence without its end; "" as long as it does.
     """
 
-    def __init__(self, modules: Sequence[str], user_modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts the server.
+    def __init__(
+        self,
+        modules: Sequence[str],
+        user_modules: Sequence[str],
+        environment: Mapping[str, str],
+        read_late: Collection[str],
+    ) -> None:
+        """Describes a server that has not started yet.
 
         Args:
-            modules: the modules that it imports; they must not start threads.
             user_modules: imported as well, if no thread or CUDA context comes of it; otherwise it does not serve.
-
-        Raises:
-            OSError: it cannot be started.
+            read_late: variables that may differ in a child, beside our own: no module reads them when it is imported.
         """
+        self.modules = frozenset(modules)
         self.environment = dict(environment)
         self.failure = ""
+        self._read_late = frozenset(read_late)
+        self._words = [",".join(modules), *user_modules]
         self._lock = threading.Lock()
-        self._channel, other_side = socket.socketpair()
-        try:
-            self._process = Child(
-                [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), ",".join(modules), *user_modules],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                environment=environment,
-                pass_fds=(other_side.fileno(),),
-            )
-        except OSError:
-            self._channel.close()
-            raise
-        finally:
-            other_side.close()
+        self._channel: socket.socket | None = None
+        self._process: Child | None = None
 
     def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            self._process.__exit__(None, None, None)
 
-    def close(self) -> None:
-        """Ends the server and its children."""
-        self._channel.close()
-        self._process.__exit__(None, None, None)
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        """True if the imported modules cannot tell these variables from those that the server was started with."""
+        names = {*self.environment, *environment}
+        changed = {name for name in names if self.environment.get(name) != environment.get(name)}
+        return all(name in self._read_late or name.startswith(_OUR_PREFIX) for name in changed)
+
+    def preload(self) -> None:
+        """Starts the server, which imports its modules in the background; does nothing if it has started."""
+        with self._lock:
+            if self._channel is not None or self.failure:
+                return
+            try:
+                self._channel, other_side = socket.socketpair()
+                with other_side:
+                    self._process = Child(
+                        [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), *self._words],
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        environment=self.environment,
+                        pass_fds=(other_side.fileno(),),
+                    )
+            except OSError as error:
+                self.failure = f"it cannot be started: {error.strerror}"
 
     def start(
         self,
@@ -98,7 +117,9 @@ class ForkServer:
         Raises:
             ForkServerError: no process was started.
         """
-        if self.failure:
+        self.preload()
+        channel = self._channel
+        if self.failure or channel is None:
             raise ForkServerError(self.failure)
         status, status_writer = os.pipe()
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -110,29 +131,29 @@ class ForkServer:
             request = ForkRequest(command, environment, os.getcwd(), inherited is not None)
             try:
                 with self._lock:
-                    requests.send(self._channel, request, descriptors)
+                    requests.send(channel, request, descriptors)
             except OSError as error:
-                raise self._failed() from error
+                raise self._failed(channel) from error
             theirs.close()
             pid = _read_status(status)
             if pid is None:
-                raise self._failed()
+                raise self._failed(channel)
             ours.pop_all()
         return ForkedChild(_ForkedProcess(pid, status, out.reader, None if err is out else err.reader))
 
-    def _failed(self) -> ForkServerError:
+    def _failed(self, channel: socket.socket) -> ForkServerError:
         """Reads why the server does not serve, and remembers it."""
         text = b""
-        self._channel.settimeout(_LAST_WORDS_SECONDS)
+        channel.settimeout(_LAST_WORDS_SECONDS)
         try:
-            while part := self._channel.recv(_CHUNK):
+            while part := channel.recv(_CHUNK):
                 text += part
         except TimeoutError:
             self.failure = "the system does not let it fork"
             return ForkServerError(self.failure)
         except ConnectionError:  # it has ended without reading a request
             pass
-        ending = process.describe_exit(self._process.wait())
+        ending = "" if self._process is None else process.describe_exit(self._process.wait())
         self.failure = text.decode(errors="replace") or f"it ended: {ending}"
         return ForkServerError(self.failure)
 

@@ -54,7 +54,7 @@ def main() -> int:
         progress = Console(stderr=True)
         ready = score.export(chosen, options.device, work / options.device)
         for of in track(ready, "triage", total=len(chosen), console=progress, disable=not progress.is_terminal):
-            outcome = score.triage(of, Path(tempfile.mkdtemp(prefix=f"{of.case.name}-", dir=work)))
+            outcome = score.triage(of, Path(tempfile.mkdtemp(prefix=f"{of.case.name}-", dir=work)), score.in_a_process)
             rows.append(Row(of, outcome, score.judge(of, outcome)))
             if not progress.is_terminal:
                 print(_line(rows[-1]), file=sys.stderr, flush=True)

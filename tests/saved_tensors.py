@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.torch import save_file
 
 from aoti_debug import dtypes
+from aoti_debug.rundir.stored_tensor import StoredTensor
 from aoti_debug.values import Layout, Tensor
 
 
@@ -24,6 +26,12 @@ def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: st
         "format": "1",
     }
     save_file({name: value.contiguous().clone() if stored is None else stored}, path, metadata | changed)
+
+
+def stored(value: Any) -> StoredTensor:
+    """The elements of a torch tensor as those of a file."""
+    storage = value.detach().contiguous().clone().untyped_storage()
+    return StoredTensor(np.frombuffer(bytes(storage), np.uint8), dtypes.bare_name(value.dtype), value.numel())
 
 
 def described(value: Any, base: int = 0) -> Tensor:

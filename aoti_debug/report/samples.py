@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
-from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.show import elements
-
-if TYPE_CHECKING:
-    import torch
 
 BUDGET = 256 << 20  # bytes of tensor files that a report reads
 ELEMENTS = 1 << 18  # elements of a tensor, evenly spaced, that a histogram counts
@@ -78,23 +74,24 @@ class Sampler:
                 self.unread += 1
                 return None
             self._budget -= saved.bytes
-            return sample_of(load_tensors.load_values(run.tensor_path(saved))[0])
-        recorded = argument.stats[phase]
-        assert layout is not None
+            return sample_of(open_tensor(run.tensor_path(saved)))
         import numpy as np
 
-        values = np.asarray(elements.decode(recorded.values, layout.dtype))
-        return Sample(np.abs(values) if values.dtype.kind == "c" else values.astype("float64"), values.size)
+        recorded = argument.stats[phase]
+        assert layout is not None
+        data = recorded.values
+        size = dtypes.item_bytes(layout.dtype) or 1
+        return sample_of(StoredTensor(np.frombuffer(data, np.uint8), layout.dtype, len(data) // size))
 
 
-def sample_of(tensor: torch.Tensor) -> Sample | None:
+def sample_of(tensor: StoredTensor) -> Sample | None:
     """At most ELEMENTS elements, evenly spaced, the magnitude of complex ones; None for a dtype without values."""
-    import torch
+    import numpy as np
 
-    if not dtypes.has_values(dtypes.bare_name(tensor.dtype)):
+    step = max(-(-tensor.numel // ELEMENTS), 1)
+    try:
+        values = tensor.numbers(step=step)
+    except TypeError:
         return None
-    flat = tensor.reshape(-1)
-    step = max(-(-flat.numel() // ELEMENTS), 1)
-    part = flat[::step]
-    values = part.to(torch.complex128).abs() if part.is_complex() else part.to(torch.float64)
-    return Sample(values.numpy(), flat.numel())
+    magnitudes = np.abs(values.astype(np.complex128)) if values.dtype.kind == "c" else values.astype(np.float64)
+    return Sample(magnitudes, tensor.numel)

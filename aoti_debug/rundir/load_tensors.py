@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import json_data
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.stored_tensor import AGAIN, FileLayout, read_layout
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor, extent_elements
 
@@ -20,18 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 _SAME_SIZE_DTYPE = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
-_AGAIN = "run the package again at level 1"
-
-
-@dataclass(frozen=True)
-class FileLayout:
-    """The layout that a tensor file's metadata contains."""
-
-    dtype: str  # "float32"
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]  # elements
-    storage_offset: int  # elements
-    storage_bytes: int
 
 
 def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
@@ -45,12 +31,12 @@ def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
     try:
         with safe_open(path, framework="pt") as file:
             (name,) = file.keys()
-            layout = _layout(path, file.metadata() or {})
+            layout = read_layout(path, file.metadata() or {})
             stored = file.get_tensor(name)
     except FileNotFoundError as error:
-        raise RunDirError(f"{path} is missing", hint=_AGAIN) from error
+        raise RunDirError(f"{path} is missing", hint=AGAIN) from error
     except (SafetensorError, OSError, ValueError) as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint=_AGAIN) from error
+        raise RunDirError(f"{path} is damaged: {error}", hint=AGAIN) from error
     return _restore_dtype(path, stored, layout), layout
 
 
@@ -98,29 +84,12 @@ def load_launch(
             selected[argument.name] = (value if isinstance(value, Tensor) else None, run.tensor_path(saved))
         elif names is not None:
             reason = f": {saved.reason}" if saved is not None and saved.reason else ""
-            raise RunDirError(f"{argument.name} of launch {launch.id} was not saved{reason}", hint=_AGAIN)
+            raise RunDirError(f"{argument.name} of launch {launch.id} was not saved{reason}", hint=AGAIN)
     with_address = {name: (tensor, path) for name, (tensor, path) in selected.items() if tensor is not None}
     loaded = {name: load_file(path, device or "cpu") for name, (tensor, path) in selected.items() if tensor is None}
     for group in _shared_storages({name: tensor for name, (tensor, _) in with_address.items()}):
         loaded |= _load_group({name: with_address[name] for name in group}, device)
     return {name: loaded[name] for name in selected}
-
-
-def _layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
-    try:
-        return FileLayout(
-            dtype=dtypes.bare_name(metadata["dtype"]),
-            shape=_integers(metadata["shape"]),
-            strides=_integers(metadata["strides"]),
-            storage_offset=int(metadata["storage_offset"]),
-            storage_bytes=int(metadata["storage_bytes"]),
-        )
-    except KeyError as error:
-        raise RunDirError(f"{path} was not written by aoti-debug: its metadata has no {error}", hint=_AGAIN) from error
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return json_data.from_data(tuple[int, ...], json_data.parse_value(text))
 
 
 def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torch.Tensor:
@@ -134,7 +103,7 @@ def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torc
         pairs = dtype.is_complex and stored.shape[-1:] == (2,)
         stored = torch.view_as_complex(stored) if pairs else stored.view(dtype)
     if stored.dtype != dtype or stored.numel() != math.prod(layout.shape):
-        raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=_AGAIN)
+        raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=AGAIN)
     return stored.reshape(layout.shape)
 
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes
+from aoti_debug.rundir.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
-    import torch
+    from numpy.typing import NDArray
 
 _CHUNK = 1 << 22  # elements converted to double at a time
 
@@ -39,22 +39,19 @@ class Statistics:
         return self.numel - self.n_nan - self.n_pos_inf - self.n_neg_inf
 
 
-def tensor_statistics(tensor: torch.Tensor) -> Statistics:
-    """Statistics of a strided tensor.
+def tensor_statistics(tensor: StoredTensor) -> Statistics:
+    """Statistics of a tensor.
 
     Raises:
         TypeError: the elements of its dtype cannot be read as numbers (quantized, packed).
     """
-    name = dtypes.bare_name(tensor.dtype)
-    if not dtypes.has_values(name):
-        raise TypeError(f"the elements of {name} cannot be read as numbers")
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    starts = range(0, flat.numel(), _CHUNK)
+    starts = range(0, tensor.numel, _CHUNK)
+    tensor.numbers(0, 0)  # its dtype has numbers
     counts = [0, 0, 0, 0]
     low: tuple[Any, int] | None = None
     high: tuple[Any, int] | None = None
     for start in starts:
-        part = _Part(_as_array(flat[start : start + _CHUNK]), start)
+        part = _Part(_comparable(tensor.numbers(start, start + _CHUNK)), start)
         counts = [a + b for a, b in zip(counts, part.counts(), strict=True)]
         if (part_low := part.lowest()) and (low is None or part_low[0] < low[0]):
             low = part_low
@@ -62,14 +59,14 @@ def tensor_statistics(tensor: torch.Tensor) -> Statistics:
             high = part_high
     n_nan, n_pos_inf, n_neg_inf, n_zero = counts
     if low is None or high is None:
-        return Statistics(flat.numel(), n_nan, n_pos_inf, n_neg_inf, n_zero, None, None, 0, 0, math.nan, math.nan)
+        return Statistics(tensor.numel, n_nan, n_pos_inf, n_neg_inf, n_zero, None, None, 0, 0, math.nan, math.nan)
     largest = max(abs(float(low[0])), abs(float(high[0])))
     scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > 1e100 else 1.0
     moments = _Moments()
     for start in starts:
-        moments.add(_Part(_as_array(flat[start : start + _CHUNK]), start).finite() / scale)
+        moments.add(_Part(_comparable(tensor.numbers(start, start + _CHUNK)), start).finite() / scale)
     return Statistics(
-        numel=flat.numel(),
+        numel=tensor.numel,
         n_nan=n_nan,
         n_pos_inf=n_pos_inf,
         n_neg_inf=n_neg_inf,
@@ -135,15 +132,11 @@ class _Moments:
         self.count = count
 
 
-def _as_array(chunk: torch.Tensor) -> Any:
-    """The chunk's values as a numpy array of float64, int64 or uint64; complex numbers by their magnitude."""
-    import torch
+def _comparable(values: NDArray[Any]) -> NDArray[Any]:
+    """The values as float64, int64 or uint64; complex numbers by their magnitude."""
+    import numpy as np
 
-    if chunk.is_complex():
-        return chunk.to(torch.complex128).abs().numpy()
-    if chunk.dtype.is_floating_point:
-        return chunk.to(torch.float64).numpy()
-    if chunk.dtype == torch.bool:
-        return chunk.to(torch.int64).numpy()
-    array = chunk.numpy()
-    return array.astype("uint64" if array.dtype.kind == "u" else "int64")
+    if values.dtype.kind == "c":
+        magnitudes: NDArray[Any] = np.abs(values.astype(np.complex128))
+        return magnitudes
+    return values.astype({"f": "float64", "u": "uint64"}.get(values.dtype.kind, "int64"))

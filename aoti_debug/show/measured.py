@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import load_tensors, statistics
+from aoti_debug.rundir import statistics
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.stored_tensor import open_tensor
 from aoti_debug.rundir.timeline import Argument, Launch
 
 
@@ -66,9 +67,9 @@ class Measurer:
         return self._measurements[key]
 
     def _read(self, argument: Argument, phase: Phase) -> Measurement:
-        values, _ = load_tensors.load_values(self._run.tensor_path(argument.files[phase]))
+        tensor = open_tensor(self._run.tensor_path(argument.files[phase]))
         try:
-            return Measurement(statistics.tensor_statistics(values))
+            return Measurement(statistics.tensor_statistics(tensor))
         except TypeError as error:
             return Measurement(None, str(error))
 

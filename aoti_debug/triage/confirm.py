@@ -27,7 +27,6 @@ from aoti_debug.triage.triage_directory import Step
 from aoti_debug.wrapper.forms import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
-CORES_A_TRIAL = 4
 USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete
 
 # Modes of a repro by what they can show.
@@ -35,6 +34,7 @@ EXACT = ("cubin", "native", "operator")
 FAULT = (*EXACT, "interpret", "checked", "memcheck", "address")
 OVERRUN = ("poison", "memcheck", "address", "checked", "interpret")
 UNINITIALISED = ("initcheck", "poison")
+REDUNDANT = {"address": "checked"}  # slow modes, and the mode that sees the same accesses
 
 
 @dataclass(frozen=True)
@@ -126,19 +126,29 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
 def run(
     repro: Path, launch: Launch, recorded: RunDir, ways: Collection[str], steps: Steps, seconds: float = SECONDS
 ) -> Confirmation:
-    """Runs a repro in those of the modes `ways` that the machine has, several at once if it has enough cores."""
+    """Runs a repro in those of the modes `ways` that the machine has, as many at once as it has cores.
+
+    A mode of REDUNDANT is run only if the others do not all show a fault.
+    """
     machine = this_machine(recorded.manifest.compiler, cuda=recorded.manifest.device == "cuda")
     requested = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
     requested.sort(key=lambda mode: mode.name not in EXACT)
     possible = [mode for mode in requested if not mode.missing]
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_A_TRIAL)) as pool:
-        started = [pool.submit(_trial, repro, mode, seconds) for mode in possible]
-        finished = [_record_trial(future, steps) for future in started]
+    first = [mode for mode in possible if REDUNDANT.get(mode.name) not in {other.name for other in possible}]
+    finished = _run_trials(repro, first, seconds, steps)
+    if any(trial.evidence.outcome != "fault" for trial in finished):
+        finished += _run_trials(repro, [mode for mode in possible if mode not in first], seconds, steps)
     refused = [f"{mode.name}: {mode.missing}" for mode in requested if mode.missing]
     refused += [
         f"{trial.mode.name}: this repro does not have this mode" for trial in finished if _is_not_offered(trial)
     ]
     return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
+
+
+def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[Trial]:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        started = [pool.submit(_trial, repro, mode, seconds) for mode in modes_]
+        return [_record_trial(future, steps) for future in started]
 
 
 def _is_not_offered(trial: Trial) -> bool:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.cli import main
 from corpus import native
 from corpus.case import Case, Expected, Line
+
+Execute = Callable[[Sequence[str], Path], tuple[int, str, str]]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 900.0  # seconds, for one triage
@@ -118,12 +123,12 @@ def exported(case: Case, folder: Path, library: Path | None) -> Exported:
 
 
 def command(of: Exported, model: Path | None = None) -> list[str]:
-    """The triage's command line.
+    """The arguments of the command line, without `--out`.
 
     Args:
         model: an instrumented package of the case, in the place of the program.
     """
-    case, words = of.case, [sys.executable, "-m", "aoti_debug.cli.main", "triage", str(model or of.program), "--json"]
+    case, words = of.case, ["triage", str(model or of.program), "--json"]
     words += [word for module in case.imports for word in ("--import", module)]
     words += ["--load-library", str(of.library)] if of.library else []
     words += ["--inputs", str(of.inputs)] if of.inputs else []
@@ -131,27 +136,39 @@ def command(of: Exported, model: Path | None = None) -> list[str]:
     return [*words, *case.options]
 
 
-def triage(of: Exported, folder: Path, model: Path | None = None) -> Outcome:
+def in_a_process(arguments: Sequence[str], folder: Path) -> tuple[int, str, str]:
+    """Executes the command line in a folder; returns the exit code, stdout and stderr."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "aoti_debug.cli.main", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=LIMIT,
+        check=False,
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def here(arguments: Sequence[str], folder: Path) -> tuple[int, str, str]:
+    """The same in this process, whose fork server it uses."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main.run(arguments)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def triage(of: Exported, folder: Path, execute: Execute, model: Path | None = None) -> Outcome:
     """Triages a case in `folder`; see `command` for `model`."""
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / "triages"
     began = time.monotonic()
-    with (folder / "stderr.log").open("w+b") as errors:
-        ran = subprocess.run(
-            [*command(of, model), "--out", str(base)],
-            cwd=folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            timeout=LIMIT,
-            check=False,
-        )
-        seconds = time.monotonic() - began
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").splitlines()
-    verdict = json.loads(ran.stdout) if ran.returncode in (0, 1) and ran.stdout.strip() else None
-    return Outcome(verdict, ran.returncode, seconds, _building(base), "\n".join(said[-OUTPUT_LINES:]))
+    code, output, errors = execute([*command(of, model), "--out", str(base)], folder)
+    seconds = time.monotonic() - began
+    verdict = json.loads(output) if code in (0, 1) and output.strip() else None
+    return Outcome(verdict, code, seconds, _building(base), "\n".join(errors.splitlines()[-OUTPUT_LINES:]))
 
 
 def _building(base: Path) -> float:

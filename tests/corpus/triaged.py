@@ -37,6 +37,6 @@ def judgements(cases: Sequence[Case], device: str, factory: pytest.TempPathFacto
 
     def judge(case: Case) -> Judgement:
         of = score.exported(case, folder, library)
-        return score.judge(of, score.triage(of, factory.mktemp(case.name)))
+        return score.judge(of, score.triage(of, factory.mktemp(case.name), score.here))
 
     return judge

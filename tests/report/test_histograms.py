@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from saved_tensors import stored
 
 from aoti_debug.report.histograms import Counts, Histogram, Sample, histogram
 from aoti_debug.report.samples import ELEMENTS, sample_of
@@ -64,19 +65,19 @@ def test_extreme_ranges_lose_no_element(extreme: float) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.bool, torch.uint16])
 def test_every_dtype_is_read(dtype: torch.dtype) -> None:
-    result = sample_of(torch.tensor([0, 1, 1]).to(dtype))
+    result = sample_of(stored(torch.tensor([0, 1, 1]).to(dtype)))
     assert result is not None
     assert result.values.tolist() == [0, 1, 1]
 
 
 def test_of_complex_numbers_the_magnitude_counts() -> None:
-    result = sample_of(torch.tensor([3 + 4j]))
+    result = sample_of(stored(torch.tensor([3 + 4j])))
     assert result is not None
     assert result.values.tolist() == [5]
 
 
 def test_a_large_tensor_is_sampled() -> None:
-    result = sample_of(torch.arange(ELEMENTS * 3 + 1))
+    result = sample_of(stored(torch.arange(ELEMENTS * 3 + 1)))
     assert result is not None
     assert (result.values.size <= ELEMENTS, result.numel) == (True, ELEMENTS * 3 + 1)
     assert result.values[-1] > ELEMENTS * 2.9
@@ -85,4 +86,4 @@ def test_a_large_tensor_is_sampled() -> None:
 
 
 def test_packed_dtypes_have_no_values() -> None:
-    assert sample_of(torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)) is None
+    assert sample_of(stored(torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2))) is None

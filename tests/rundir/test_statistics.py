@@ -5,9 +5,14 @@ import warnings
 
 import pytest
 import torch
+from saved_tensors import stored
 
 from aoti_debug.rundir import statistics
-from aoti_debug.rundir.statistics import Statistics, tensor_statistics
+from aoti_debug.rundir.statistics import Statistics
+
+
+def tensor_statistics(value: torch.Tensor) -> Statistics:
+    return statistics.tensor_statistics(stored(value))
 
 
 def test_floats_with_everything() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site
-from saved_tensors import described, save
+from saved_tensors import described, save, stored
 
 from aoti_debug.abi import Phase, StatsFlag
 from aoti_debug.manifest import Arg, Constant, CType, Form, Kernel, Kind, Operand, Role, Site
@@ -131,7 +131,7 @@ class Recorder:
             flags = int(StatsFlag.UNINITIALISED)
             self.journal.tensor_stats(launch, slot, phase, None, flags=flags, call=call)
             return
-        found = statistics.tensor_statistics(tensor)
+        found = statistics.tensor_statistics(stored(tensor))
         integer = int(not tensor.dtype.is_floating_point and not tensor.dtype.is_complex)
         content = int.from_bytes(sha256(bytes(tensor.contiguous().clone().untyped_storage())).digest()[:8], "big")
         self.journal.tensor_stats(launch, slot, phase, found, integer=integer, call=call, content=content)

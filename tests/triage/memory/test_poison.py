@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from saved_tensors import described
+from saved_tensors import described, stored
 
 from aoti_debug.rundir import statistics
 from aoti_debug.rundir.timeline import RecordedStats
@@ -27,7 +27,9 @@ def poisoned(value: torch.Tensor, unwritten: torch.Tensor, poison: int) -> torch
 
 def recorded(value: torch.Tensor, *, with_values: bool) -> RecordedStats:
     data = value.contiguous().view(torch.uint8).numpy().tobytes()
-    return RecordedStats(False, statistics.tensor_statistics(value), hash(data), None, data if with_values else b"", "")
+    return RecordedStats(
+        False, statistics.tensor_statistics(stored(value)), hash(data), None, data if with_values else b"", ""
+    )
 
 
 def compared(

@@ -142,7 +142,7 @@ def command(
             ["", *finding_lines(with_relative_paths(finished.finding), width()), f"  report   {relative(page)}"]
         )
     if timings:
-        phases = [start, *(Phase(step.name, step.seconds, step.timings) for step in finished.record.steps)]
+        phases = [start, *(Phase(s.name, s.seconds, s.timings, s.began) for s in finished.record.steps)]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug import wording
@@ -18,28 +18,39 @@ class Phase:
 
     Attributes:
         parts: seconds of its own phases, in order.
+        began: seconds from the beginning of the command, where phases may go on side by side.
     """
 
     name: str
     seconds: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    began: float | None = None
 
 
-def timing_lines(phases: Iterable[Phase], total: float) -> list[str]:
+def timing_lines(phases: Sequence[Phase], total: float) -> list[str]:
     """The phases with their seconds and share, the time between them, and the total.
 
     Args:
         total: seconds of the whole command.
     """
-    listed = list(phases)
-    rest = total - sum(phase.seconds for phase in listed)
+    rest = total - _covered(phases)
     rows = [("time", "", "")]
-    for phase in [*listed, *([Phase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
+    for phase in [*phases, *([Phase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
         rows.append(_row(f"  {phase.name}", phase.seconds, total))
         rows += [_row(f"    {name}", seconds, total) for name, seconds in phase.parts.items()]
     rows.append(_row("  in all", total, total))
     width = max(len(name) for name, _, _ in rows)
     return [f"{name:<{width}}  {seconds:>10}  {share:>4}".rstrip() for name, seconds, share in rows]
+
+
+def _covered(phases: Sequence[Phase]) -> float:
+    """The seconds in which at least one phase went on; one whose beginning is not known goes on alone."""
+    covered = sum(phase.seconds for phase in phases if phase.began is None)
+    end = 0.0
+    for began, seconds in sorted((phase.began, phase.seconds) for phase in phases if phase.began is not None):
+        covered += max(began + seconds - max(began, end), 0.0)
+        end = max(end, began + seconds)
+    return covered
 
 
 def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -39,11 +38,16 @@ REDUNDANT = {"address": "checked"}  # slow modes, and the mode that sees the sam
 
 @dataclass(frozen=True)
 class Trial:
-    """One mode in which the repro was run, and its result."""
+    """One mode in which the repro was run, and its result.
+
+    Attributes:
+        began: seconds from the beginning of the triage.
+    """
 
     mode: Mode
     evidence: Evidence
     seconds: float
+    began: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def run(
 
 def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[Trial]:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        started = [pool.submit(_trial, repro, mode, seconds) for mode in modes_]
+        started = [pool.submit(_trial, repro, mode, seconds, steps) for mode in modes_]
         return [_record_trial(future, steps) for future in started]
 
 
@@ -155,16 +159,16 @@ def _is_not_offered(trial: Trial) -> bool:
     return trial.evidence.code == USAGE
 
 
-def _trial(repro: Path, mode: Mode, seconds: float) -> Trial:
-    began = time.monotonic()
+def _trial(repro: Path, mode: Mode, seconds: float, steps: Steps) -> Trial:
+    began = steps.now
     evidence = gather(repro, mode.words, seconds)
-    return Trial(mode, evidence, time.monotonic() - began)
+    return Trial(mode, evidence, steps.now - began, began)
 
 
 def _record_trial(future: Future[Trial], steps: Steps) -> Trial:
     trial = future.result()
     text = "this repro does not have this mode" if _is_not_offered(trial) else headline(trial.evidence)
-    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text))
+    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text, began=trial.began))
     return trial
 
 

@@ -34,16 +34,22 @@ class Steps:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self._start = time.monotonic()
         self.done: list[Step] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning of the triage."""
+        return time.monotonic() - self._start
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepNote]:
         """Times a step; its result is written to the note."""
         self._listener(name, None)
         note = StepNote()
-        began = time.monotonic()
+        began = self.now
         yield note
-        self.add(Step(name, time.monotonic() - began, note.text, note.timings))
+        self.add(Step(name, self.now - began, note.text, note.timings, began))
 
     def add(self, step: Step) -> None:
         """Adds a step that was done elsewhere."""

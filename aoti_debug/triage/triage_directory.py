@@ -38,12 +38,14 @@ class Step:
         seconds: its duration.
         text: its result, one line.
         timings: seconds of its phases, in order, where they are known.
+        began: seconds from the beginning of the triage; steps may go on side by side.
     """
 
     name: str
     seconds: float
     text: str
     timings: Mapping[str, float] = field(default_factory=dict)
+    began: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ def fork_server() -> Iterator[None]:
     """Forks the processes that lower and run models from one that has imported what they need, once a session."""
     importable(TESTS)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
-    modules = (*PRELOADED, "torch._inductor.compile_fx", "torch._inductor.package", WORKER)
-    with python_process.forking_from(modules, read_late=read_late):
+    lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
+    with python_process.forking_from(PRELOADED, lowering, read_late=read_late):
         yield
 
 

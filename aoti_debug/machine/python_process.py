@@ -80,7 +80,7 @@ def start(
     """
     complete = environment(variables) if command.module else dict(variables)
     for server in reversed(_servers):
-        if after in server.modules and server.fits(environment(variables)):
+        if server.has(after) and server.fits(environment(variables)):
             with contextlib.suppress(ForkServerError):
                 return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
     words = ["-m", command.module] if command.module else [command.script]

@@ -62,14 +62,16 @@ def main() -> int:
 
 def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(Stage.IMPORT))
+    is_forked = "torch" in sys.modules  # by a server that has imported it, and modules of the user
     import torch
 
+    if not is_forked:
+        gc.freeze()  # the collections below and at exit need not visit the objects of torch
     _send(pipe, TorchImported(str(torch.__version__)))
     for module in request.imports:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
-    gc.freeze()  # the collections below and at exit need not visit the objects of the imported modules
     model: Any
     if request.interposed is not None:
         _send(pipe, StageReached(Stage.LOAD))

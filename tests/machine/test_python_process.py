@@ -81,8 +81,20 @@ def test_an_exception_and_a_signal(way: str) -> None:
     assert finish(write("os.abort()", "other_module")).code == -signal.SIGABRT
 
 
-def test_exit_handlers_run(way: str) -> None:
-    assert finish(write("import atexit; atexit.register(print, 'end')")).stdout == "end\n"
+def test_exit_handlers_run_and_open_files_are_written(way: str) -> None:
+    command = write("""
+        import atexit, ctypes, threading, time
+        atexit.register(print, "python")
+        global LOG
+        LOG = open("log.txt", "w")
+        LOG.write("not flushed")
+        global TEXT
+        TEXT = ctypes.create_string_buffer(b"library")
+        ctypes.CDLL(None).__cxa_atexit(ctypes.CDLL(None).puts, TEXT, None)
+        threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+        """)
+    assert finish(command).stdout == "thread\npython\nlibrary\n"
+    assert Path("log.txt").read_text() == "not flushed"
 
 
 def test_a_script_sees_itself_and_its_folder(way: str, module: Path) -> None:

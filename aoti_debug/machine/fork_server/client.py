@@ -60,6 +60,7 @@ class ForkServer:
         self.environment = dict(environment)
         self.failure = ""
         self._read_late = frozenset(read_late)
+        self._imported = self.modules.union(user_modules)
         self._words = [",".join(modules), *user_modules]
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
@@ -73,6 +74,10 @@ class ForkServer:
             self._channel.close()
         if self._process is not None:
             self._process.__exit__(None, None, None)
+
+    def has(self, module: str) -> bool:
+        """True if the server imports a module, for us or for the user."""
+        return module in self._imported
 
     def fits(self, environment: Mapping[str, str]) -> bool:
         """True if the imported modules cannot tell these variables from those that the server was started with."""

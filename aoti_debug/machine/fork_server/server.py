@@ -7,10 +7,12 @@ fork does not survive, it sends a sentence that says so, and ends.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import os
 import runpy
 import selectors
@@ -18,9 +20,12 @@ import signal
 import socket
 import struct
 import sys
+import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from aoti_debug import wording
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
@@ -34,14 +39,14 @@ def main() -> None:
     descriptor, modules, *user_modules = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
     _import(modules.split(","))
+    gc.collect()
+    gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected
     output = _ImportOutput()
     refusal = _import_user_modules(user_modules)
     output.end()
     if refusal:
         channel.sendall(refusal.encode())
         return
-    gc.collect()
-    gc.freeze()
     command = _Server(channel).serve()
     if command is not None:
         output.repeat()
@@ -95,15 +100,36 @@ class _ImportOutput:
             os.close(file)
 
 
-def execute(command: PythonCommand) -> None:
-    """Executes a command as a new interpreter would."""
-    if command.module:
-        sys.argv = [command.module, *command.arguments]
-        sys.path[0] = os.getcwd()
-        sys.exit(importlib.import_module(command.module).main())
-    sys.argv = [command.script, *command.arguments]
-    sys.path[0] = str(Path(command.script).resolve().parent)
-    runpy.run_path(command.script, run_name="__main__")
+def execute(command: PythonCommand) -> NoReturn:
+    """Executes a command as a new interpreter would, and ends the process."""
+    try:
+        if command.module:
+            sys.argv = [command.module, *command.arguments]
+            sys.path[0] = os.getcwd()
+            sys.exit(importlib.import_module(command.module).main())
+        sys.argv = [command.script, *command.arguments]
+        sys.path[0] = str(Path(command.script).resolve().parent)
+        runpy.run_path(command.script, run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code == 1 and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does with every exception
+        traceback.print_exception(error)
+        code = 1
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """Ends the process with its exit handlers, without the slow destruction of every object of the interpreter."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
+    atexit._run_exitfuncs()
+    for stream in [sys.stdout, sys.stderr, *(obj for obj in gc.get_objects() if isinstance(obj, io.IOBase))]:
+        with contextlib.suppress(Exception):
+            stream.flush()
+    ctypes.PyDLL(None).exit(code)  # also runs the exit handlers and destructors of libraries
+    os._exit(code)
 
 
 class _Server:

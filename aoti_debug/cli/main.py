@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
 import sys
@@ -27,6 +28,7 @@ VERBS = {
     "doctor": "Check that this machine can build, run and debug models.",
 }
 INTERRUPTED = 130
+_GC_THRESHOLD = (100_000, 50, 100)  # a run of many launches is millions of objects, none of them in a cycle
 
 
 class Verbs(click.Group):
@@ -119,6 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits."""
     signal.signal(signal.SIGTERM, _terminate)
+    gc.set_threshold(*_GC_THRESHOLD)
     sys.exit(run())
 
 

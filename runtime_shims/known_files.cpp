@@ -21,6 +21,16 @@ void KnownFiles::forget(const FileKey& key) {
   files_.erase(key);
 }
 
+bool KnownFiles::begins_alike(const FileKey& beginning) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return beginnings_.count(beginning) != 0;
+}
+
+void KnownFiles::add_beginning(const FileKey& beginning) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  beginnings_.insert(beginning);
+}
+
 bool KnownFiles::announce(const FileKey& key) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return announced_.insert(key).second;

@@ -29,6 +29,11 @@ class KnownFiles {
   void add(const FileKey& key, KnownFile file);
   void forget(const FileKey& key);
 
+  // The same for the beginning of the elements: `content` is the hash of it. False: no file with all of these elements
+  // is there.
+  bool begins_alike(const FileKey& beginning) const;
+  void add_beginning(const FileKey& beginning);
+
   // A file of this content is being written. False: another one is already.
   bool announce(const FileKey& key);
   void withdraw(const FileKey& key);
@@ -42,6 +47,7 @@ class KnownFiles {
   mutable std::mutex mutex_;
   std::unordered_map<FileKey, KnownFile, Hash> files_;
   std::unordered_set<FileKey, Hash> announced_;
+  std::unordered_set<FileKey, Hash> beginnings_;
 };
 
 }  // namespace aoti_debug

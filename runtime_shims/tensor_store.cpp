@@ -55,6 +55,9 @@ struct SaveJob {
 namespace {
 
 constexpr uint64_t kGatherBytes = uint64_t{4} << 20;
+constexpr uint64_t kStreamedBytes = uint64_t{1} << 20;       // larger host tensors are hashed while they are written
+constexpr uint64_t kStreamPieceBytes = uint64_t{256} << 10;  // stays in a core's cache between the two
+constexpr int64_t kBeginningElements = 4096;
 
 int ensure_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return 0;
@@ -160,6 +163,22 @@ int TensorStore::write_elements(SaveJob& job) {
   return 0;
 }
 
+int TensorStore::hash_and_write_elements(SaveJob& job) {
+  const int64_t block = static_cast<int64_t>(kStreamPieceBytes / job.element_bytes);
+  const std::unique_ptr<uint8_t[]> buffer(
+      job.reader.is_contiguous() ? nullptr : new uint8_t[static_cast<size_t>(block) * job.element_bytes]);
+  for (int64_t at = 0; at < job.numel; at += block) {
+    const int64_t count = std::min(block, job.numel - at);
+    const uint8_t* data = job.reader.read(at, count, buffer.get());
+    const uint64_t bytes = static_cast<uint64_t>(count) * job.element_bytes;
+    const uint64_t offset = static_cast<uint64_t>(at) * job.element_bytes;
+    job.sums.add(hash_bytes_twice(data, bytes, offset / sizeof(uint64_t)));
+    if (const int error = write_at(job.file, data, bytes, job.header.size() + offset); error != 0) return error;
+  }
+  job.set_hash(job.sums);
+  return 0;
+}
+
 void TensorStore::conclude(SaveJob& job, int error, JournalWriter* writer) {
   if (const int closing = job.file.close(); error == 0) error = closing;
   if (error == 0) error = ensure_directory(directory_ + "/" + job.path.directory);
@@ -191,12 +210,23 @@ void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
   const std::shared_ptr<SaveJob> job = make_job(request, nullptr, writer);
   if (job == nullptr) return;
   try {
-    job->set_hash(hash_elements(job->reader, job->numel, job->element_bytes));
-    if (link_known(*job, writer) || !budget_.reserve(job->bytes)) return;
+    const bool large = job->bytes > kStreamedBytes;
+    FileKey beginning{job->header_hash, 0};
+    if (large) {
+      beginning.content =
+          hash_elements(job->reader, std::min(job->numel, kBeginningElements), job->element_bytes).first;
+    }
+    const bool streamed = large && !known_.begins_alike(beginning);
+    if (!streamed) {
+      job->set_hash(hash_elements(job->reader, job->numel, job->element_bytes));
+      if (link_known(*job, writer)) return;
+    }
+    if (!budget_.reserve(job->bytes)) return;
     job->reserved = true;
     int error = create_temporary(*job);
-    if (error == 0) error = write_elements(*job);
+    if (error == 0) error = streamed ? hash_and_write_elements(*job) : write_elements(*job);
     conclude(*job, error, writer);
+    if (large && error == 0) known_.add_beginning(beginning);
   } catch (const std::exception&) {
     budget_.stop("out of memory");
     discard(*job);

@@ -85,6 +85,9 @@ class TensorStore {
 
   int create_temporary(SaveJob& job);
   int write_elements(SaveJob& job);
+  // Hashes and writes piece by piece, so that each piece is read from memory once, and by one thread: threads in
+  // lockstep would wait for the slowest, on a host with other work to do.
+  int hash_and_write_elements(SaveJob& job);
   // Makes the temporary file the tensor's file, or removes it.
   void conclude(SaveJob& job, int error, JournalWriter* writer);
   void discard(SaveJob& job);

@@ -20,6 +20,7 @@ from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
+from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.manifest import Form, Manifest, PackageOrigin
 
 LABEL = 18  # columns
@@ -129,7 +130,7 @@ def command(
         exported=exported,
         random_inputs=random_inputs,
     )
-    with _progress() as progress:
+    with _progress(LastDurations("build", str(model.resolve()))) as progress:
         summary = builder.build_report(chosen, progress)
     print_lines(describe(summary, width()))
     print_lines(unmatched_warning(summary.manifest, summary.unmatched), err=True)
@@ -214,26 +215,31 @@ def built_from(manifest: Manifest) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[builder.BuildProgress]:
+def _progress(last: LastDurations) -> Iterator[builder.BuildProgress]:
     """Reports the stages on stderr: a live line on a terminal, otherwise a line for each finished stage."""
     console = Console(stderr=True, highlight=False)
     if not is_live(console):
 
         def report(stage: str, seconds: float | None) -> None:
             if seconds is not None:
+                last.remember(stage, seconds)
                 console.print(f"{STAGES[stage]}: {seconds:.1f} s", soft_wrap=True)
 
         yield report
         return
     columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        tasks = {stage: bar.add_task(text, total=1, start=False, visible=False) for stage, text in STAGES.items()}
+        tasks = {
+            stage: bar.add_task(text + last.hint(stage), total=1, start=False, visible=False)
+            for stage, text in STAGES.items()
+        }
 
         def progress(stage: str, seconds: float | None) -> None:
             if seconds is None:
                 bar.start_task(tasks[stage])
                 bar.update(tasks[stage], visible=True)
             else:
+                last.remember(stage, seconds)
                 bar.update(tasks[stage], completed=1)
 
         yield progress

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.status import Status
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from aoti_debug import report, wording
 from aoti_debug.cli import options
@@ -17,6 +17,7 @@ from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.show.cells import shorten_middle
 from aoti_debug.show.finding import finding_lines
@@ -132,7 +133,7 @@ def command(
         imports=imports,
         libraries=libraries,
     )
-    with StepProgress() as progress:
+    with StepProgress(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
     page = report.write_triage(finished)
     if as_json:
@@ -163,11 +164,12 @@ def relative(path: Path) -> str:
 
 
 class StepProgress:
-    """Prints one line for each step on stderr: its duration and result."""
+    """Prints one line for each step on stderr: its duration and result; on a terminal also the step that goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, last: LastDurations) -> None:
         self._console = Console(stderr=True)
-        self._status: Status | None = None
+        self._last = last
+        self._progress: Progress | None = None
 
     def __enter__(self) -> StepProgress:
         return self
@@ -178,13 +180,16 @@ class StepProgress:
     def __call__(self, name: str, step: Step | None) -> None:
         self._stop()
         if step is not None:
+            self._last.remember(step.name, step.seconds)
             line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
             click.echo(shorten_middle(line, width(err=True)), err=True)
         elif is_live(self._console):
-            self._status = self._console.status(name)
-            self._status.start()
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=self._console, transient=True)
+            self._progress.add_task(name + self._last.hint(name), total=None)
+            self._progress.start()
 
     def _stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

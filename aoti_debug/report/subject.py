@@ -106,8 +106,8 @@ def of_triage(triage: TriageDir) -> ReportSubject:
     Raises:
         RunDirError: its run is damaged.
     """
-    main = None if triage.run is None else run_directory.open_run(triage.run)
-    others = tuple(run for path in triage.runs if main is not None and (run := _opened(path, main)) is not None)
+    main = None if triage.run is None else triage.open_run(triage.run)
+    others = tuple(run for path in triage.runs if main is not None and (run := _other(triage, path, main)) is not None)
     record = triage.record
     versions = dict(record.versions)
     if main is not None:
@@ -128,10 +128,10 @@ def of_triage(triage: TriageDir) -> ReportSubject:
     )
 
 
-def _opened(path: Path, main: RunDir) -> RunDir | None:
+def _other(triage: TriageDir, path: Path, main: RunDir) -> RunDir | None:
     """Another run of the triage; None where it is the main one, cannot be read, or ran other code."""
     try:
-        run = run_directory.open_run(path)
+        run = triage.open_run(path)
     except RunDirError:
         return None  # a trial that was killed before it recorded anything
     same = run.manifest.source_sha256 == main.manifest.source_sha256

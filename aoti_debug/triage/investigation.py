@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +30,21 @@ class Investigation:
     trials: Trials
     steps: Steps
     repro: Path
+
+    @cached_property
+    def first(self) -> RunResult:
+        """A run with the names of all launches.
+
+        Raises:
+            InputMismatch, ArtifactError, TargetError: the model was never called.
+        """
+        return self.trials.names()
+
+    @property
+    def opened(self) -> Mapping[Path, RunDir]:
+        """Those of the runs above that were made, by their directories."""
+        made = (result for name in ("first", "measured") if (result := vars(self).get(name)) is not None)
+        return {result.run.path: result.run for result in made}
 
     @cached_property
     def measured(self) -> RunResult:
@@ -67,10 +83,12 @@ class Outcome:
 
     Attributes:
         run: the run that shows it best; None where the model was never called.
+        opened: runs that are read already, by their directories.
     """
 
     finding: Finding
     run: RunDir | None
+    opened: Mapping[Path, RunDir] = field(default_factory=dict)
 
 
 class Check(Protocol):

@@ -48,7 +48,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         package = _package(options, folder, steps)
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
-        outcome = _with_remarks(_outcome(model), options)
+        outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"not used, every run imported torch: {server.failure}"))
     return outcome
@@ -93,7 +93,7 @@ def _built(manifest: Manifest) -> str:
 
 def _outcome(model: Investigation) -> Outcome:
     try:
-        first = model.trials.names()
+        first = model.first
     except InputMismatch as error:
         return Outcome(contracts.input_finding(error), None)
     if first.run.manifest.without_source:

@@ -46,7 +46,7 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
         run="" if outcome.run is None else str(outcome.run.path),
     )
     triage_directory.write(folder, record)
-    return TriageDir(folder, record)
+    return TriageDir(folder, record, outcome.opened)
 
 
 def _silent(name: str, step: Step | None) -> None:

@@ -19,6 +19,7 @@ from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import files, json_data, stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
 
 BASE = "aoti_debug_triages"
 NAME = "triage.json"
@@ -69,10 +70,23 @@ class Record:
 
 @dataclass(frozen=True)
 class TriageDir:
-    """A triage directory, read."""
+    """A triage directory, read.
+
+    Attributes:
+        opened: runs of it that are read already, by their directories.
+    """
 
     path: Path
     record: Record
+    opened: Mapping[Path, RunDir] = field(default_factory=dict, compare=False)
+
+    def open_run(self, path: Path) -> RunDir:
+        """Opens one of its runs, unless that is open.
+
+        Raises:
+            RunDirError: it is damaged.
+        """
+        return self.opened.get(path) or run_directory.open_run(path)
 
     @property
     def finding(self) -> Finding:

@@ -156,6 +156,30 @@ def test_equal_bytes_are_links(load: Load, run: Path, journal: Decode) -> None:
     ]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.complex128])
+@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
+def test_large_tensors(load: Load, run: Path, journal: Decode, dtype: torch.dtype, strided: bool) -> None:
+    """More than a megabyte: hashed while they are written, unless they begin as an earlier one."""
+    numel = 3 * (1 << 20) // dtype.itemsize + 5
+    x = (torch.rand(2 * numel) * 200).to(dtype)[::2] if strided else (torch.rand(numel) * 200).to(dtype)
+    runtime = load(LEVEL=1)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    given = Handle(x)
+    contents = []
+    with runtime.call():
+        for _ in range(3):
+            contents.append(bytes_of(x))
+            with runtime.launch(site, given.value):
+                x[-1] += 1  # the beginning stays
+            contents.append(bytes_of(x))
+    runtime.unload()
+    records = journal().of("tensor_file")
+    assert [r.status for r in records] == [WRITTEN, WRITTEN, LINKED, WRITTEN, LINKED, WRITTEN]
+    for record, content in zip(records, contents, strict=True):
+        assert (record.hash0, record.hash1) == (content_hash(content), content_hash(content, 0xD1B54A32D192ED03))
+        assert (run / record.path).read_bytes()[-len(content) :] == content
+
+
 def test_long_and_odd_names(load: Load, run: Path, journal: Decode, library: Path) -> None:
     runtime = load(LEVEL=1)
     kernel, argument = "ns/op.<default>~%ü" + "k" * 300, "../../etc/passwd" + "\t"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: st
 def stored(value: Any) -> StoredTensor:
     """The elements of a torch tensor as those of a file."""
     storage = value.detach().contiguous().clone().untyped_storage()
-    return StoredTensor(np.frombuffer(bytes(storage), np.uint8), dtypes.bare_name(value.dtype), value.numel())
+    data = ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
+    return StoredTensor(np.frombuffer(data, np.uint8), dtypes.bare_name(value.dtype), value.numel())
 
 
 def described(value: Any, base: int = 0) -> Tensor:

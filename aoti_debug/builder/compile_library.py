@@ -39,7 +39,8 @@ class LibraryCompilation:
         self._work = work
         self._pool = ThreadPoolExecutor(toolchain.jobs)
         self._objects: list[Future[Sequence[Path]]] = []
-        self._templates: Future[Path | None] | None = None
+        words = _generated_words(_wrapper_flags(sources))
+        self._templates = self._pool.submit(compile_templates, toolchain, words)
 
     def __enter__(self) -> LibraryCompilation:
         return self
@@ -62,9 +63,7 @@ class LibraryCompilation:
         self._add(_compile_tables, text, manifest_json)
 
     def add_runtime(self) -> None:
-        """Adds the runtime for the model's device, and templates that a wrapper added later need not compile."""
-        words = _generated_words(_wrapper_flags(self._sources))
-        self._templates = self._pool.submit(compile_templates, self._toolchain, words)
+        """Adds the runtime for the model's device."""
         self._add(_runtime_objects)
 
     def wait(self) -> None:
@@ -110,7 +109,7 @@ def _link_original(original: Path, work: Path) -> list[str]:
 
 
 def build_plain_library(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
-    """Builds the uninstrumented library: as torch would build it from the same sources.
+    """Builds the uninstrumented library: as torch would build it from the same sources, with the same flags.
 
     Raises:
         ToolchainError: something did not compile or link.
@@ -133,9 +132,9 @@ def link_flags(sources: Sources) -> tuple[str, ...]:
 
 
 def _compile_wrapper(
-    toolchain: Toolchain, sources: Sources, work: Path, text: str, templates: Future[Path | None] | None
+    toolchain: Toolchain, sources: Sources, work: Path, text: str, templates: Future[Path | None]
 ) -> list[Path]:
-    compiled = None if templates is None else templates.result()
+    compiled = templates.result()
     declarations = "" if compiled is None else DECLARATIONS
     wrapper = _compile_generated(toolchain, sources, work, text, "wrapper", _wrapper_flags(sources), declarations)
     return wrapper if compiled is None else [*wrapper, compiled]

@@ -5,6 +5,7 @@ They were compiled by another process, whose caches are gone, in another directo
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -21,6 +22,7 @@ import pytest
 import torch
 from compile_packages import INPUT
 from torch._inductor.package import load_package
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.export.pt2_archive._package import load_pt2
 
 from aoti_debug.builder import build as builder
@@ -40,6 +42,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the packages: moved away from where they were compiled, and the compiler's caches deleted."""
     there = tmp_path_factory.mktemp("there")
     (there / "packages").mkdir()
+    for known in Path(cache_dir()).glob("*/*"):  # what torch has found out about this machine, and its headers
+        if len(known.parent.name) == 2 or known.parent.name == "precompiled_headers":
+            (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):  # another process is about to write it, or it lies on another disk
+                os.link(known, there / "cache" / known.parent.name / known.name)
     subprocess.run(
         [sys.executable, compile_packages.__file__, str(there / "packages")],
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(there / "cache")},

@@ -155,9 +155,3 @@ def is_integer(name: str) -> bool:
     """True for a signed or unsigned integer dtype."""
     dtype = of_name(name)
     return dtype is not None and dtype.category is Category.INTEGER
-
-
-def has_values(name: str) -> bool:
-    """True if the elements of a dtype are numbers that can be read, or if the dtype is unknown."""
-    dtype = of_name(name)
-    return dtype is None or dtype.has_values

@@ -29,8 +29,8 @@ class KnownFiles {
   void add(const FileKey& key, KnownFile file);
   void forget(const FileKey& key);
 
-  // The same for the beginning of the elements: `content` is the hash of it. False: no file with all of these elements
-  // is there.
+  // The same for the beginning of the elements of a large host tensor: `content` is the hash of it. False: no such
+  // tensor with this beginning has been saved yet.
   bool begins_alike(const FileKey& beginning) const;
   void add_beginning(const FileKey& beginning);
 

@@ -39,8 +39,7 @@ class LibraryCompilation:
         self._work = work
         self._pool = ThreadPoolExecutor(toolchain.jobs)
         self._objects: list[Future[Sequence[Path]]] = []
-        words = _generated_words(_wrapper_flags(sources))
-        self._templates = self._pool.submit(compile_templates, toolchain, words)
+        self._templates = self._pool.submit(compile_templates, toolchain, _generated_words(_wrapper_flags(sources)))
 
     def __enter__(self) -> LibraryCompilation:
         return self
@@ -183,7 +182,9 @@ def _precompiled_header(toolchain: Toolchain, text: str, words: list[str], decla
         command = [toolchain.compiler.path, "-x", "c++-header", str(path), *words, "-o", str(output)]
         run(command, "the headers of torch cannot be precompiled")
 
-    return cache.entry("headers", toolchain.key(header, *words), fill) / "leading.h"
+    # The order of macros and code generation flags does not matter to a header.
+    ordered = sorted(words, key=lambda word: "" if word.startswith("-I") else word)
+    return cache.entry("headers", toolchain.key(header, *ordered), fill) / "leading.h"
 
 
 def _optimize(flags: Flags, level: str) -> Flags:

@@ -13,6 +13,7 @@ from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 
 _TEMPLATES = ("std::basic_regex<char>", "std::__detail::_Compiler<std::regex_traits<char>>")
+_RELEVANT = ("-O", "-f", "-std=", "-stdlib=", "-D_GLIBCXX", "-I")
 _INCLUDES = "#include <regex>\n"
 DECLARATIONS = _INCLUDES + "".join(f"extern template class {name};\n" for name in _TEMPLATES)
 DEFINITIONS = _INCLUDES + "".join(f"template class {name};\n" for name in _TEMPLATES)
@@ -22,16 +23,20 @@ def compile_templates(toolchain: Toolchain, words: Sequence[str]) -> Path | None
     """Returns the object with the templates that DECLARATIONS declares, for a wrapper with these flags.
 
     None where the C++ library has other templates; only libstdc++ has these.
+
+    Args:
+        words: the wrapper's; those that the templates depend on are used.
     """
     if toolchain.compiler.is_clang:
         return None
+    relevant = [word for word in words if word.startswith(_RELEVANT)]
 
     def fill(directory: Path) -> None:
         source = directory / "regex.cpp"
         source.write_text(DEFINITIONS)
-        toolchain.compile(source, directory / "regex.o", words)
+        toolchain.compile(source, directory / "regex.o", relevant)
 
     try:
-        return cache.entry("regex", toolchain.key(DEFINITIONS, *words), fill) / "regex.o"
+        return cache.entry("regex", toolchain.key(DEFINITIONS, *relevant), fill) / "regex.o"
     except ToolchainError:
         return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.builder.toolchain import Toolchain, compile_words
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
@@ -24,7 +25,8 @@ FLAGS = (
 )
 SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
 TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
-WEIGHTS_MACROS = "USE_MMAP_"  # prefix of the macros that say where the weights are; irrelevant to the runtime
+# Macros that are irrelevant to the runtime, which say where the weights are, or that not every way of building defines.
+IGNORED_MACROS = ("USE_MMAP_", "NDEBUG")
 
 
 def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
@@ -40,9 +42,8 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     words = [
         *FLAGS,
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
-        *[f"-{flag}" for flag in flags.cflags if flag.startswith(("march=", "mcpu="))],
-        *flags.passthrough,
-        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(WEIGHTS_MACROS)],
+        *dict.fromkeys(word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")),
+        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(IGNORED_MACROS)],
         f"-I{RUNTIME}",
         *[f"-I{path}" for path in flags.include_dirs],
     ]

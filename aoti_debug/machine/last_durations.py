@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,8 @@ class LastDurations:
         self._path: Path | None = None
         self._seconds: dict[str, float] = {}
         with contextlib.suppress(OSError, json_data.DamagedJsonError):
-            self._path = cache.directory() / "durations" / f"{cache.key(*work)}.json"
+            name = cache.key(*(os.fsencode(word).hex() for word in work))  # a path may be any bytes
+            self._path = cache.directory() / "durations" / f"{name}.json"
             self._seconds = dict(json_data.parse(_Content, self._path.read_bytes()).seconds)
 
     def hint(self, step: str) -> str:

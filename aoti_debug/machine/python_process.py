@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +25,9 @@ _READ_LATE = frozenset(
     }
 )
 
+_lock = threading.Lock()
 _servers: list[ForkServer] = []
+_users: Counter[ForkServer] = Counter()  # how many `with` statements use each of them
 
 
 @contextlib.contextmanager
@@ -32,8 +36,8 @@ def forking_from(
 ) -> Iterator[ForkServer]:
     """Provides a fork server; until the end of the `with`, `start` forks from it wherever it can.
 
-    Within another such `with`, whose server has the modules, it is that server: the user's modules are then imported by
-    each process.
+    Within another such `with`, of this thread or of another, whose server has the modules, it is that server, which
+    ends with the last of them; the user's modules are then imported by each process.
 
     Args:
         modules, user_modules: the modules that it imports; see ForkServer.
@@ -43,16 +47,23 @@ def forking_from(
         The server, not yet started.
     """
     variables = environment(os.environ)
-    for server in _servers[-1:]:
-        if server.modules.issuperset(modules) and server.fits(variables):
-            yield server
-            return
-    with ForkServer(modules, user_modules, variables, _READ_LATE.union(read_late)) as server:
-        _servers.append(server)
-        try:
-            yield server
-        finally:
-            _servers.remove(server)
+    with _lock:
+        server = next((s for s in _servers[-1:] if s.modules.issuperset(modules) and s.fits(variables)), None)
+        if server is None:
+            server = ForkServer(modules, user_modules, variables, _READ_LATE.union(read_late))
+            _servers.append(server)
+        _users[server] += 1
+    try:
+        yield server
+    finally:
+        with _lock:
+            _users[server] -= 1
+            is_last = _users[server] == 0
+            if is_last:
+                _servers.remove(server)
+                del _users[server]
+        if is_last:
+            server.close()
 
 
 def start(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ class LoadedModel:
     """A callable model with the call signature of its exported program.
 
     Attributes:
-        in_spec: the structure of `(args, kwargs)`, as text; "" if the package records none.
+        in_spec: the structure of `(args, kwargs)`, as text.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -42,20 +41,12 @@ class LoadedModel:
             ValueError: other keyword arguments than those of the export.
         """
         import torch
+        from torch.export._tree_utils import reorder_kwargs
         from torch.utils import _pytree as pytree
 
-        leaves, _ = pytree.tree_flatten((args, self._ordered(kwargs)))
+        leaves, _ = pytree.tree_flatten((args, reorder_kwargs(kwargs, self._in_spec)))
         outputs = self._loader.boxed_run([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
         return pytree.tree_unflatten(outputs, self._out_spec)
-
-    def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments in the order of the export, in which the model takes their tensors."""
-        from torch.utils import _pytree as pytree
-
-        _, exported = pytree.tree_unflatten(range(self._in_spec.num_leaves), self._in_spec)
-        if set(kwargs) != set(exported):
-            raise ValueError(f"the model takes the keyword arguments {sorted(exported)}, not {sorted(kwargs)}")
-        return {name: kwargs[name] for name in exported}
 
 
 def load(path: Path, model: str) -> LoadedModel:

@@ -194,16 +194,24 @@ def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observ
         raise _start_error(path, report, manifest)
     stamped_directories.link_latest(path)
     ended, rescued = rescue.rescued(ended)
-    ended = _with_timings(ended, stopwatch)
-    return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure)
+    ended, failure = _with_timings(ended, stopwatch)
+    return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure or failure)
 
 
-def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> DiagnosedRun:
-    """Writes down how long each phase took; the last one is the reading of the run, with its diagnosis."""
+def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> tuple[DiagnosedRun, str]:
+    """Writes down how long each phase took; the last one is the reading of the run, with its diagnosis.
+
+    Returns:
+        The run, and the reason why the durations could not be written; "" if they were.
+    """
     _ = ended.verdict  # computed now, as a part of that phase
     info = replace(ended.run.info, timings=stopwatch.seconds)
-    run_json.write(info, ended.run.path)
-    return ended.with_info(info)
+    failure = ""
+    try:
+        run_json.write(info, ended.run.path)
+    except OSError as error:
+        failure = f"{run_json.NAME} has no timings: {error.strerror}"
+    return ended.with_info(info), failure
 
 
 class _LatestLinker(Observer):

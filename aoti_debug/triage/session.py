@@ -50,7 +50,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
-        steps.add(Step("fork server", 0.0, f"not used, every run imported torch: {server.failure}"))
+        steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     return outcome
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import gc
+import io
 import json
 import math
 import os
@@ -25,6 +29,7 @@ HANG_SECONDS = 120.0  # a launch is given this long
 
 Message = tuple[str, ...]
 Text = Literal["through", "kept", "echoed"]
+_FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # those that buffer what is written
 
 
 class ReplayReport:
@@ -187,16 +192,31 @@ def _start(
 
 
 def _threads() -> int:
-    """The number of threads of this process."""
+    """The number of threads of this process; 0 where the system does not tell."""
     return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
 
 
+def _has_driver() -> bool:
+    """True if the library of the CUDA driver is loaded."""
+    try:
+        with open("/proc/self/maps", errors="replace") as maps:
+            return "libcuda.so" in maps.read()
+    except OSError:
+        return True
+
+
 _THREADS_AT_IMPORT = _threads()  # those that numpy has started, which it stops before a fork
+_DRIVER_AT_IMPORT = _has_driver()
 
 
 def _can_fork() -> bool:
-    """True if a forked child is as good as a new process: no thread and no CUDA context gets lost."""
-    return 0 < _threads() <= _THREADS_AT_IMPORT and not torch.cuda.is_initialized()
+    """True if a forked child is as good as a new process: no thread gets lost, and CUDA can be used in it."""
+    if not 0 < _threads() <= _THREADS_AT_IMPORT or _has_driver() != _DRIVER_AT_IMPORT:
+        return False
+    child = os.fork()
+    if child == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))  # after this process has asked for the devices, for one
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def _fork(words: Sequence[str], text: Text, reader: int) -> _Child:
@@ -205,7 +225,8 @@ def _fork(words: Sequence[str], text: Text, reader: int) -> _Child:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        if output_writer is not None:
+        if output is not None and output_writer is not None:
+            os.close(output)
             os.dup2(output_writer, 1)
             if text == "kept":
                 os.dup2(output_writer, 2)
@@ -223,23 +244,34 @@ def _fork(words: Sequence[str], text: Text, reader: int) -> _Child:
 
 
 def _execute(words: list[str]) -> NoReturn:
-    """Runs a script as a new interpreter would, and ends the process."""
-    sys.argv = words
-    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    """Runs a script as a new interpreter would, and ends the process with its exit handlers."""
     code = 1
     try:
-        runpy.run_path(words[0], run_name="__main__")
-        code = 0
+        sys.argv = words
+        sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+        code = _exit_code(words[0])
+        gc.unfreeze()
+        for file in [obj for obj in gc.get_objects() if issubclass(type(obj), _FILES)]:
+            with suppress(Exception):
+                file.flush()
+        atexit._run_exitfuncs()
+        ctypes.PyDLL(None).exit(code)  # runs the exit handlers of libraries, too
+    finally:
+        os._exit(code)
+
+
+def _exit_code(script: str) -> int:
+    """Runs a script and returns its exit code; an exception is printed."""
+    try:
+        runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException as error:  # noqa: BLE001 - as the interpreter does with every exception
         traceback.print_exception(error)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        return 1
+    return 0
 
 
 def _keep(data: bytes) -> None:

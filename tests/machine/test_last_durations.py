@@ -17,6 +17,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_last_duration_of_each_step(cache: Path) -> None:
     first = LastDurations("build", "model.pt2")
+    assert LastDurations("build", "\udcff.pt2").hint("lower") == ""  # a path that is not UTF-8
     assert first.hint("lower") == ""
     first.remember("lower", 3.25)
     first.remember("link", 0.5)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.machine import process, python_process
+from aoti_debug.machine.fork_server.client import ForkServer, ForkServerError
 from aoti_debug.machine.process import Child, FinishedProcess
 from aoti_debug.machine.python_process import DESCRIPTOR, PARENT, PythonCommand
 
@@ -170,9 +173,27 @@ def test_a_fork_has_the_modules_imported(module: Path) -> None:
 
 def test_a_module_that_cannot_be_imported_is_left_to_the_process(module: Path) -> None:
     (module / "broken.py").write_text("raise RuntimeError('broken')\n")
-    with python_process.forking_from(["broken", "json"], ["no_such_module", "broken"]) as server:
+    with python_process.forking_from(["broken", "json"]) as server:
+        assert finish(write("import broken")).stderr.endswith("RuntimeError: broken\n")
+        assert server.failure == ""
+
+
+def test_a_users_module_that_cannot_be_imported_is_imported_by_new_processes(module: Path) -> None:
+    (module / "broken.py").write_text("import os\nprint(os.getpid())\nraise RuntimeError('broken')\n")
+    with python_process.forking_from(["json"], ["broken"]) as server:
         done = finish(write("import broken"))
+        assert len(done.stdout.splitlines()) == 1
         assert done.stderr.endswith("RuntimeError: broken\n")
+        assert server.failure == "the module broken cannot be imported: RuntimeError: broken"
+
+
+def test_variables_that_a_users_module_sets_stay(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("setting.py").write_text("import os\nos.environ['BY_MODULE'] = 'yes'\ndel os.environ['TO_REMOVE']\n")
+    command = write("import setting; print(os.environ.get('BY_MODULE'), 'TO_REMOVE' in os.environ)")
+    monkeypatch.setenv("TO_REMOVE", "1")
+    assert finish(command).stdout == "yes False\n"
+    with python_process.forking_from(["json"], ["setting"]) as server:
+        assert finish(command).stdout == "yes False\n"
         assert server.failure == ""
 
 
@@ -195,13 +216,44 @@ def test_another_environment_needs_a_new_process(module: Path, name: str) -> Non
 
 def test_a_module_that_starts_threads_is_not_forked(module: Path) -> None:
     Path("threads.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "import os, threading, time\n"
+        "if os.environ.get('AOTI_DEBUG_THREADS'):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
     )
-    with python_process.forking_from(["json"], ["threads"]) as server:
-        assert finish(write("print(os.getppid() == int(sys.argv[1]))")).code == 1  # it has no argument
-        assert server.failure == "the module threads starts 1 thread when it is imported"
-        command = PythonCommand(write("print(os.getppid())", "parent").module)
-        assert finish(command).stdout == f"{os.getpid()}\n"
+    began = time.monotonic()
+    server = ForkServer(
+        ["json"], ["threads"], python_process.environment({**os.environ, "AOTI_DEBUG_THREADS": "1"}), ()
+    )
+    with contextlib.closing(server), pytest.raises(ForkServerError):
+        start_from(server)
+    assert server.failure == "the module threads starts 1 thread when it is imported"
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("how", ["torch has asked for the devices", "the driver is loaded"])
+def test_a_module_that_initialises_cuda_is_not_forked(module: Path, how: str) -> None:
+    """A torch of the test's own and a library of the driver's name stand for the real ones."""
+    Path("torch.py").write_text(
+        "class cuda:\n    bad = False\n    _is_in_bad_fork = classmethod(lambda cls: cls.bad)\n"
+    )
+    shutil.copy(_mapped("libm.so"), "libcuda.so.1")
+    asks = "import torch\ntorch.cuda.bad = True\n"
+    loads = f"import ctypes\nctypes.CDLL('{module}/libcuda.so.1')\n"
+    Path("uses_cuda.py").write_text(asks if how.startswith("torch") else loads)
+    variables = python_process.environment({**os.environ, "PYTHONPATH": str(module)})
+    server = ForkServer(["json", "torch"], ["uses_cuda"], variables, ())
+    with contextlib.closing(server), pytest.raises(ForkServerError):
+        start_from(server)
+    assert server.failure == "the module uses_cuda initialises CUDA when it is imported"
+
+
+def start_from(server: ForkServer) -> Child:
+    return server.start(write("pass"), os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _mapped(name: str) -> str:
+    """The path of a library of this process."""
+    return next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if f"/{name}" in line)
 
 
 def test_a_server_that_dies_is_replaced_by_new_processes(module: Path) -> None:
@@ -270,6 +322,19 @@ def test_a_server_within_another_is_that_one(module: Path) -> None:
             assert other is not outer
             assert finish(command).stdout != of_inner
         assert finish(command).stdout == of_inner
+
+
+def test_a_server_ends_with_the_last_that_uses_it(module: Path) -> None:
+    command = write("print(os.getppid())")
+    first, second = python_process.forking_from(["json"]), python_process.forking_from(["json"])
+    server = first.__enter__()
+    assert second.__enter__() is server
+    pid = finish(command).stdout
+    first.__exit__(None, None, None)
+    assert finish(command).stdout == pid
+    second.__exit__(None, None, None)
+    assert _is_gone(int(pid))
+    assert finish(command).stdout == f"{os.getpid()}\n"
 
 
 def test_a_server_without_the_module_that_takes_long_is_of_no_use(module: Path) -> None:

@@ -32,7 +32,7 @@ class ForkServerError(Exception):
 
 
 class ForkServer:
-    """A fork server; it is ended, with its children, at the end of a `with`.
+    """A fork server; `close` ends it, with its children.
 
     It starts with its first child, or earlier by `preload`. A child that is started before the modules are imported
     waits for that.
@@ -66,10 +66,8 @@ class ForkServer:
         self._channel: socket.socket | None = None
         self._process: Child | None = None
 
-    def __enter__(self) -> ForkServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the server and its children."""
         if self._channel is not None:
             self._channel.close()
         if self._process is not None:
@@ -133,7 +131,7 @@ class ForkServer:
             out = _Output(stdout, ours, theirs)
             err = out if stderr == subprocess.STDOUT else _Output(stderr, ours, theirs)
             descriptors = [status_writer, out.descriptor, err.descriptor, *([] if inherited is None else [inherited])]
-            request = ForkRequest(command, environment, os.getcwd(), inherited is not None)
+            request = ForkRequest(command, dict(environment), os.getcwd(), inherited is not None)
             try:
                 with self._lock:
                     requests.send(channel, request, descriptors)
@@ -148,19 +146,23 @@ class ForkServer:
 
     def _failed(self, channel: socket.socket) -> ForkServerError:
         """Reads why the server does not serve, and remembers it."""
+        with self._lock:
+            self.failure = self.failure or self._read_failure(channel)
+        return ForkServerError(self.failure)
+
+    def _read_failure(self, channel: socket.socket) -> str:
         text = b""
         channel.settimeout(_LAST_WORDS_SECONDS)
         try:
             while part := channel.recv(_CHUNK):
                 text += part
         except TimeoutError:
-            self.failure = "the system does not let it fork"
-            return ForkServerError(self.failure)
+            return "the system does not let it fork"
         except ConnectionError:  # it has ended without reading a request
             pass
-        ending = "" if self._process is None else process.describe_exit(self._process.wait())
-        self.failure = text.decode(errors="replace") or f"it ended: {ending}"
-        return ForkServerError(self.failure)
+        if text or self._process is None:
+            return text.decode(errors="replace")
+        return f"it ended: {process.describe_exit(self._process.wait())}"
 
 
 class _Output:

@@ -22,7 +22,7 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -32,13 +32,17 @@ from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, r
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
 _PR_SET_PDEATHSIG = 1
+_FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # those that buffer what is written
 
 
 def main() -> None:
     """Serves until the other side has gone; in a child, executes the command of its request."""
     descriptor, modules, *user_modules = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
-    _import(modules.split(","))
+    environment = dict(os.environ)
+    for module in modules.split(","):
+        with contextlib.suppress(Exception, SystemExit):  # the child imports it again and reports the error
+            importlib.import_module(module)
     gc.collect()
     gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected
     output = _ImportOutput()
@@ -46,32 +50,49 @@ def main() -> None:
     output.end()
     if refusal:
         channel.sendall(refusal.encode())
-        return
-    command = _Server(channel).serve()
+        os._exit(0)  # at once: a thread of the module may never end
+    command = _Server(channel, _changes(environment)).serve()
     if command is not None:
         output.repeat()
         execute(command)
 
 
-def _import(modules: Sequence[str]) -> None:
-    """Imports modules; one that cannot be imported is left to the child, which reports the error."""
-    for module in modules:
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(module)
-
-
 def _import_user_modules(modules: Sequence[str]) -> str:
     """Imports modules; returns the reason why this process must not fork now, or "" """
-    threads = _threads()
+    threads, driver = _threads(), _has_driver()
     for module in modules:
-        _import([module])
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - each process meets the same error and reports it
+            return f"the module {module} cannot be imported: {type(error).__name__}: {error}"
         started = _threads() - threads
         if started > 0:
             return f"the module {module} starts {wording.count(started, 'thread')} when it is imported"
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
+        if _has_driver() != driver or _breaks_cuda_in_forks():
             return f"the module {module} initialises CUDA when it is imported"
     return ""
+
+
+def _has_driver() -> bool:
+    """True if the library of the CUDA driver is loaded."""
+    return "libcuda.so" in Path("/proc/self/maps").read_text(errors="replace")
+
+
+def _breaks_cuda_in_forks() -> bool:
+    """True if torch says that a fork of this process cannot use CUDA: it has asked for the devices, for one."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    child = os.fork()
+    if child == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def _changes(before: Mapping[str, str]) -> Mapping[str, str | None]:
+    """The environment variables that the modules have set, and as None those that they have removed."""
+    names = {*before, *os.environ}
+    return {name: os.environ.get(name) for name in names if before.get(name) != os.environ.get(name)}
 
 
 def _threads() -> int:
@@ -105,10 +126,10 @@ def execute(command: PythonCommand) -> NoReturn:
     try:
         if command.module:
             sys.argv = [command.module, *command.arguments]
-            sys.path[0] = os.getcwd()
+            _begin_path(os.getcwd())
             sys.exit(importlib.import_module(command.module).main())
         sys.argv = [command.script, *command.arguments]
-        sys.path[0] = str(Path(command.script).resolve().parent)
+        _begin_path(str(Path(command.script).resolve().parent))
         runpy.run_path(command.script, run_name="__main__")
         code = 0
     except SystemExit as end:
@@ -121,13 +142,20 @@ def execute(command: PythonCommand) -> NoReturn:
     _end(code)
 
 
+def _begin_path(folder: str) -> None:
+    """Makes a folder the first entry of the module search path, where the interpreter has such an entry."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = folder
+
+
 def _end(code: int) -> NoReturn:
     """Ends the process with its exit handlers, without the slow destruction of every object of the interpreter."""
+    gc.unfreeze()  # open files of modules that were imported before are found below
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
     atexit._run_exitfuncs()
-    for stream in [sys.stdout, sys.stderr, *(obj for obj in gc.get_objects() if isinstance(obj, io.IOBase))]:
+    for file in [sys.stdout, sys.stderr, *(obj for obj in gc.get_objects() if issubclass(type(obj), _FILES))]:
         with contextlib.suppress(Exception):
-            stream.flush()
+            file.flush()
     ctypes.PyDLL(None).exit(code)  # also runs the exit handlers and destructors of libraries
     os._exit(code)
 
@@ -135,8 +163,14 @@ def _end(code: int) -> NoReturn:
 class _Server:
     """Forks on request and reports how each child ended."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, changes: Mapping[str, str | None]) -> None:
+        """Begins to watch for the ends of children.
+
+        Args:
+            changes: environment variables that the imported modules have set, or removed (None).
+        """
         self._channel = channel
+        self._changes = changes
         self._process = os.getpid()
         self._libc = ctypes.CDLL(None)
         self._statuses: dict[int, int] = {}  # descriptors for the status, by process
@@ -213,6 +247,11 @@ class _Server:
             os.set_inheritable(descriptor, True)
         os.environ.clear()
         os.environ.update(request.environment)
+        for name, value in self._changes.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         os.chdir(request.directory)
         inherited_number = inherited[0] if request.inherits else None
         return replace(request.command, arguments=request.command.filled_in(self._process, inherited_number))

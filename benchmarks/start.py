@@ -169,11 +169,11 @@ def _reads(bench: Bench) -> None:
     bench.tool(tree, "run", bench.package, "--level", "1", "--out", "saved")
     run = bench.work / "saved" / "latest"
     shown = json.loads(bench.tool(tree, "show", "--run", run, "--json").stdout)
-    launch = shown["launches"][-1]["id"]
+    launch, kernel = shown["launches"][-1]["id"], shown["launches"][-1]["kernel"]
     commands: dict[str, Callable[[int], Sequence[str | Path]]] = {
         "show": lambda _: ("show", "--run", run),
         f"show {launch}": lambda _: ("show", launch, "--run", run),
-        f"repro {launch}": lambda n: ("repro", launch, "--run", run, "-o", f"repro-{n}"),
+        "repro KERNEL": lambda n: ("repro", kernel, "--run", run, "-o", f"repro-{n}"),
         "report": lambda n: ("report", run, "-o", f"report-{n}.html"),
         "bundle": lambda n: ("bundle", run, "-o", f"bundle-{n}.zip"),
     }

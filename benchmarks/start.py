@@ -25,6 +25,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from overhead import COMPILE_PLAIN, table
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "docs" / "demo"
 SECTIONS = ("run", "read", "triage", "build")
@@ -37,10 +39,6 @@ model, tokens = Classifier().eval().to(sys.argv[2]), torch.randint(0, 1000, (8, 
 with torch.no_grad():
     torch.export.save(torch.export.export(model, (tokens,)), sys.argv[3])
 torch.save((tokens,), sys.argv[4])
-"""
-COMPILE = """
-import sys, torch
-torch._inductor.aoti_compile_and_package(torch.export.load(sys.argv[1]), package_path=sys.argv[2])
 """
 BARE = """
 import json, sys, time
@@ -121,16 +119,13 @@ class Bench:
         """Exports the models and compiles the packages that are run."""
         self.python("-c", EXPORT, DEMO, self.device, self.program, self.inputs)
         self.python(DEMO / "faulty.py", self.faulty, self.device)
-        self.python("-c", COMPILE, self.program, self.plain)
+        self.python("-c", COMPILE_PLAIN, self.program, self.plain)
         self.tool(self.checkouts[0], "build", self.program, "-o", self.package)
 
     def bare(self) -> tuple[float, Mapping[str, float]]:
         """Seconds of the bare script, and of its load and its call."""
         done = self.python("-c", BARE, self.plain, self.inputs)
         return done.seconds, json.loads(done.stdout)
-
-    def median(self, measure: Callable[[], float]) -> float:
-        return statistics.median(measure() for _ in range(self.rounds))
 
 
 def main() -> None:
@@ -160,7 +155,7 @@ def _runs(bench: Bench) -> None:
     for tree in bench.checkouts:
         seconds = statistics.median(times[tree.name])
         rows.append((tree.name, _seconds(seconds), _seconds(seconds - bare), f"{seconds / bare:.2f} ×"))
-    _print(("run of one call", "whole process", "beyond bare", ""), rows)
+    table(("run of one call", "whole process", "beyond bare", ""), rows)
 
 
 def _reads(bench: Bench) -> None:
@@ -188,7 +183,7 @@ def _reads(bench: Bench) -> None:
                 times.append(bench.tool(checkout, *words(number)).seconds)
             cells.append(_seconds(statistics.median(times)))
         rows.append((f"`aoti-debug {name}`", *cells))
-    _print(("command", *(tree.name for tree in bench.checkouts)), rows)
+    table(("command", *(tree.name for tree in bench.checkouts)), rows)
 
 
 def _triages(bench: Bench) -> None:
@@ -215,7 +210,7 @@ def _triages(bench: Bench) -> None:
             cells.append(_seconds(statistics.median(values)) if values else "")
         return (name, *cells)
 
-    _print(
+    table(
         ("", *columns),
         [
             row("triage of the fault, its build", "build"),
@@ -264,10 +259,14 @@ def _builds(bench: Bench) -> None:
         for number in range(1 if state == "cold" else bench.rounds):
             for name in ("torch", *(tree.name for tree in bench.checkouts)):
                 cache = bench.work / f"cache-{name.replace('/', '_')}"
-                places = {"XDG_CACHE_HOME": str(cache), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")}
+                places = {
+                    "XDG_CACHE_HOME": str(cache),
+                    "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+                    "TRITON_CACHE_DIR": str(cache / "triton"),
+                }
                 output = bench.work / f"{state}-{number}-{cache.name}.pt2"
                 if name == "torch":
-                    done = bench.python("-c", COMPILE, bench.program, output, **places)
+                    done = bench.python("-c", COMPILE_PLAIN, bench.program, output, **places)
                 else:
                     tree = next(tree for tree in bench.checkouts if tree.name == name)
                     done = bench.tool(tree, "build", bench.program, "-o", output, **places)
@@ -278,17 +277,11 @@ def _builds(bench: Bench) -> None:
             for tree in bench.checkouts
         ]
         rows.append((state, _seconds(medians["torch"]), *cells))
-    _print(("build", "`aoti_compile_and_package`", *(tree.name for tree in bench.checkouts)), rows)
+    table(("build", "`aoti_compile_and_package`", *(tree.name for tree in bench.checkouts)), rows)
 
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 0.1 else f"{value * 1000:.1f} ms"
-
-
-def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for row in (header, ["---"] * len(header), *rows):
-        print("| " + " | ".join(row) + " |", flush=True)
-    print()
 
 
 def _machine(device: str) -> str:

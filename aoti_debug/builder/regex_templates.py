@@ -1,6 +1,6 @@
 """Compiles the templates of `std::regex` once, for all wrappers.
 
-AOTInductor's headers use a regular expression; without this, each wrapper spends 40 % of its compilation on it.
+AOTInductor's headers use a regular expression, which takes a large part of the time that a wrapper compiles.
 """
 
 from __future__ import annotations

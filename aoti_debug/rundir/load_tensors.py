@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.stored_tensor import AGAIN, FileLayout, read_layout
+from aoti_debug.rundir.stored_tensor import AGAIN, FileLayout, opened_file
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.values import Tensor, extent_elements
 
@@ -26,17 +25,9 @@ def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
     Raises:
         RunDirError: the file is missing or damaged; the message names it.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            (name,) = file.keys()
-            layout = read_layout(path, file.metadata() or {})
-            stored = file.get_tensor(name)
-    except FileNotFoundError as error:
-        raise RunDirError(f"{path} is missing", hint=AGAIN) from error
-    except (SafetensorError, OSError, ValueError) as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint=AGAIN) from error
+    with opened_file(path, "pt") as (file, layout):
+        (name,) = file.keys()
+        stored = file.get_tensor(name)
     return _restore_dtype(path, stored, layout), layout
 
 
@@ -102,7 +93,7 @@ def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torc
     if stored.dtype != dtype:
         pairs = dtype.is_complex and stored.shape[-1:] == (2,)
         stored = torch.view_as_complex(stored) if pairs else stored.view(dtype)
-    if stored.dtype != dtype or stored.numel() != math.prod(layout.shape):
+    if stored.dtype != dtype or stored.numel() != layout.numel:
         raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=AGAIN)
     return stored.reshape(layout.shape)
 

@@ -78,9 +78,7 @@ class RunInfo:
     libraries: tuple[str, ...] = ()
     guards: bool = False  # zones of known bytes around buffers
     poison: int | None = None  # the byte that buffers were filled with
-    timings: Mapping[str, float] = field(
-        default_factory=dict
-    )  # seconds by phase, in order; {} if embedded or unfinished
+    timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known
     format: int = FORMAT
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -68,29 +69,42 @@ def open_tensor(path: Path) -> StoredTensor:
         RunDirError: the file is missing or damaged; the message names it.
     """
     import numpy as np
-    from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, framework="np") as file:
-            (_,) = file.keys()
-            layout = read_layout(path, file.metadata() or {})
+    with opened_file(path, "np") as (_, layout):
         with path.open("rb") as opened:
             header = 8 + int.from_bytes(opened.read(8), "little")
         size = path.stat().st_size - header
         data: NDArray[np.uint8] = (
             np.memmap(path, np.uint8, "r", header) if size else np.empty(0, np.uint8)  # an empty map is an error
         )
-    except FileNotFoundError as error:
-        raise RunDirError(f"{path} is missing", hint=AGAIN) from error
-    except (SafetensorError, OSError, ValueError) as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint=AGAIN) from error
     known = dtypes.of_name(layout.dtype)
     if known is not None and data.size != layout.numel * known.item_bytes:
         raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=AGAIN)
     return StoredTensor(data, layout.dtype, layout.numel)
 
 
-def read_layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
+@contextmanager
+def opened_file(path: Path, framework: str) -> Iterator[tuple[Any, FileLayout]]:
+    """Yields the `safetensors.safe_open` of a tensor file, and its layout.
+
+    Args:
+        framework: "np" or "pt".
+
+    Raises:
+        RunDirError: the file is missing or damaged, also if that shows only in the body; the message names it.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework=framework) as file:
+            yield file, _read_layout(path, file.metadata() or {})
+    except FileNotFoundError as error:
+        raise RunDirError(f"{path} is missing", hint=AGAIN) from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise RunDirError(f"{path} is damaged: {error}", hint=AGAIN) from error
+
+
+def _read_layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
     """The layout in the metadata of a tensor file.
 
     Raises:

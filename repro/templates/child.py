@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -250,11 +251,12 @@ def _execute(words: list[str]) -> NoReturn:
         sys.argv = words
         sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
         code = _exit_code(words[0])
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
+        atexit._run_exitfuncs()
         gc.unfreeze()
         for file in [obj for obj in gc.get_objects() if issubclass(type(obj), _FILES)]:
             with suppress(Exception):
                 file.flush()
-        atexit._run_exitfuncs()
         ctypes.PyDLL(None).exit(code)  # runs the exit handlers of libraries, too
     finally:
         os._exit(code)

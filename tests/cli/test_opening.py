@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import crashed_run
@@ -10,7 +14,10 @@ import pytest
 from opened_runs import Counts
 
 from aoti_debug.cli import main
+from aoti_debug.machine import python_process
+from aoti_debug.manifest import Kind
 from aoti_debug.rundir import flight_recorder
+from aoti_debug.rundir.run_directory import RunDir
 
 RUN = f"20261120-231501-{crashed_run.NOBODY}"
 
@@ -54,6 +61,39 @@ def test_a_page_and_a_bundle(counts: Counts, arguments: tuple[str, ...]) -> None
     assert main.run(list(arguments)) == 0
     assert (counts.opened, counts.journals, counts.diagnosed) == ({RUN: 1}, {RUN: 1}, {RUN: 1})
     assert set(counts.dataflows.values()) == {1}
+
+
+WITHOUT_TORCH = """
+import sys
+from aoti_debug.cli import main
+code = main.run(sys.argv[1:])
+sys.exit(code or 100 * ("torch" in sys.modules))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show",),
+        ("show", "0.0"),
+        ("report", "-o", "page.html"),
+        ("bundle", "-o", "b.zip"),
+        ("repro", "KERNEL", "-o", "r"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_reads_saved_tensors_does_without_torch(
+    saved: Callable[[str], RunDir], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    run = saved("half")
+    kernel = next(launch.kernel for launch in run.launches if launch.site.kind is Kind.CPP)
+    words = [kernel if word == "KERNEL" else word for word in arguments]
+    place = [str(run.path)] if words[0] in ("report", "bundle") else ["--run", str(run.path)]
+    environment = python_process.environment(os.environ)
+    command = [sys.executable, "-c", WITHOUT_TORCH, *words, *place]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_run(

@@ -168,3 +168,12 @@ def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int)
     assert found[0].startswith("30 launches in 1 call, ")
     assert len(found[1:end]) == notes
     assert max(map(len, found[:end])) <= columns
+
+
+def test_timings(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--timings"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    table = lines[lines.index("time") :]
+    assert [line.strip().split("  ")[0] for line in table[1:4]] == ["start aoti-debug", "prepare", "start"]
+    assert table[-1].split()[:2] == ["in", "all"]
+    assert table[-1].endswith("100%")

@@ -153,7 +153,7 @@ def in_a_process(arguments: Sequence[str], folder: Path) -> tuple[int, str, str]
 
 
 def here(arguments: Sequence[str], folder: Path) -> tuple[int, str, str]:
-    """The same in this process, whose fork server it uses."""
+    """Executes the command line in this process, with its fork server and in its working directory."""
     output, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         code = main.run(arguments)

@@ -71,6 +71,17 @@ def test_a_clean_run(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.M
     assert b"0.0 before" in recorder.text["stderr"]
 
 
+def test_the_timings_add_up_to_the_run(faulty_package: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    result = run(faulty_package, tmp_path)
+    whole = time.monotonic() - began
+    timings = open_run(result.run.path).info.timings
+    phases = ["prepare", "start", "import torch", "import modules", "inputs", "load", "call", "unload", "exit", "read"]
+    assert list(timings) == phases
+    assert timings == result.run.info.timings
+    assert 0.9 * whole - 0.1 < sum(timings.values()) <= whole
+
+
 def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     torch.save((torch.ones(2, 4),), tmp_path / "ones.pt")
     options = {"level": 2, "filters": ["faulty*", "!x"], "phase": "both", "launch": "0.2", "timeout": 300}

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.triage import confirm
 from aoti_debug.triage.confirm import Confirmation, Trial
+from aoti_debug.triage.steps import Steps
 
 FAULT = Finding(findings.FAULT, "SIGSEGV")
 
@@ -46,3 +52,49 @@ def test_a_repro_without_an_end_confirms_a_hang() -> None:
 def test_without_a_repro_there_is_nothing_to_type() -> None:
     found = confirm.of_fault(FAULT, Confirmation(None, (), ("launches of kind item cannot be replayed",)))
     assert (found.repro, found.next) == ("", ())
+
+
+Replay = Callable[[dict[str, str]], tuple[list[str], Steps]]
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
+    """Runs a repro whose modes have these outcomes, on a machine of two cores; gives the modes that were run."""
+
+    def replay(outcomes: dict[str, str]) -> tuple[list[str], Steps]:
+        ran: list[str] = []
+        together = threading.Barrier(2)
+
+        def gather(repro: Path, words: tuple[str, ...], seconds: float) -> Evidence:
+            (name,) = words
+            if name != "address":
+                together.wait(30)  # only if both go on at once does either end
+            ran.append(name)
+            return trial(name, outcomes[name]).evidence
+
+        monkeypatch.setattr(confirm.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(confirm, "this_machine", lambda *_, **__: None)
+        monkeypatch.setattr(confirm, "modes", lambda *_: tuple(Mode(name, (name,)) for name in outcomes))
+        monkeypatch.setattr(confirm, "gather", gather)
+        steps = Steps(lambda name, step: None)
+        launch = SimpleNamespace(site=SimpleNamespace(kind=None))
+        run = SimpleNamespace(manifest=SimpleNamespace(compiler=None, device="cpu"))
+        confirm.run(Path("repro"), launch, run, confirm.FAULT, steps)  # type: ignore[arg-type]
+        return ran, steps
+
+    return replay
+
+
+def test_a_sanitizer_is_not_needed_where_the_others_show_the_fault(replay: Replay) -> None:
+    ran, steps = replay({"native": "fault", "checked": "fault", "address": "fault"})
+    assert sorted(ran) == ["checked", "native"]
+    first, second = steps.done
+    assert first.began < second.began + second.seconds
+    assert second.began < first.began + first.seconds
+
+
+@pytest.mark.parametrize("outcome", ["as recorded", "failed"])
+def test_a_sanitizer_is_needed_where_one_of_them_does_not(replay: Replay, outcome: str) -> None:
+    ran, _ = replay({"native": "fault", "checked": outcome, "address": "fault"})
+    assert ran[-1] == "address"
+    assert len(ran) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,6 +114,19 @@ def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
     found, told = triaged(of_positive)
     assert told.made == ["names", "values"]
     assert found.finding == Finding(CLEAN, "1 launch in 1 call: no fault, outputs finite")
+
+
+def test_a_fork_server_that_does_not_serve_is_told(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = SimpleNamespace(preload=lambda: None, failure="the module ops starts 2 threads when it is imported")
+    monkeypatch.setattr(session.python_process, "forking_from", lambda *_: nullcontext(server))
+    found, _ = triaged(of_positive)
+    assert found.finding.kind is CLEAN
+    assert (found.record.steps[-1].name, found.record.steps[-1].text) == (
+        "fork server",
+        "new processes were started instead: the module ops starts 2 threads when it is imported",
+    )
 
 
 def test_a_run_is_opened_diagnosed_and_followed_once(

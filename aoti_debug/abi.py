@@ -93,6 +93,7 @@ class LaunchFlag(IntFlag):
     """Flags of a LAUNCH_END record."""
 
     NOT_STARTED = 1
+    CRUMB = 2
 
 
 class StatsFlag(IntFlag):

@@ -95,7 +95,8 @@ class Bench:
     ) -> Done:
         """Runs Python in the work directory, with the demo's modules and a tree on its path."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AOTI_DEBUG_", "AOT_INDUCTOR_DEBUG_"))}
-        path = os.pathsep.join([str((tree or self.checkouts[0]).root), str(DEMO)])
+        inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        path = os.pathsep.join([str((tree or self.checkouts[0]).root), str(DEMO), *inherited])
         began = time.monotonic()
         done = subprocess.run(
             [sys.executable, *map(str, words)],

@@ -57,6 +57,12 @@ class Loader {
     }
   }
 
+  void crumbs() {
+    const char* value = variable("AOTI_DEBUG_CRUMB_EVERY");
+    if (value == nullptr || (parse_bytes(value, &config_.crumb_every) && config_.crumb_every != 0)) return;
+    complain("AOTI_DEBUG_CRUMB_EVERY", value, "a number from 1", "the default");
+  }
+
   void flight() {
     bytes("AOTI_DEBUG_FLIGHT", &config_.flight);
     bytes("AOTI_DEBUG_FLIGHT_BYTES", &config_.flight_bytes);
@@ -187,12 +193,7 @@ Config load_config(const AotiDebugPackage& package) {
   loader.bytes("AOTI_DEBUG_MAX_TENSOR_BYTES", &config.max_tensor_bytes);
   loader.bytes("AOTI_DEBUG_KEEP_FREE_BYTES", &config.keep_free_bytes);
   loader.bytes("AOTI_DEBUG_JOURNAL_BYTES", &config.journal_bytes);
-  const uint64_t every = config.crumb_every;
-  loader.bytes("AOTI_DEBUG_CRUMB_EVERY", &config.crumb_every);
-  if (config.crumb_every == 0) {
-    config.crumb_every = every;
-    loader.complain("AOTI_DEBUG_CRUMB_EVERY", "0", "a number from 1", std::to_string(every));
-  }
+  loader.crumbs();
   loader.launch();
   loader.flight();
   loader.print();

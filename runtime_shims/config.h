@@ -33,7 +33,7 @@ struct Config {
   uint64_t max_tensor_bytes = kNoLimit;
   uint64_t keep_free_bytes = uint64_t{1} << 30;
   uint64_t journal_bytes = uint64_t{256} << 20;
-  uint64_t crumb_every = 1;
+  uint64_t crumb_every = 0;            // launches; 0: every launch, fewer in a burst
   std::vector<LaunchChoice> launches;  // what is printed and saved; empty: every one
   uint64_t flight = 0;                 // launches whose inputs the flight recorder keeps; 0: off
   uint64_t flight_bytes = kNoLimit;    // of tensors that it keeps; kNoLimit: as /dev/shm allows

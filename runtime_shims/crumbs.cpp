@@ -16,7 +16,8 @@ std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
   CrumbHeader* header = reinterpret_cast<CrumbHeader*>(shared_.base());
   header->version = 1;
   header->n_slots = kSlots;
-  header->every = every;
+  every_ = every;
+  header->every = most_launches();
   memcpy(header->magic, "AOTIDBC1", sizeof(header->magic));
   registered_ = true;
   return "";

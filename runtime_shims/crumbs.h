@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "crumb_pace.h"
 #include "journal_format.h"
 #include "shared_file.h"
 
@@ -14,15 +15,28 @@ class Crumbs {
  public:
   static constexpr uint16_t kNoSlot = UINT16_MAX;
 
-  // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory.
+  // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory. A crumb
+  // comes after every `every` launches; 0: as CrumbPace decides.
   // "", or why there are no crumbs.
   std::string open(const std::string& run_directory, uint64_t every);
+
+  // A crumb comes at least after so many launches.
+  uint64_t most_launches() const { return every_ == 0 ? CrumbPace::kMostLaunches : every_; }
 
   bool is_open() const { return registered_; }
 
   // The slot of a stream as a model uses it; kNoSlot where all are taken. The same address may name the default streams
   // of two devices, which is why the model counts.
   uint16_t slot(void* stream, const void* model);
+
+  // Of a slot: one thread at a time uses it, as it does the model.
+  CrumbPace& pace(uint16_t slot) { return paces_[slot]; }
+
+  // Whether a crumb follows the launch that ends now.
+  bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+    const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
+    return paces_[slot].is_due(every_, now_ns, sequence, completed);
+  }
 
   // Asks the device to store `sequence` once it has completed what was enqueued on `stream` so far.
   bool write(void* stream, uint16_t slot, uint32_t sequence) const;
@@ -37,10 +51,12 @@ class Crumbs {
   CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
 
   SharedFile shared_;
+  uint64_t every_ = 0;
   bool registered_ = false;
   std::mutex mutex_;
   uint32_t used_ = 0;
   const void* models_[kSlots] = {};
+  CrumbPace paces_[kSlots];
 };
 
 }  // namespace aoti_debug

@@ -29,7 +29,7 @@ typedef struct JournalHeader {
   uint32_t level;          // the level in force
   uint64_t start_unix_ns;  // wall clock when RecordHeader::time_ns was 0
   uint64_t blocks_reused;  // > 0: older launches were overwritten
-  uint64_t crumb_every;    // AOTI_DEBUG_CRUMB_EVERY; 0: no crumbs (CPU)
+  uint64_t crumb_every;    // a crumb at least every this many launches; 0: no crumbs (CPU)
   uint64_t reserved[2];
 } JournalHeader;  // 64 bytes
 
@@ -134,7 +134,10 @@ typedef struct Grid {
   uint32_t n_arguments;
 } Grid;  // 40 bytes
 
-typedef enum LaunchFlag { LAUNCH_NOT_STARTED = 1 } LaunchFlag;  // in RecordHeader::flags of LAUNCH_END: empty grid
+typedef enum LaunchFlag {
+  LAUNCH_NOT_STARTED = 1,  // an empty grid
+  LAUNCH_CRUMB = 2,        // a breadcrumb follows; the last launch of a call has one in any case
+} LaunchFlag;              // in RecordHeader::flags of LAUNCH_END
 
 typedef struct LaunchEnd {
   uint32_t call;
@@ -252,7 +255,7 @@ typedef struct CrumbHeader {
   char magic[8];  // "AOTIDBC1"
   uint32_t version;
   uint32_t n_slots;
-  uint64_t every;  // a crumb every this many launches
+  uint64_t every;  // a crumb at least every this many launches
   uint64_t reserved[5];
 } CrumbHeader;  // 64 bytes, then CrumbSlot[n_slots]
 

@@ -222,7 +222,8 @@ void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values
         record.n_values * sizeof(SlotValue));
 }
 
-void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, uint64_t now_ns) {
+void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, bool crumb,
+                       uint64_t now_ns) {
   const CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   const bool after = status == 0;
@@ -241,8 +242,8 @@ void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, 
   record.kind = call.kind;
   record.reserved = 0;
   const bool started = site.grid == 0 || launch.grid_seen;
-  write(thread, RECORD_LAUNCH_END, started ? 0 : LAUNCH_NOT_STARTED, now_ns, record, thread.values.data(),
-        record.n_values * sizeof(SlotValue));
+  const uint16_t flags = static_cast<uint16_t>((started ? 0 : LAUNCH_NOT_STARTED) | (crumb ? LAUNCH_CRUMB : 0));
+  write(thread, RECORD_LAUNCH_END, flags, now_ns, record, thread.values.data(), record.n_values * sizeof(SlotValue));
 }
 
 void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,

@@ -27,7 +27,9 @@ void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
 
 // `n_values` expressions were passed.
 void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values);
-void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, uint64_t now_ns);
+// `crumb`: a breadcrumb follows.
+void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, bool crumb,
+                       uint64_t now_ns);
 void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
                  uint32_t shared_bytes, void* const* args);
 

@@ -118,7 +118,7 @@ void Run::open_crumbs() {
   if (crumbs_tried.exchange(true) || !journal.is_open()) return;
   const std::string reason = crumbs.open(directory.path(), config.crumb_every);
   if (reason.empty()) {
-    journal.set_crumb_every(config.crumb_every);
+    journal.set_crumb_every(crumbs.most_launches());
   } else {
     note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
   }

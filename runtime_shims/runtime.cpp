@@ -129,7 +129,6 @@ CallState* push_call(ThreadState* thread) {
   call->innermost = nullptr;
   call->queue = nullptr;
   call->launches = 0;
-  call->since_crumb = 0;
   call->last_sequence = 0;
   call->n_loops = 0;
   memset(call->loops, 0, sizeof(call->loops));
@@ -179,7 +178,9 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
 void end_call(CallState* call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
-  if (call->crumbs && call->since_crumb != 0) run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
+  if (call->crumbs && call->last_sequence != 0 && run->crumbs.pace(call->stream_slot).take_last()) {
+    run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
+  }
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
@@ -239,12 +240,10 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   Run* run = call.run;
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
-  record_launch_end(*launch, values, status, now_ns);
+  const bool crumb = call.crumbs && status == 0 && run->crumbs.is_due(call.stream_slot, now_ns, launch->sequence);
+  record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
-  if (call.crumbs && status == 0 && ++call.since_crumb >= run->config.crumb_every) {
-    call.since_crumb = 0;
-    run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
-  }
+  if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
   if (call.guards != nullptr) check_guards(*launch);
   if (status != 0) report_fault(*launch, status, message);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);

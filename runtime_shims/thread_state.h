@@ -50,7 +50,6 @@ struct CallState {
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
   uint32_t call;
   uint32_t launches;
-  uint32_t since_crumb;
   uint32_t last_sequence;
   uint32_t n_loops;
   uint32_t loops[kLoops];

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug import abi, dtypes, manifest
-from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, RecordType, SaveStatus, ValueTag
+from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, RecordType, SaveStatus, ValueTag
 from aoti_debug.manifest import (
     Arg,
     Certainty,
@@ -115,6 +115,7 @@ class JournalWriter:
         self.thread = 1
         self.time_ns = 0
         self.sequence = 0
+        self._without_crumb = 0
         self._block_bytes = block_bytes
         self._blocks: list[bytearray] = []
         self._current: dict[int, int] = {}
@@ -134,6 +135,7 @@ class JournalWriter:
         return header + b"".join(block.ljust(self._block_bytes, b"\0") for block in self._blocks)
 
     def call_begin(self, call: int = 0, kind: CallKind = CallKind.MODEL, stream_slot: int = 0, flags: int = 0) -> None:
+        self._without_crumb = 0
         payload = abi.CALL_BEGIN.codec.pack(call, kind, self.level, stream_slot, 0xABC, 0x5)
         self._record(RecordType.CALL_BEGIN, payload, flags=flags)
 
@@ -175,6 +177,10 @@ class JournalWriter:
     ) -> None:
         """`outputs`: output slot -> its value after the launch."""
         outputs = outputs or {}
+        self._without_crumb += status == 0
+        if self.crumb_every and self._without_crumb >= self.crumb_every and status == 0:
+            self._without_crumb = 0
+            flags |= LaunchFlag.CRUMB
         layouts = {slot: self._layout(value) for slot, value in outputs.items()}
         payload = abi.LAUNCH_END.codec.pack(call, launch, status, kind, len(outputs))
         payload += b"".join(self._value(slot, v, layouts[slot]) for slot, v in outputs.items())

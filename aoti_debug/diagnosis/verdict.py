@@ -16,6 +16,7 @@ from enum import Enum
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import commands
 from aoti_debug.native import crash_stacks, exception_text
+from aoti_debug.rundir.breadcrumbs import Crumb
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
@@ -156,10 +157,9 @@ class _Case:
         """
         begun = [x for x in self.launches if surfaced is None or x.begin_ns <= surfaced.begin_ns]
         crumbs = self.run.crumbs
-        every = crumbs.every if crumbs else 0
-        completed = {crumb.stream_slot: crumb.completed for crumb in crumbs.crumbs} if crumbs else {}
+        of_slot = {crumb.stream_slot: crumb for crumb in crumbs.crumbs} if crumbs else {}
         per_stream = {
-            slot: _suspects([x for x in begun if x.stream_slot == slot], completed.get(slot, 0), every)
+            slot: _suspects([x for x in begun if x.stream_slot == slot], of_slot.get(slot))
             for slot in dict.fromkeys(x.stream_slot for x in begun)
         }
         suspects = tuple(sorted(itertools.chain(*per_stream.values()), key=lambda x: x.begin_ns))
@@ -174,7 +174,7 @@ class _Case:
             why = f"{streams} streams had launches that the device had not completed"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
         if len(suspects) > 1:
-            why = f"a breadcrumb every {every} launches: the device had completed every launch before {first.id}"
+            why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {suspects[-1].id}"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
         why = f"the device had completed every launch before {first.id}, and not {first.id}"
         return _Finding(what, proof, suspects, why, surfaced)
@@ -274,26 +274,27 @@ class _Case:
         return next((launch for launch in self.launches if launch.key == fault.launch), None)
 
 
-def _suspects(stream: Sequence[Launch], completed: int, every: int) -> list[Launch]:
+def _suspects(stream: Sequence[Launch], crumb: Crumb | None) -> list[Launch]:
     """The launches of one stream, one of which is the first that the device had not completed.
 
     Args:
-        completed: the sequence number of the breadcrumb; 0: none.
-        every: a crumb is written after this many launches of a call, and at its end; 0: no crumbs.
+        crumb: the progress of the stream; None: no breadcrumbs are written for it.
     """
+    completed = 0 if crumb is None else crumb.completed
     unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
     waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
     window: list[Launch] = []
-    due = 0
-    for position, launch in enumerate(unproved):
-        if position and launch.key.call != unproved[position - 1].key.call:
-            due = 0
-        if every and due % every == 0 and window:
+    for position, launch in enumerate(unproved[waited + 1 :], start=waited + 1):
+        if window and crumb is not None and _breadcrumb_between(unproved[position - 1], launch):
             break
-        due += launch.status is not LaunchStatus.FAILED
-        if position > waited and launch.status is not LaunchStatus.NOT_STARTED:
+        if launch.status is not LaunchStatus.NOT_STARTED:
             window.append(launch)
     return window
+
+
+def _breadcrumb_between(launch: Launch, following: Launch) -> bool:
+    """True if the device was asked to write a breadcrumb after a launch: the last one of a call always has one."""
+    return launch.breadcrumb or launch.key.call != following.key.call
 
 
 def _host_waited(launch: Launch) -> bool:

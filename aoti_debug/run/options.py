@@ -28,7 +28,7 @@ class RunOptions:
         imports, libraries: in addition to those that the package was built with.
         launch: "0.3", or "0.3,0.5": print and save these launches only.
         flight: the number of launches whose inputs survive a crash; None for the setting of the environment.
-        crumb_every: launches per breadcrumb.
+        crumb_every: launches per breadcrumb; None: 1, and 16 while launches come in a burst.
         environment: variables of the process, in addition to this process's.
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.

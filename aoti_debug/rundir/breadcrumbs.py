@@ -30,7 +30,7 @@ class Crumb:
 class Crumbs:
     """The breadcrumbs of a run."""
 
-    every: int  # launches per crumb
+    every: int  # the most launches without one
     crumbs: tuple[Crumb, ...]  # of the streams that were used
 
 

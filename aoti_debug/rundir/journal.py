@@ -54,7 +54,7 @@ class Header:
     level: int
     start_unix_ns: int  # wall clock when `time_ns` was 0
     blocks_reused: int  # > 0: older launches were overwritten
-    crumb_every: int  # launches per breadcrumb; 0: none are written
+    crumb_every: int  # the most launches without a breadcrumb; 0: none are written
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,8 @@ class _Block:
         call, launch, status, kind, count = abi.LAUNCH_END.codec.unpack_from(self.data, body)
         values = self._values(body + abi.LAUNCH_END.size, count)
         key = LaunchKey(_KINDS[kind], call, launch)
-        return LaunchEnd(time_ns, self.thread, key, status, bool(flags & LaunchFlag.NOT_STARTED), values)
+        not_started, breadcrumb = bool(flags & LaunchFlag.NOT_STARTED), bool(flags & LaunchFlag.CRUMB)
+        return LaunchEnd(time_ns, self.thread, key, status, not_started, breadcrumb, values)
 
     def tensor_file(self, body: int, _flags: int, time_ns: int) -> TensorFile:
         call, launch, slot, kind, phase, status, size, hash0, hash1, path_bytes, reason_bytes = (

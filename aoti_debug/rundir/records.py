@@ -119,6 +119,7 @@ class LaunchEnd(NamedTuple):
     key: LaunchKey
     status: int
     not_started: bool
+    breadcrumb: bool  # the device was asked to write one after it
     values: SlotValues  # of the output slots after the launch
 
 

@@ -154,6 +154,7 @@ class Launch:
     loops: tuple[int, ...]  # iteration of each enclosing while loop, outermost first
     status: LaunchStatus
     returned: int | None  # the callee's status code; None: it did not return
+    breadcrumb: bool  # the device was asked to write one after it
     begin_ns: int  # from the journal's start
     end_ns: int | None
     fault: Fault | None  # noticed in this launch
@@ -331,6 +332,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
         loops=begin.loops,
         status=parts.status(),
         returned=None if end is None else end.status,
+        breadcrumb=end is not None and end.breadcrumb,
         begin_ns=begin.time_ns,
         end_ns=None if end is None else end.time_ns,
         fault=parts.fault,

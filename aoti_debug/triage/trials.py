@@ -82,6 +82,7 @@ class Trials:
             libraries=self._options.libraries,
             launch=launch,
             flight=flight,
+            crumb_every=1,
             guards=guards,
             poison=poison,
             model=self._options.name,

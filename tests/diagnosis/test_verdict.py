@@ -397,7 +397,7 @@ def test_a_crumb_every_4_launches_names_a_range_and_how_to_narrow_it(tmp_path: P
     assert summary(verdict) == (ILLEGAL, Proof.RANGE, ["0.4", "0.5", "0.6", "0.7"])
     assert verdict
     assert verdict.launch is None
-    assert verdict.why == "a breadcrumb every 4 launches: the device had completed every launch before 0.4"
+    assert verdict.why == "the device had completed every launch before 0.4; no breadcrumb follows up to 0.7"
     assert verdict.next_commands == ("AOTI_DEBUG_CRUMB_EVERY=1 aoti-debug run m.pt2",)
 
 

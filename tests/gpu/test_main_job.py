@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from built_model import Built, build_model, importable, save_run
-from queued import QUEUED
+from queued import BURST, QUEUED
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
@@ -233,6 +233,30 @@ def test_sparse_crumbs_narrow_the_fault_to_a_range(
     suspects = [launch.kernel for launch in result.verdict.suspects]
     assert 1 <= len(suspects) <= 16
     assert any(kernel.startswith("gather_kernel") for kernel in suspects)
+
+
+@pytest.mark.parametrize("every", [None, "1"])
+def test_a_fault_in_a_burst_is_narrowed_to_16_launches_and_to_one_on_request(
+    build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path, every: str | None
+) -> None:
+    built = build("gather")
+    command = [sys.executable, "-c", BURST, *(str(path) for path in (built.program, built.package, bad_inputs))]
+    env = {**hosted(tmp_path), "AOTI_DEBUG_PRINT": "none"}
+    if every is not None:
+        env["AOTI_DEBUG_CRUMB_EVERY"] = every
+    done = subprocess.run(command, env=env, cwd=HERE, capture_output=True, text=True, check=False)
+    assert done.returncode < 0, done.stderr
+    run = run_directory.open_run(base=tmp_path)
+    verdict = diagnose(run)
+    assert verdict is not None
+    guilty = [launch for launch in verdict.suspects if launch.kernel.startswith("gather_kernel")]
+    assert [launch.key.call for launch in guilty] == [1000]
+    assert len(verdict.suspects) <= (16 if every is None else 1)
+    late = [launch for launch in run.launches if 500 <= launch.key.call < 1000]
+    if every is None:
+        assert sum(launch.breadcrumb for launch in late) < len(late) / 8
+    else:
+        assert all(launch.breadcrumb for launch in late)
 
 
 def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches(

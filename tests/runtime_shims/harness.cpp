@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "config.h"
 #include "content_hash.h"
+#include "crumb_pace.h"
 #include "guard_zones.h"
 #include "hashing.h"
 #include "journal_format.h"
@@ -160,6 +161,13 @@ EXPORT int h_parse_launch(const char* text, uint32_t* kind, uint32_t* call, uint
   *call = choice.call;
   *launch = choice.launch;
   return 1;
+}
+EXPORT void h_crumb_pace(uint64_t fixed, uint32_t count, const uint64_t* now_ns, const uint32_t* sequences,
+                         const uint32_t* completed, uint8_t* due) {
+  aoti_debug::CrumbPace pace;
+  for (uint32_t i = 0; i < count; ++i) {
+    due[i] = pace.is_due(fixed, now_ns[i], sequences[i], [&] { return completed[i]; });
+  }
 }
 EXPORT uint64_t h_guard_bytes(uint64_t bytes) { return aoti_debug::guard_bytes(bytes); }
 EXPORT uint64_t h_guarded_bytes(uint64_t bytes) { return aoti_debug::guarded_bytes(bytes); }

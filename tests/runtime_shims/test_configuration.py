@@ -114,7 +114,7 @@ def test_filters_by_precedence(
         ("LEVEL", "7", "AOTI_DEBUG_LEVEL=7 is not 0, 1, 2 or 3; using 3"),
         ("PHASE", "later", "AOTI_DEBUG_PHASE=later is not before, after or both; using the default"),
         ("MAX_BYTES", "lots", "AOTI_DEBUG_MAX_BYTES=lots is not a number such as 512M; using the default"),
-        ("CRUMB_EVERY", "0", "AOTI_DEBUG_CRUMB_EVERY=0 is not a number from 1; using 1"),
+        ("CRUMB_EVERY", "0", "AOTI_DEBUG_CRUMB_EVERY=0 is not a number from 1; using the default"),
         (
             "LAUNCH",
             "first",

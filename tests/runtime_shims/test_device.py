@@ -75,7 +75,7 @@ def test_a_crumb_a_launch(start: Start, run: Path, journal: Decode) -> None:
     found = journal()
     assert [r.stream_slot for r in found.of("call_begin")] == [0, 1, 2, 3, 0]
     assert [r.stream_slot for r in found.of("launch_begin")][::3] == [0, 1, 2, 3, 0]
-    assert found.header["every"] == 1
+    assert found.header["every"] == 16
 
 
 def test_a_crumb_every_n_launches(start: Start, run: Path, journal: Decode) -> None:
@@ -102,7 +102,7 @@ def test_crumbs_without_a_parent_are_kept_as_a_copy(start: Start, tmp_path: Path
     shared = os.readlink(path)
     runtime.unload()
     assert not path.is_symlink()
-    assert crumbs(path) == (1, [CrumbSlot(1, 1, 0)])
+    assert crumbs(path) == (16, [CrumbSlot(1, 1, 0)])
     assert not Path(shared).exists()
 
 

@@ -51,7 +51,7 @@ def test_a_range(tmp_path: Path) -> None:
         "    0.1  triton_poi_fused_0  model.py:12",
         "    0.2  triton_poi_fused_0  model.py:12",
         "    0.3  triton_poi_fused_0  model.py:12",
-        "  because  a breadcrumb every 4 launches: the device had completed every launch before 0.0",
+        "  because  the device had completed every launch before 0.0; no breadcrumb follows up to 0.3",
         "  noticed  in 0.5  triton_poi_fused_0",
         "  next     AOTI_DEBUG_CRUMB_EVERY=1 aoti-debug run m.pt2",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -77,6 +78,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
         command = [sys.executable, "-c", COMPILE, *paths, json.dumps(dict(case.inductor_configs))]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "cache"))
+            patch.setenv("PYTHONPATH", str(HERE.parents[1]), prepend=os.pathsep)
             subprocess.run(command, cwd=HERE, check=True)
         options = BuildOptions(
             program=folder / "compiled.pt2",

@@ -1,6 +1,6 @@
 """Measures what instrumentation costs, side by side with the plain package and PyTorch's built-in printer.
 
-usage: python benchmarks/overhead.py [--device cpu|cuda] [--calls N] [--only SECTION ...]
+usage: python benchmarks/overhead.py [--device cpu|cuda] [--calls N] [--busy N] [--only SECTION ...]
 
 Prints Markdown tables. Every timing runs in a process of its own, on packages built in this run, with outputs of the
 printers in files. "plain" is the plain twin of the instrumented package, compiled from the same generated sources. The
@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,7 +187,19 @@ def new_bytes(runs: Path, first: int) -> int:
     return sum(size for inode, size in late.items() if inode not in early)
 
 
-def saving_section(bench: Bench) -> None:
+@contextmanager
+def busy_neighbours(count: int) -> Iterator[None]:
+    """Processes that never wait, one core each."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def saving_section(bench: Bench, neighbours: int) -> None:
     """Level 1 against write(2) of as many bytes, in turn, and against the built-in printer."""
     name, calls = "blocks", 5
     plain, growth = bench.time(name, {"plain": (bench.plain(name), {})}, bench.calls)
@@ -210,7 +223,8 @@ def saving_section(bench: Bench) -> None:
         ["write(2) of as many bytes, in turn with it", f"{per_call / write_ms / 1e6:.2f} GB/s", "100%"],
         ["peak host memory, level 1 over plain", f"{saved_growth - growth:.0f} MiB", ""],
     ]
-    print("### blocks: saving every tensor (level 1)\n")
+    beside = f", beside {neighbours} busy processes" if neighbours else ""
+    print(f"### blocks: saving every tensor (level 1){beside}\n")
     table(["what", "measured", ""], rows)
 
 
@@ -271,6 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--calls", type=int, default=20, help="rounds of timed calls")
+    parser.add_argument("--busy", type=int, default=0, help="measure saving once more beside so many busy processes")
     sections = ["calls", "launches", "saving", "coverage", "build"]
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
@@ -291,7 +306,10 @@ def main() -> None:
         if "launches" in options.only:
             calls_section(bench, "launches")
         if "saving" in options.only:
-            saving_section(bench)
+            saving_section(bench, 0)
+            if options.busy:
+                with busy_neighbours(options.busy):
+                    saving_section(bench, options.busy)
         if "coverage" in options.only:
             coverage_section(bench)
         if "build" in options.only:

@@ -21,7 +21,7 @@ Result in_parts(int64_t count, const Work& work) {
   if (n_parts <= 1) return work(0, count);
   std::vector<Result> results(static_cast<size_t>(n_parts));
 #if defined(_OPENMP)
-#pragma omp parallel for schedule(static) if (may_use_threads())
+#pragma omp parallel for schedule(dynamic) if (may_use_threads())
 #endif
   for (int64_t part = 0; part < n_parts; ++part) {
     const int64_t begin = part * kPartElements;

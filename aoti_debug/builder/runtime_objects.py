@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -51,12 +52,25 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
     name = toolchain.key(*words, *texts)
 
-    def fill(directory: Path) -> None:
-        with ThreadPoolExecutor(toolchain.jobs) as pool:
-            list(pool.map(lambda path: toolchain.compile(path, directory / f"{path.stem}.o", words), files))
+    def compile_unit(source: Path, text: str) -> None:
+        source.write_text(text)
+        toolchain.compile(source, source.with_suffix(".o"), words)
 
-    directory = cache.entry("runtime", name, fill)
-    return [directory / f"{path.stem}.o" for path in files]
+    def fill(directory: Path) -> None:
+        units = translation_units(files, toolchain.jobs)
+        sources = [directory / f"runtime_{number}.cpp" for number in range(len(units))]
+        with ThreadPoolExecutor(toolchain.jobs) as pool:
+            list(pool.map(compile_unit, sources, units))
+
+    return sorted(cache.entry("runtime", name, fill).glob("*.o"))
+
+
+def translation_units(files: Sequence[Path], count: int) -> list[str]:
+    """Texts that include all files: `count` of them, of about equal size. Headers are then parsed once a text."""
+    units: list[list[Path]] = [[] for _ in range(min(count, len(files)))]
+    for path in sorted(files, key=lambda path: path.stat().st_size, reverse=True):
+        min(units, key=lambda unit: sum(member.stat().st_size for member in unit)).append(path)
+    return ["".join(f'#include "{path}"\n' for path in sorted(unit)) for unit in units]
 
 
 def compile_site_tables(toolchain: Toolchain, folder: Path, text: str, manifest_json: str) -> Path:

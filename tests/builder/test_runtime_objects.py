@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine.compiler import Torch, find_compiler
+from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import to_json
 
 FLAGS = Flags("g++", (), (), (), (), (), (), ())
@@ -35,3 +36,27 @@ def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> N
     described = make_manifest()
     compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), to_json(described))
     assert to_json(described).encode() in compiled.read_bytes()
+
+
+def test_translation_units_hold_every_file_once_and_are_of_about_equal_size(tmp_path: Path) -> None:
+    files = []
+    for number, size in enumerate((90, 10, 40, 50, 30, 60)):
+        files.append(tmp_path / f"{number}.cpp")
+        files[-1].write_text("x" * size)
+    units = runtime_objects.translation_units(files, 2)
+    included = [line for unit in units for line in unit.splitlines()]
+    assert sorted(included) == [f'#include "{path}"' for path in files]
+    sizes = [sum(path.stat().st_size for path in files if str(path) in unit) for unit in units]
+    assert max(sizes) - min(sizes) <= 10
+    assert len(runtime_objects.translation_units(files, 64)) == len(files)
+
+
+def test_no_two_files_of_the_runtime_have_a_name_in_common(tmp_path: Path) -> None:
+    """So that they compile as one translation unit, and with any division into several."""
+    pytest.importorskip("torch")
+    unit = tmp_path / "runtime.cpp"
+    files = [path for path in runtime_objects.RUNTIME.glob("*.cpp") if path.name != "device_cpu.cpp"]
+    unit.write_text(*runtime_objects.translation_units(files, 1))
+    words = ["-std=c++17", "-fsyntax-only", f"-I{runtime_objects.RUNTIME}", f"-I{find_torch().directory / 'include'}"]
+    done = subprocess.run([find_compiler().path, *words, str(unit)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from aoti_debug.builder.runtime_objects import translation_units
+
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
 TORCH = Path(torch.__file__).parent
@@ -83,23 +85,26 @@ class Slot:
 def compiled(folder: Path, device: Path) -> list[Path]:
     """The objects of the runtime and of the harness; compiled where `folder` does not have them yet."""
     host = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
-    sources = [*host, device, HERE / "harness.cpp"]
-    headers = "".join(path.read_text() for path in sorted(SHIMS.glob("*.h")))
+    runtime, headers = ("".join(path.read_text() for path in paths) for paths in (host, sorted(SHIMS.glob("*.h"))))
+    units = {f"runtime_{n}": (text, runtime) for n, text in enumerate(translation_units(host, 2))}
+    units |= {path.stem: (f'#include "{path}"\n', path.read_text()) for path in (device, HERE / "harness.cpp")}
 
-    def compile_(source: Path) -> Path:
-        key = sha256(f"{headers}{source.read_text()}{FLAGS}{torch.__version__}".encode()).hexdigest()[:16]
-        path = folder / f"{source.stem}-{key}.o"
+    def compile_(name: str) -> Path:
+        text, contents = units[name]
+        key = sha256(f"{headers}{text}{contents}{FLAGS}{torch.__version__}".encode()).hexdigest()[:16]
+        path = folder / f"{name}-{key}.o"
         if not path.exists():
-            for old in folder.glob(f"{source.stem}-*.o"):
+            for old in folder.glob(f"{name}-*.o"):
                 old.unlink()
-            scratch = path.with_suffix(f".{os.getpid()}")
+            source, scratch = folder / f"{name}.cpp", path.with_suffix(f".{os.getpid()}")
+            source.write_text(text)
             include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
             _run("g++", *FLAGS, *include, "-c", str(source), "-o", str(scratch))
             scratch.rename(path)
         return path
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compile_, sources))
+        return list(pool.map(compile_, units))
 
 
 def build(objects: Path, folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:

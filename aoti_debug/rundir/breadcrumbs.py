@@ -6,13 +6,15 @@ link to it until `preserve` replaces it with a copy.
 
 from __future__ import annotations
 
-import shutil
+import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files
+from aoti_debug.machine import files, members
+from aoti_debug.rundir import shared_files
 
 NAME = "crumbs.bin"
 
@@ -34,14 +36,15 @@ class Crumbs:
     crumbs: tuple[Crumb, ...]  # of the streams that were used
 
 
-def read(path: Path) -> Crumbs | None:
-    """Reads crumbs.bin; None if the file does not exist: a CPU run, or the shared memory was freed.
+def read(run: Path) -> Crumbs | None:
+    """Reads crumbs.bin of a run; None if it has none: a CPU run, or the shared memory was freed.
 
     Raises:
         RunDirError: the file is not a crumbs file, has another version, or is truncated.
     """
+    path = run / NAME
     try:
-        data = path.read_bytes()
+        data = _content(run)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -65,10 +68,22 @@ def read(path: Path) -> Crumbs | None:
 
 def preserve(run: Path) -> None:
     """Replaces the link of a run whose process has ended with a copy, and frees the shared memory."""
-    link = run / NAME
-    if not link.is_symlink() or not link.exists():
-        return
-    shared = link.resolve()
-    with files.replace_file(link) as copy:
-        shutil.copyfile(shared, copy)
-    shared.unlink(missing_ok=True)
+    shared = shared_files.linked(run, NAME)
+    if shared is not None:
+        files.write(run / NAME, _content(run))
+        shared.unlink(missing_ok=True)
+
+
+def _content(run: Path) -> bytes:
+    """The bytes of the file, or of the memory that it is a link to.
+
+    Raises:
+        FileNotFoundError: there is neither.
+        OSError: they cannot be read.
+    """
+    shared = shared_files.linked(run, NAME)
+    if shared is not None:
+        return members.read_bytes(shared.parent, shared.name)
+    if (run / NAME).is_symlink():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(run / NAME))
+    return members.read_bytes(run, NAME)

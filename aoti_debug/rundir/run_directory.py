@@ -85,7 +85,7 @@ class RunDir:
     @cached_property
     def crumbs(self) -> breadcrumbs.Crumbs | None:
         """The breadcrumbs; None if the run has none."""
-        return breadcrumbs.read(self.path / breadcrumbs.NAME)
+        return breadcrumbs.read(self.path)
 
     @property
     def level(self) -> int:

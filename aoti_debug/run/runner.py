@@ -17,6 +17,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
@@ -121,7 +122,8 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     is_new_base = not base.exists()
     path = _new_directory(base)
     try:
-        return _run_in(path, target, options, observer, stopwatch)
+        with scratch_directory() as temporary:  # until the call stacks in the libraries there have been read
+            return _run_in(path, target, options, observer, stopwatch, temporary)
     except (ArtifactError, TargetError, UsageError):
         stamped_directories.remove(path, base if is_new_base else None)
         raise
@@ -171,7 +173,9 @@ def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunO
         ) from error
 
 
-def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch) -> RunResult:
+def _run_in(
+    path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch, temporary: Path
+) -> RunResult:
     manifest = target.manifest
     info = _info(manifest, options)
     _write_run_files(path, info, target, options)
@@ -179,7 +183,7 @@ def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observ
     began = time.monotonic()
     stopwatch.next("start")
     try:
-        with ModelProcess(_request(path, info, target, options), _environment(path, options)) as process:
+        with ModelProcess(_request(path, info, target, options), _environment(path, options, temporary)) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
             report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
@@ -336,8 +340,12 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
     )
 
 
-def _environment(path: Path, options: RunOptions) -> dict[str, str]:
-    """This process's environment and the variables that configure the runtime."""
+def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
+    """This process's environment and the variables that configure the runtime.
+
+    Args:
+        temporary: where torch unpacks the package; a process that dies leaves it there.
+    """
     variables = {
         Variable.RUN: path,
         Variable.LEVEL: options.level,
@@ -354,5 +362,6 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
         **os.environ,
         **options.environment,
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(temporary),
         **{name.value: str(value) for name, value in variables.items() if value is not None},
     }

@@ -147,7 +147,7 @@ class _Block:
                 elif type_ == RecordType.LAYOUT.value:
                     self._layout(offset + header_size)
                 offset += size
-        except (struct.error, ValueError):
+        except (struct.error, ValueError, IndexError):
             self.damaged = True
         return records
 
@@ -172,6 +172,8 @@ class _Block:
         return self.data[offset : offset + size].decode("utf-8", "replace")
 
     def _values(self, offset: int, count: int) -> SlotValues:
+        if offset + count * abi.SLOT_VALUE.size > len(self.data):
+            raise ValueError("the values reach past the end of the block")
         return SlotValues(self.data, offset, count, self.layouts)
 
     def call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
@@ -254,6 +256,9 @@ class _Block:
             std=std,
         )
         text = body + abi.TENSOR_STATS.size
+        known = self.layouts.get(layout)
+        if value_bytes and not skipped and (known is None or value_bytes != known.bytes or not _has_values(known.dtype)):
+            raise ValueError("the values do not have the size of the tensor")
         return TensorStats(
             time_ns,
             self.thread,
@@ -263,7 +268,7 @@ class _Block:
             uninitialised,
             None if uninitialised or skipped else statistics,
             hash_,
-            self.layouts.get(layout),
+            known,
             b"" if skipped else self.data[text : text + value_bytes],
             self._text(text, value_bytes) if skipped else "",
         )
@@ -304,6 +309,11 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.NOTE.value: _Block.note,
     RecordType.RUN_END.value: _Block.run_end,
 }
+
+
+def _has_values(dtype: str) -> bool:
+    known = dtypes.of_name(dtype)
+    return known is not None and known.has_values
 
 
 def _extremum(bits: int, integer: int) -> int | float:

@@ -20,6 +20,18 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+class NotAFileError(OSError):
+    """Something else where a regular file should be.
+
+    Attributes:
+        kind: "a FIFO".
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(errno.EACCES, f"it is {kind}", name)
+        self.kind = kind
+
+
 def open_file(directory: Path, name: str) -> BinaryIO:
     """Opens a file for reading.
 
@@ -29,7 +41,8 @@ def open_file(directory: Path, name: str) -> BinaryIO:
 
     Raises:
         FileNotFoundError: there is no such file.
-        OSError: it is no regular file, behind a link, or outside of the directory.
+        NotAFileError: it is no regular file, or there is a link on the way.
+        OSError: it is outside of the directory, or cannot be read.
     """
     *folders, file_name = _parts(name)
     opened = os.open(directory, _DIRECTORY)
@@ -48,6 +61,38 @@ def open_file(directory: Path, name: str) -> BinaryIO:
         raise
 
 
+def open_named(path: Path) -> BinaryIO:
+    """Opens a file that the user has named, for reading; links to it are followed.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NotAFileError: it is no regular file.
+        OSError: it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            _check_regular(path.stat().st_mode, str(path))
+        raise
+    try:
+        _check_regular(os.fstat(descriptor).st_mode, str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def check(directory: Path, name: str) -> None:
+    """Checks that a path below a directory leads to nothing but a regular file in it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError: `open_file` would not open it.
+    """
+    open_file(directory, name).close()
+
+
 def read_bytes(directory: Path, name: str, largest: int = LARGEST_JSON) -> bytes:
     """The content of a file.
 
@@ -64,7 +109,7 @@ def read_bytes(directory: Path, name: str, largest: int = LARGEST_JSON) -> bytes
 def is_file(directory: Path, name: str) -> bool:
     """True if `open_file` would open it."""
     try:
-        open_file(directory, name).close()
+        check(directory, name)
     except OSError:
         return False
     return True
@@ -122,7 +167,7 @@ def _open_at(directory: int, name: str, flags: int) -> int:
 
 def _check_regular(mode: int, name: str) -> None:
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EACCES, f"it is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}", name)
+        raise NotAFileError(_KINDS.get(stat.S_IFMT(mode), "no regular file"), name)
 
 
 _KINDS = {

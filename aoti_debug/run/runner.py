@@ -21,6 +21,7 @@ from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
+from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory
@@ -76,12 +77,13 @@ def run(
     poison: int | None = None,
     random_inputs: int | None = None,
     model: str = "",
+    trusted: bool = False,
     observer: Observer | None = None,
 ) -> RunResult:
     """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
 
     Raises:
-        UsageError: an option is wrong, or the directory for runs cannot be written.
+        UsageError: an option is wrong, the directory for runs cannot be written, or the package is not trusted.
         ArtifactError: the package or the inputs are not what they should be.
         TargetError: the model never started.
     """
@@ -104,6 +106,7 @@ def run(
         poison=poison,
         random_inputs=random_inputs,
         model=model,
+        trusted=trusted,
     )
     return run_with(options, observer or Observer())
 
@@ -112,9 +115,11 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """Runs a package and notifies the observer meanwhile; see `run`."""
     stopwatch = Stopwatch("prepare")
     run_options.check(options)
-    target = run_target(options.package, options.model)
+    target = run_target(options.package, options.model, options.trusted)
     manifest = target.manifest
     _check_target(target, options)
+    if options.guards and _level(manifest, options) == 0:
+        raise UsageError("--guards needs a level above 0, which checks the guards", hint="--level 3 records launches")
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
@@ -178,6 +183,7 @@ def _run_in(
 ) -> RunResult:
     manifest = target.manifest
     info = _info(manifest, options)
+    trust.remember_run(manifest, info.imports, info.libraries)
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()

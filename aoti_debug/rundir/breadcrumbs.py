@@ -6,8 +6,6 @@ link to it until `preserve` replaces it with a copy.
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +41,9 @@ def read(run: Path) -> Crumbs | None:
         RunDirError: the file is not a crumbs file, has another version, or is truncated.
     """
     path = run / NAME
-    try:
-        data = _content(run)
-    except FileNotFoundError:
+    data = content(run)
+    if data is None:
         return None
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}") from error
     header, slot = abi.CRUMB_HEADER, abi.CRUMB_SLOT
     if len(data) < header.size:
         raise RunDirError(f"{path} is truncated: it ends within its header")
@@ -67,23 +62,30 @@ def read(run: Path) -> Crumbs | None:
 
 
 def preserve(run: Path) -> None:
-    """Replaces the link of a run whose process has ended with a copy, and frees the shared memory."""
-    shared = shared_files.linked(run, NAME)
-    if shared is not None:
-        files.write(run / NAME, _content(run))
-        shared.unlink(missing_ok=True)
-
-
-def _content(run: Path) -> bytes:
-    """The bytes of the file, or of the memory that it is a link to.
+    """Replaces the link of a run whose process has ended with a copy, and frees the shared memory.
 
     Raises:
-        FileNotFoundError: there is neither.
-        OSError: they cannot be read.
+        OSError: the copy cannot be written.
     """
     shared = shared_files.linked(run, NAME)
     if shared is not None:
-        return members.read_bytes(shared.parent, shared.name)
-    if (run / NAME).is_symlink():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(run / NAME))
-    return members.read_bytes(run, NAME)
+        files.write(run / NAME, members.read_bytes(shared.parent, shared.name))
+        shared.unlink(missing_ok=True)
+
+
+def content(run: Path) -> bytes | None:
+    """The bytes of the file, or of the memory that it is a link to; None if there is neither.
+
+    Raises:
+        RunDirError: they cannot be read.
+    """
+    shared = shared_files.linked(run, NAME)
+    if shared is None and (run / NAME).is_symlink():
+        return None  # shared memory that was freed, or is not this run's
+    path = shared or run / NAME
+    try:
+        return members.read_bytes(path.parent, path.name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}") from error

@@ -322,8 +322,8 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    slots = [record.slot for record in (*parts.files, *parts.stats)]
-    if slots and not (0 <= min(slots) and max(slots) < len(site.args)):
+    slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    if slots and not (min(slots) >= 0 and max(slots) < len(site.args)):
         raise RunDirError(
             f"the run is damaged: a tensor of argument {max(slots, key=abs)} of launch {begin.key}, which has "
             f"{len(site.args)} arguments",

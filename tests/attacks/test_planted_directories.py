@@ -106,6 +106,8 @@ def test_a_planted_build_directory_of_a_repro_is_not_used(tmp_path: Path, place:
     plant(folder / "build", kind)
     if place == "temporary":
         plant(tmp_path / "tmp" / f"repro-build-{os.getuid()}", kind)
-    library = cpp_build.library_of(CppCompiler("c++", (), (), ()), 'extern "C" void f(int* x) { *x = 1; }\n', "f", folder)
+    library = cpp_build.library_of(
+        CppCompiler("c++", (), (), ()), 'extern "C" void f(int* x) { *x = 1; }\n', "f", folder
+    )
     assert is_closed(library.parent)
     assert library.parent.parent == tmp_path / "tmp"

@@ -123,7 +123,7 @@ def test_a_journal_cannot_lead_out_of_its_run(tmp_path: Path, path: str) -> None
     writer.launch_begin(0, 0, Y, X)
     writer.tensor_file(0, 0, Phase.BEFORE, path)
     run = open_run(run_directory(tmp_path, PACKAGE, writer))
-    with pytest.raises(RunDirError, match="outside of the run"):
+    with pytest.raises(RunDirError, match="outside of the directory"):
         run.tensor_path(run.launch("0").args[0].files[Phase.BEFORE])
 
 

@@ -16,7 +16,7 @@ _LONGEST_NAME = 255  # bytes
 _WORDS = {"true": True, "false": False, "none": None}
 
 
-class FilePath(click.Path):  # type: ignore[type-arg]
+class FilePath(click.Path):
     """The path of a file or a directory, as a `Path`; it need not exist."""
 
     def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, process
+from aoti_debug.machine import files, json_data, members, process
 from aoti_debug.native.frames import (
     MAX_FRAMES,
     StackFrame,
@@ -40,6 +40,7 @@ _ABORT_MESSAGE = re.compile(
     r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
 )
 _SEARCHED_LINES = 200  # at the end of stderr.log
+_SEARCHED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,16 @@ class Backtrace:
 
 
 def read(run: Path) -> Backtrace | None:
-    """Reads the call stacks of a run; None if it has none.
+    """Reads the symbolized call stacks of a run; None if it has none, or they are not symbolized yet (`decode`).
 
     Raises:
         RunDirError: backtrace.json cannot be read.
     """
     path = run / NAME
-    if not path.exists():
-        return decode(run)
     try:
-        return json_data.from_data(Backtrace, json_data.parse_versioned(path.read_bytes(), FORMAT))
+        return json_data.from_data(Backtrace, json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}", hint="run the package again") from error
     except json_data.OtherFormatError as error:
@@ -111,13 +112,15 @@ def preserve(run: Path) -> None:
         data = {"format": FORMAT, **asdict(backtrace)}
         with contextlib.suppress(OSError):
             files.write(run / NAME, json.dumps(data, indent=1) + "\n")
-    python = run / PYTHON
-    if python.exists() and python.stat().st_size == 0:
-        python.unlink()
+    if members.is_file(run, PYTHON) and members.size(run, PYTHON) == 0:
+        (run / PYTHON).unlink()
 
 
 def decode(run: Path) -> Backtrace | None:
-    """Symbolizes the files that the process wrote; None if it wrote none."""
+    """Symbolizes the files that the process wrote; None if it wrote none.
+
+    It reads the libraries that they name, wherever they are, and runs addr2line: only for a run that was made here.
+    """
     stacks = _raw_stacks(_text(run / STACKS))
     python = _python_frames(_text(run / PYTHON))
     if not stacks and not python:
@@ -155,7 +158,7 @@ def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
 
 def abort_message(run: Path) -> str:
     """Returns the message of an abort from stderr.log: "terminate called after throwing …", "double free …"."""
-    lines = _text(run / "stderr.log").splitlines()[-_SEARCHED_LINES:]
+    lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
     messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
     return " ".join(dict.fromkeys(messages[:2]))
 
@@ -168,10 +171,13 @@ def _line(repeated: Sequence[StackFrame]) -> str:
 # The raw files
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, largest: int = members.LARGEST_JSON) -> str:
+    """The end of a file; "" if there is no regular one."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+        with members.open_file(path.parent, path.name) as file:
+            file.seek(max(members.size(path.parent, path.name) - largest, 0))
+            return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    except (FileNotFoundError, members.NotAFileError):
         return ""
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -31,8 +32,8 @@ def page(document: Document) -> str:
     return template.render(
         document=document,
         data=embed_json(document.data),
-        scripts=[Markup(script) for script in scripts],
-        styles=[Markup(_asset(name)) for name in STYLES],
+        scripts=[_Asset(script) for script in scripts],
+        styles=[_Asset(_asset(name)) for name in STYLES],
         licences=[_asset(name) for name in LICENCES],
         policy=_policy(scripts),
     )
@@ -40,8 +41,21 @@ def page(document: Document) -> str:
 
 def embed_json(data: Any) -> Markup:
     """JSON for a script element: no text in it can end the element, or begin a comment."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(_visible(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+class _Asset(Markup):
+    """A text of this tool, which the page contains as it is."""
+
+
+def _visible(value: Any) -> Any:
+    """The data, in whose texts characters that are invisible or change the direction of others are escaped."""
+    if isinstance(value, str) and not isinstance(value, _Asset):
+        return type(value)(wording.printable_lines(value))
+    if isinstance(value, Mapping):
+        return {_visible(name): _visible(item) for name, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _policy(scripts: list[str]) -> str:
@@ -63,6 +77,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("aoti_debug.report", "templates"),
         autoescape=True,
+        finalize=_visible,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -122,8 +122,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--crumb-every",
     metavar="N",
     type=click.IntRange(min=1),
-    help="On a GPU, write one breadcrumb every N launches; 1 names the guilty launch exactly, always.  [default: 1, and "
-    "16 while launches take less than 20 µs each]",
+    help="On a GPU, write one breadcrumb every N launches; 1 names the guilty launch exactly, always.  "
+    "[default: 1, and 16 while launches take less than 20 µs each]",
 )
 @click.option(
     "--guards",

@@ -174,7 +174,8 @@ class _Case:
             why = f"{streams} streams had launches that the device had not completed"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
         if len(suspects) > 1:
-            why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {suspects[-1].id}"
+            last = suspects[-1]
+            why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {last.id}"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
         why = f"the device had completed every launch before {first.id}, and not {first.id}"
         return _Finding(what, proof, suspects, why, surfaced)

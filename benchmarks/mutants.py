@@ -4,7 +4,7 @@ usage: python benchmarks/mutants.py [--count N] [--seed N] [--only GROUP ...] [-
 
 Prints every surviving change, then a Markdown table. Exits with 1 if fewer than 90 % are noticed; changes that
 `mutants_equivalent.txt` lists, because no test can tell them from the original, are left out. A change is noticed if a
-test fails or does not end. The files on the disk are never changed: each change runs in a fork whose import system has it.
+test fails or does not end. The files on the disk are never changed: each change is imported in a fork.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SANITIZERS = {
 CHEAP = ("-std=c++17", "-O0", "-g1", "-fPIC", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
 OUTLINED = ("--param", "asan-instrumentation-with-call-threshold=0")  # half the time to compile
 SETTINGS = {
-    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1",
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "die_after_fork=0:second_deadlock_stack=1:exitcode=66",
 }

@@ -84,8 +84,8 @@ void request_stack() { pthread_kill(pthread_self(), SIGRTMIN + 7); }
 void threads(char** paths) {
   const Package packages[] = {Package(paths[0]), Package(paths[1])};
   in_threads(kThreads, [&](uint32_t thread) {
-    for (uint32_t i = 0; i < 14; ++i) {
-      packages[i % 2].call(thread * 3 + i / 2, i % 9 == 8 ? 1 + i % 2 : 0, i % 10 == 5 ? request_stack : nullptr);
+    for (uint32_t i = 0; i < 5; ++i) {
+      packages[i % 2].call(thread * 3 + i, i == 3 ? 1 + thread % 2 : 0, i == 1 ? request_stack : nullptr);
     }
   });
 }

@@ -79,6 +79,16 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     )
 
 
+def printable(text: str) -> str:
+    """A text on one line, in which characters that a terminal would interpret are escaped: "\\x1b", "\\n"."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Like `printable`, for a text of several lines: line breaks and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def first_line(message: str) -> str:
     """The first line of a message that is not blank; at most 300 characters."""
     return truncated(next((line.strip() for line in message.splitlines() if line.strip()), ""), _LONGEST_LINE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import resource
 import shutil
 import signal
@@ -77,11 +78,7 @@ class Failures:
             signal.alarm(0)
 
     def _keep(self, data: bytes, error: Exception) -> None:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "aoti_debug" in f.filename]
-        place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-        place += f" {type(error).__name__}: {str(error)[:300]}" if "?" in place or not frames else ""
-        if isinstance(error, readers.UnclearError):
-            place = str(error).split(";")[0][:160]
+        place = _place(error)
         if place in self.places:
             return
         self.places[place] = f"{type(error).__name__}: {str(error)[:300]}"
@@ -89,6 +86,15 @@ class Failures:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         print(f"{self.reader.name}: {place}: {self.places[place]}\n  {path.relative_to(ROOT)}", flush=True)
+
+
+def _place(error: Exception) -> str:
+    """Where in the code an error was raised; a command tells it in its line."""
+    told = re.search(r"\((\w+\.py:\d+)\)", str(error))
+    if told:
+        return told.group(1)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "aoti_debug" in f.filename]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else type(error).__name__
 
 
 def _too_slow(_: int, __: object) -> None:

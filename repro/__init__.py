@@ -8,7 +8,9 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
-from aoti_debug.errors import RunDirError
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.pt2 import trust
+from aoti_debug.pt2.archive_safety import printable
 from aoti_debug.repro.again import run_again
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
@@ -18,6 +20,7 @@ from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.single_file import single_file
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 __all__ = ["Repro", "write_repro"]
@@ -56,6 +59,7 @@ def write_repro(
     launch: str | None = None,
     output: Path | None = None,
     one_file: int | None = None,
+    trusted: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Repro:
     """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
@@ -65,16 +69,18 @@ def write_repro(
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
         output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
+        trusted: write it even if the run was not made here by this user.
         say: is told what happens, a line each.
 
     Raises:
-        UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, or something
-            is there already.
+        UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, something
+            is there already, or the run was not made here and is not trusted.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
     opened, verdict = diagnosed.run, diagnosed.verdict
     selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
+    _check_trust(opened, selected, trusted)
     recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
     path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
@@ -84,7 +90,7 @@ def write_repro(
     if any(arguments.missing(bool(recorded.fault))):
         say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
-        diagnosed = run_again(opened, selected)
+        diagnosed = run_again(opened, selected, trusted)
         opened = diagnosed.run
         say(f"recorded in {opened.path}")
         recorded = _recorded(diagnosed, opened.launch(selected.id))
@@ -99,6 +105,24 @@ def write_repro(
     size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
     return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
+
+
+def _check_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
+    """Checks that what the repro executes was made here, or is trusted.
+
+    Raises:
+        UsageError: it was not.
+    """
+    if trusted or run.is_made_here:
+        return
+    what = (
+        f"the operator {printable(launch.site.op)}" if launch.site.op else f"the source of {printable(launch.kernel)}"
+    )
+    loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
+    raise UsageError(
+        f"{run.path} was not made here by this user; its repro would run {what} as the run describes it{loaded}",
+        hint=trust.TRUST_HINT,
+    )
 
 
 def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:

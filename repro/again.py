@@ -12,8 +12,11 @@ from aoti_debug.rundir.timeline import Launch
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 
 
-def run_again(run: RunDir, launch: Launch) -> DiagnosedRun:
+def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
     """Repeats the run at level 1 for one launch, with the same inputs.
+
+    Args:
+        trusted: run the package even if it was not made here by this user.
 
     Raises:
         RunDirError: the package is not known or gone, or the launch did not come again.
@@ -35,6 +38,7 @@ def run_again(run: RunDir, launch: Launch) -> DiagnosedRun:
         imports=run.info.imports,
         libraries=run.info.libraries,
         launch=launch.id,
+        trusted=trusted,
     )
     repeated = next((x for x in result.run.launches if x.key == launch.key), None)
     if repeated is None or repeated.site.id != launch.site.id:

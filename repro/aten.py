@@ -11,7 +11,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import with_operator_libraries
+from aoti_debug.repro.custom import is_operator, with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.schema import OperatorSchema, Parameter, parsed_schema, registered_schema
 from aoti_debug.repro.script import Script, call
@@ -24,6 +24,8 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
         return "the package does not say which operator it is; build it again with this version"
+    if launch.site.op and not is_operator(launch.site.op):
+        return f"{launch.site.op!r} is not the name of an operator"
     operator = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
     return "" if operator else f"the operator behind {launch.site.callee} is not known"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import replace
 
 from aoti_debug.manifest import Manifest
@@ -9,6 +10,12 @@ from aoti_debug.repro.script import Script
 
 # Namespaces of operators that `import torch` registers.
 OF_TORCH = frozenset({"aten", "prim", "prims", "quantized", "mkl", "mkldnn", "onednn", "c10d", "_c10d_functional"})
+
+
+def is_operator(op: str) -> bool:
+    """True for "mylib.op.default" or "mylib::op.default": three identifiers, which `torch.ops.` can precede."""
+    parts = op.replace("::", ".").split(".")
+    return len(parts) == 3 and all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
 
 
 def with_operator_libraries(manifest: Manifest, op: str, script: Script) -> Script:

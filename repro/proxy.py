@@ -14,7 +14,7 @@ from aoti_debug.machine import json_data
 from aoti_debug.manifest import Manifest, Operand
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import with_operator_libraries
+from aoti_debug.repro.custom import is_operator, with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
@@ -26,6 +26,9 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
     if "::" not in launch.site.op:
         return "the package does not say which operator it is"
+    names = [operand.name for operand in launch.site.operands if not operand.name.isidentifier()]
+    if names or not is_operator(launch.site.op):
+        return f"{names[0] if names else launch.site.op!r} is not the name of an operator or of its argument"
     if launch.slots and not launch.site.operands:
         if launch.site.function == CONSTANTS:
             return "the package does not hold the operator's arguments of calls in constant folding"

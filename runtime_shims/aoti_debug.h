@@ -131,6 +131,9 @@ typedef struct AotiDebugLaunch {
 // 0 where the level is 0: generated code then goes straight to the kernel. Read once per process.
 uint32_t aoti_debug_level(void) AOTI_DEBUG_HIDDEN;
 
+// A container of models was made (1) or deleted (-1). The run ends with the last one.
+void aoti_debug_containers(int32_t change) AOTI_DEBUG_HIDDEN;
+
 // Brackets one execution of run_impl or _const_run_impl. `model` tells concurrent runners apart. `stream` is the
 // device stream (nullptr on a CPU). `failed` is 1 when an exception is leaving.
 void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) AOTI_DEBUG_HIDDEN;

@@ -33,15 +33,24 @@ std::atomic<uint32_t> g_generation{0};  // counts forks
 std::mutex g_mutex;                     // guards the start of a run
 pthread_key_t g_thread_key;             // its destructor runs when a thread ends
 bool g_thread_key_made = false;
-bool g_over = false;  // this library is being unloaded
+bool g_over = false;                   // this library is being unloaded
+std::atomic<int32_t> g_containers{0};  // of models, that were made and not deleted yet
 
 thread_local ThreadState* t_thread = nullptr;
+thread_local uint32_t t_generation = 0;  // that t_thread belongs to
+
+// This thread's state; nullptr where it has none, or that of a run that has ended or of the parent of a fork.
+ThreadState* current_thread() {
+  return t_generation == g_generation.load(std::memory_order_relaxed) ? t_thread : nullptr;
+}
 
 void on_thread_end(void* state) {
+  const bool current = current_thread() == state;
   t_thread = nullptr;
   remove_signal_stack();
+  // After a fork, the journal that the state writes to is another process's; after the end of its run it is freed.
+  if (!current) return;
   const ThreadState* thread = static_cast<ThreadState*>(state);
-  // After a fork, the journal that the state writes to is another process's.
   if (thread->run == g_run.load()) thread->run->forget_thread(thread);
 }
 
@@ -68,6 +77,19 @@ void finish_run() {
   const bool idle = run->active_calls.load() == 0;
   run->finish(idle);
   if (idle) delete run;
+}
+
+// Ends the run with its last model, if no thread is within a call: a library whose models are gone may stay loaded. A
+// later model begins another run.
+void finish_run_of_last_container() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  Run* run = g_run.load();
+  if (run == nullptr || g_over || run->active_calls.load() != 0) return;
+  g_run.store(nullptr);
+  g_generation.fetch_add(1);
+  release_crashes();
+  run->finish(true);
+  delete run;
 }
 
 // Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
@@ -111,7 +133,8 @@ Run* start_run() {
 }
 
 ThreadState* thread_state(Run* run) {
-  if (t_thread != nullptr && t_thread->run == run) return t_thread;
+  if (ThreadState* known = current_thread(); known != nullptr && known->run == run) return known;
+  t_generation = run->generation;
   t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
   if (g_thread_key_made) pthread_setspecific(g_thread_key, t_thread);
   if (run->config.backtrace) add_signal_stack();
@@ -201,7 +224,7 @@ LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpr
 
 void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
                   uint32_t n_values) {
-  ThreadState* thread = t_thread;
+  ThreadState* thread = current_thread();
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
   Run* run = call.run;
@@ -312,7 +335,7 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
 
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
                      void* const* args) {
-  ThreadState* thread = t_thread;
+  ThreadState* thread = current_thread();
   if (thread == nullptr || thread->call == nullptr || thread->call->innermost == nullptr) return;
   LaunchState& launch = *thread->call->innermost;
   launch.grid_seen = true;
@@ -322,10 +345,11 @@ void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint
 uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim, const int64_t* sizes,
                              const int64_t* strides, int32_t dtype, int32_t device_type, int32_t device_index,
                              void* tensor) {
-  if (t_thread == nullptr || t_thread->call == nullptr) return 0;
+  ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return 0;
   const BufferRequest request{allocation, ndim, sizes, strides, dtype, device_type, device_index};
   bool made = false;
-  guarded([&] { made = allocate_guarded(*t_thread->call, request, name, static_cast<void**>(tensor)); });
+  guarded([&] { made = allocate_guarded(*thread->call, request, name, static_cast<void**>(tensor)); });
   return made ? 1 : 0;
 }
 
@@ -342,22 +366,29 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
   });
 }
 
+void aoti_debug_containers(int32_t change) {
+  if (g_containers.fetch_add(change) + change == 0) guarded([] { finish_run_of_last_container(); });
+}
+
 void aoti_debug_loop_enter(void) {
-  if (t_thread == nullptr || t_thread->call == nullptr) return;
-  CallState& call = *t_thread->call;
+  ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return;
+  CallState& call = *thread->call;
   if (call.n_loops < CallState::kLoops) call.loops[call.n_loops] = 0;
   ++call.n_loops;
 }
 
 void aoti_debug_loop_next(void) {
-  if (t_thread == nullptr || t_thread->call == nullptr) return;
-  CallState& call = *t_thread->call;
+  ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return;
+  CallState& call = *thread->call;
   if (call.n_loops != 0 && call.n_loops <= CallState::kLoops) ++call.loops[call.n_loops - 1];
 }
 
 void aoti_debug_loop_leave(void) {
-  if (t_thread == nullptr || t_thread->call == nullptr) return;
-  CallState& call = *t_thread->call;
+  ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return;
+  CallState& call = *thread->call;
   if (call.n_loops == 0) return;
   --call.n_loops;
   if (call.n_loops < CallState::kLoops) call.loops[call.n_loops] = 0;

@@ -20,7 +20,9 @@ bool SaveBudget::reserve(uint64_t bytes) {
       reason = "AOTI_DEBUG_MAX_FILES is reached";
     } else if (bytes > limits_.bytes || n_bytes_ > limits_.bytes - bytes) {
       reason = "AOTI_DEBUG_MAX_BYTES is reached";
-    } else if (bytes > free_bytes || free_bytes - bytes < limits_.keep_free_bytes) {
+    } else if (free_bytes == 0 || bytes > free_bytes) {
+      reason = "the disk is full";
+    } else if (free_bytes - bytes < limits_.keep_free_bytes) {
       reason = "the disk would have less than AOTI_DEBUG_KEEP_FREE_BYTES left";
     } else {
       ++n_files_;

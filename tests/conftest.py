@@ -6,7 +6,10 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 from __future__ import annotations
 
 import functools
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,8 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
 
 
-def pytest_configure() -> None:
-    """A shell starts what runs in its background deaf to interrupts; tests send such to their children."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepares the process and its environment.
+
+    A shell starts what runs in its background deaf to interrupts; tests send such to their children. What tests make
+    is remembered as made here in a directory of the session, which its workers share.
+    """
+    if not hasattr(config, "workerinput"):
+        state = tempfile.mkdtemp(prefix="aoti-debug-state-")
+        os.environ["XDG_STATE_HOME"] = state
+        config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

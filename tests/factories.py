@@ -24,6 +24,7 @@ from aoti_debug.manifest import (
     Role,
     Site,
 )
+from aoti_debug.pt2 import trust
 from aoti_debug.rundir import run_json
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
 from aoti_debug.rundir.statistics import Statistics
@@ -389,10 +390,11 @@ def run_directory(
     latest: bool = True,
     **fields: Any,
 ) -> Path:
-    """Writes a run directory; `fields` are those of run.json."""
+    """Writes a run directory that counts as made here; `fields` are those of run.json."""
     path = base / name
     path.mkdir(parents=True)
     info = run_info(**({"level": journal.level if journal else 0, "device": package.device} | fields))
+    trust.remember_run(package, info.imports, info.libraries)
     run_json.write(info, path)
     (path / "manifest.json").write_text(manifest.to_json(package), encoding="utf-8")
     if journal is not None:

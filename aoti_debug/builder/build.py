@@ -33,6 +33,7 @@ from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Manifest, PackageOrigin
+from aoti_debug.pt2 import archive, trust
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -56,6 +57,7 @@ def build(
     exported: str | Path | None = None,
     progress: BuildProgress | None = None,
     timeout: float = TIMEOUT,
+    trusted: bool = False,
 ) -> Path:
     """Builds an instrumented package and returns its path. See BuildOptions for the arguments.
 
@@ -78,6 +80,7 @@ def build(
         model=model,
         random_inputs=random_inputs,
         exported=None if exported is None else Path(exported),
+        trusted=trusted,
     )
     return build_report(options, progress).package
 
@@ -123,6 +126,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         with stages.stage("package"):
             write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
             original_kernels.verify(checked.output, original_hashes, lowered.model)
+            trust.remember(archive.inspect(checked.output))
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work)
         if options.keep_sources is not None:

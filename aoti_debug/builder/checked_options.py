@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.pt2 import archive
+from aoti_debug.errors import UsageError
+from aoti_debug.inputs import files
+from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def check(options: BuildOptions) -> CheckedOptions:
     if not all(pattern.removeprefix("!") for pattern in options.patterns):
         raise UsageError("an empty filter", hint="a filter is a pattern on kernel names: 'triton_*', '!cpp_fused_*'")
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
+    if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
+        trust.require(program, options.trusted)
     against = exported = None
     if isinstance(program, Artifact) and program.kind in COMPILED:
         exported = _inspect_exported(program, options)
@@ -65,8 +68,8 @@ def check(options: BuildOptions) -> CheckedOptions:
     output = _checked_output(program, options)
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
-    if options.inputs is not None and not options.inputs.is_file():
-        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    if options.inputs is not None:
+        files.check_is_file(options.inputs)
     archives = (program, against)
     packages = (item for item in archives if isinstance(item, Artifact) and item.kind in COMPILED)
     model = next((archive.resolve_model(package, options.model) for package in packages), "")
@@ -100,6 +103,7 @@ def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | No
     if options.exported is not None:
         exported = archive.inspect(options.exported)
         archive.require_kind(exported, ArtifactKind.EXPORTED)
+        trust.require(exported, options.trusted)
         return exported
     if options.inductor_configs:
         raise UsageError(

@@ -36,6 +36,7 @@ class BuildOptions:
         libraries: libraries of operators to load before it; kept in the manifest as absolute paths.
         keep_sources: a directory for the generated C++, original and instrumented.
         plain: file for an uninstrumented package, as torch would have built it from the same sources.
+        trusted: build from a program or package even if it does not count as this user's own.
         timeout: seconds until the lowering counts as hung.
     """
 
@@ -54,6 +55,7 @@ class BuildOptions:
     random_inputs: int | None = None
     against: Path | None = None
     exported: Path | None = None
+    trusted: bool = False
 
     @property
     def patterns(self) -> tuple[str, ...]:

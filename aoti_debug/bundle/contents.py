@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug import manifest, report, wording
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.diagnosis import findings
+from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import RedactedPart, ReportSubject
 from aoti_debug.report.redaction import Redaction, redaction_for
@@ -23,6 +23,7 @@ from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Record
 
 LOGS = ("stdout.log", "stderr.log")
+_LARGEST_JOURNAL = 1 << 32  # bytes
 _LARGEST_LOG = 4 << 20  # bytes, the end of it
 _LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
 _HOLDS_VALUES = "it holds values of tensors"
@@ -48,7 +49,9 @@ class Item:
 
     def read(self) -> bytes:
         """The file's bytes."""
-        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+        if isinstance(self.content, bytes):
+            return self.content
+        return members.read_bytes(self.content.parent, self.content.name, self.size)
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,9 @@ def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -
 
 
 def _report(contents: Contents, subject: ReportSubject, parts: frozenset[RedactedPart]) -> None:
-    existing = subject.report
-    reuse = _is_regular_file(existing) and not parts
-    text = existing.read_text(encoding="utf-8") if reuse else report.html(subject, parts)
-    contents.add(str(report.REPORT), text)
+    name = str(report.REPORT)
+    reuse = not parts and 0 < members.size(subject.path, name) <= members.LARGEST_JSON
+    contents.add(name, members.read_bytes(subject.path, name) if reuse else report.html(subject, parts))
 
 
 def _repro(contents: Contents, subject: ReportSubject, redaction: Redaction) -> None:
@@ -154,7 +156,7 @@ def _repro(contents: Contents, subject: ReportSubject, redaction: Redaction) -> 
     elif folder.is_file():
         contents.add(f"{name}{folder.name}", folder)
     else:
-        for file in _files(folder):
+        for file in members.files_below(folder):
             if "__pycache__" not in file.parts:
                 contents.add(f"{name}{file.relative_to(folder)}", file)
 
@@ -165,12 +167,14 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
     package = manifests.remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
     included = _tensors(contents, run, prefix, subject, redaction)
-    journal = run.path / run_directory.JOURNAL
-    if _is_regular_file(journal):
-        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redact(journal.read_bytes(), redaction, included))
-    crumb_file = run.path / breadcrumbs.NAME
-    if crumb_file.is_file():
-        contents.add(f"{prefix}{breadcrumbs.NAME}", crumb_file.read_bytes())
+    if members.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:
+        contents.leave_out(f"{prefix}{run_directory.JOURNAL}", run.path / run_directory.JOURNAL, "it is too large")
+    elif members.is_file(run.path, run_directory.JOURNAL):
+        journal = members.read_bytes(run.path, run_directory.JOURNAL, _LARGEST_JOURNAL)
+        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redact(journal, redaction, included))
+    crumbs = breadcrumbs.content(run.path)
+    if crumbs is not None:
+        contents.add(f"{prefix}{breadcrumbs.NAME}", crumbs)
     backtrace_file = run.path / crash_stacks.NAME
     if _is_regular_file(backtrace_file):
         if redaction.removes_source:
@@ -202,7 +206,7 @@ def _tensors(
     where = subject.finding.where
     guilty = next((x for x in run.launches if where is not None and x.id == where.launch), None)
     saved = {} if guilty is None else {s.path: s for a in guilty.args for s in a.files.values() if s.path}
-    present = [path for path in saved if _is_regular_file(run.tensor_path(saved[path]))]
+    present = [path for path in saved if run.tensor_path(saved[path]).is_file()]
     if redaction.removes_tensors:
         contents.leave_out(f"{prefix}tensors/", folder, _HOLDS_VALUES)
         return frozenset()
@@ -256,15 +260,8 @@ def _is_regular_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder, in order; symbolic links are not followed."""
-    for path in sorted(folder.rglob("*")):
-        if _is_regular_file(path):
-            yield path
-
-
 def size_of(path: Path) -> int:
     """Bytes of a file, or of the files below a folder."""
     if path.is_dir():
-        return sum(file.stat().st_size for file in _files(path))
+        return 0 if path.is_symlink() else sum(file.stat().st_size for file in members.files_below(path))
     return path.stat().st_size if path.exists() else 0

@@ -54,7 +54,10 @@ class _JournalBlock:
         if type_ not in _WITHOUT_VALUES:
             redact = _REDACTORS.get(type_)
             if redact is not None:
-                redact(self, body, end)
+                try:
+                    redact(self, body, end)
+                except struct.error:  # it ends within its fields: the rest of the block is damaged
+                    return False
             elif self._redaction.parts:
                 self._blank(body, end)
         self._offset = end

@@ -40,7 +40,7 @@ STAGES = {
 
 
 @click.command("build")
-@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
 @click.option(
     "--level",
     metavar="N",
@@ -58,23 +58,23 @@ STAGES = {
     help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The package to write.  [default: MODEL.instrumented.pt2]"
+    "-o", "--output", type=options.FilePath(), help="The package to write.  [default: MODEL.instrumented.pt2]"
 )
 @click.option(
     "--inputs",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Inputs (.pt or .safetensors) to embed instead of the program's example inputs.",
 )
 @click.option(
     "--against",
     metavar="PACKAGE.pt2",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Of an exported program: list which kernels equal those of this compiled package.",
 )
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Of a compiled package: the exported program that it came from; supplies model lines.",
 )
 @click.option(
@@ -86,10 +86,11 @@ STAGES = {
 @options.inductor_configs
 @options.imports
 @options.libraries
+@options.trust
 @click.option(
     "--keep-sources",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Keep the generated C++ in this directory, original and instrumented.",
 )
 def command(
@@ -105,6 +106,7 @@ def command(
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
+    trusted: bool,
     keep_sources: Path | None,
 ) -> None:
     """Turn MODEL.pt2 into an instrumented package.
@@ -129,6 +131,7 @@ def command(
         against=against,
         exported=exported,
         random_inputs=random_inputs,
+        trusted=trusted,
     )
     with _progress(LastDurations("build", str(model.resolve()))) as progress:
         summary = builder.build_report(chosen, progress)

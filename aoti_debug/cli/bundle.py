@@ -8,6 +8,7 @@ import click
 
 from aoti_debug import report, wording
 from aoti_debug.bundle import write_bundle
+from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.report import RedactedPart
 from aoti_debug.show.cells import shorten_middle
@@ -21,7 +22,7 @@ _SIZE = 11  # columns
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="The archive to write: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
 )
 @click.option(
@@ -48,10 +49,8 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
     """
     written = write_bundle(report.find(what), output, parts)
     contents = written.contents
-    click.echo(f"{written.path}")
-    click.echo(
-        f"  {wording.count(len(contents.items), 'file')}, {wording.byte_size(written.bytes)}; in {contents.root}/:"
-    )
+    count, size = wording.count(len(contents.items), "file"), wording.byte_size(written.bytes)
+    print_lines([f"{written.path}", f"  {count}, {size}; in {contents.root}/:"])
     _table([(item.name, item.size, "") for item in contents.items])
     if contents.left_out:
         click.echo("left out:")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aoti_debug import wording
 from aoti_debug.show.cells import UNLIMITED
 
 if TYPE_CHECKING:
@@ -45,6 +46,6 @@ def is_live(console: Console) -> bool:
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
-    """Prints lines; on a terminal, the first line of a fault is red."""
-    for line in lines:
+    """Prints lines, with what a terminal would interpret escaped; on a terminal, the first line of a fault is red."""
+    for line in map(wording.printable, lines):
         click.secho(line, err=err, fg="red", bold=True) if line.startswith("FAULT ") else click.echo(line, err=err)

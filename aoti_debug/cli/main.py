@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from aoti_debug import wording
 from aoti_debug.cli.lines import wants_no_colour
 from aoti_debug.errors import AotiDebugError, InternalError
 
@@ -130,9 +131,9 @@ def _terminate(number: int, _: object) -> None:
 
 
 def _print_error(message: str, hint: str) -> None:
-    click.echo(f"error: {message}", err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            click.echo(f"{label}: {wording.printable_lines(text)}", err=True)
 
 
 def _place(error: BaseException) -> str:

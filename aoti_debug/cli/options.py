@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,40 @@ import click
 
 from aoti_debug.errors import UsageError
 
+_LONGEST_NAME = 255  # bytes
 _WORDS = {"true": True, "false": False, "none": None}
+
+
+
+class FilePath(click.Path):  # type: ignore[type-arg]
+    """The path of a file or a directory, as a `Path`; it need not exist."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a name that no file can have is wrong usage."""
+        parts = os.fsencode(value).split(b"/")
+        if any(len(part) > _LONGEST_NAME for part in parts):
+            self.fail(f"{str(value)[:40]}… is too long for the name of a file", param, ctx)
+        if b"\0" in os.fsencode(value):
+            self.fail("the name of a file has no null character", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds greater than 0."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; NaN, which would be no limit, is wrong usage."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return number
+
 
 imports = click.option(
     "--import",
@@ -24,7 +58,7 @@ libraries = click.option(
     "--load-library",
     "libraries",
     metavar="PATH",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     multiple=True,
     help="Load this library of custom operators first. Repeatable.",
 )
@@ -42,6 +76,12 @@ calls = click.option(
     default=1,
     show_default=True,
     help="How many times to call the model.",
+)
+trust = click.option(
+    "--trust",
+    "trusted",
+    is_flag=True,
+    help="Execute what was not made here by you: it may do whatever a program of yours may do.",
 )
 timings = click.option("--timings", is_flag=True, help="Also say where the time went.")
 

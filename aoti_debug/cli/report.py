@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from aoti_debug import report, wording
+from aoti_debug.cli import options
+from aoti_debug.cli.lines import print_lines
 
 
 @click.command("report")
@@ -15,7 +17,7 @@ from aoti_debug import report, wording
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=options.FilePath(dir_okay=False),
     help="The file to write.  [default: report/index.html in the directory of the run or triage]",
 )
 def command(what: str | None, output: Path | None) -> None:
@@ -26,5 +28,4 @@ def command(what: str | None, output: Path | None) -> None:
     """
     subject = report.find(what)
     path = report.write(subject, output)
-    click.echo(f"{path}")
-    click.echo(f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}")
+    print_lines([f"{path}", f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}"])

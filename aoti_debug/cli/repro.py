@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
 
 from aoti_debug import wording
+from aoti_debug.cli import options
+from aoti_debug.cli.lines import print_lines
 from aoti_debug.repro import write_repro
 
 
@@ -30,7 +33,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     "-o",
     "--output",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="What to write.  [default: repro_KERNEL_LAUNCH, with .py if it is a single file]",
 )
 @click.option("--single-file", is_flag=True, help="Write one .py that contains the tensors, for an issue tracker.")
@@ -42,8 +45,15 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     callback=_bytes,
     help="How much a single file may contain, compressed; takes K, M and G.",
 )
+@options.trust
 def command(
-    kernel: str, launch: str | None, run: str | None, output: Path | None, single_file: bool, max_size: int
+    kernel: str,
+    launch: str | None,
+    run: str | None,
+    output: Path | None,
+    single_file: bool,
+    max_size: int,
+    trusted: bool,
 ) -> None:
     """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
 
@@ -66,11 +76,10 @@ def command(
         launch=launch,
         output=output,
         one_file=max_size if single_file else None,
-        say=lambda text: click.echo(text, err=True),
+        trusted=trusted,
+        say=lambda text: print_lines([text], err=True),
     )
-    click.echo(f"{written.path}")
     size = f"{wording.count(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
-    click.echo(f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}")
-    if written.fault:
-        click.echo(f"  it ended in {written.fault}")
-    click.echo(f"next: python {written.script}")
+    lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
+    lines += [f"  it ended in {written.fault}"] if written.fault else []
+    print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])

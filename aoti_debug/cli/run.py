@@ -53,11 +53,11 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("run")
-@click.argument("package", metavar="PACKAGE.pt2", type=click.Path(path_type=Path))
+@click.argument("package", metavar="PACKAGE.pt2", type=options.FilePath())
 @click.option(
     "--inputs",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Inputs (.pt or .safetensors).  [default: those embedded in the package]",
 )
 @click.option(
@@ -89,7 +89,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--out",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.FilePath(file_okay=False),
     help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
 )
 @options.calls
@@ -104,6 +104,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 )
 @options.imports
 @options.libraries
+@options.trust
 @click.option(
     "--launch",
     "launches",
@@ -153,6 +154,7 @@ def command(
     stall: float | None,
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
+    trusted: bool,
     launches: tuple[str, ...],
     flight: int | None,
     crumb_every: int | None,
@@ -188,6 +190,7 @@ def command(
         crumb_every=crumb_every,
         guards=guards,
         poison=poison,
+        trusted=trusted,
     )
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -124,7 +125,9 @@ def _names_a_run(what: str) -> bool:
     try:
         run_directory.find(what)
     except RunDirError:
-        return Path(what).is_dir()
+        with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
+            return Path(what).is_dir()
+        return False
     return True
 
 

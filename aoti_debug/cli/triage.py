@@ -32,18 +32,18 @@ _NAME = 30  # columns
 
 
 @click.command("triage")
-@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
 @click.option(
     "--inputs",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
 )
 @click.option("--random-inputs", metavar="SEED", type=int, help="Generate inputs that fit the model, for a first look.")
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
-    type=click.Path(path_type=Path),
+    type=options.FilePath(),
     help="Of a compiled package: the exported program that it came from; supplies model lines.",
 )
 @click.option(
@@ -63,7 +63,7 @@ _NAME = 30  # columns
     "--timeout",
     "stall",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Seconds(),
     default=60.0,
     show_default=True,
     help="The model hangs if no launch begins or ends for this long.",
@@ -79,10 +79,11 @@ _NAME = 30  # columns
 @options.inductor_configs
 @options.imports
 @options.libraries
+@options.trust
 @click.option(
     "--out",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.FilePath(file_okay=False),
     default=Path(triage_directory.BASE),
     show_default=True,
     help="Where the triage directory is made.",
@@ -105,6 +106,7 @@ def command(
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
+    trusted: bool,
     out: Path,
     timings: bool,
     as_json: bool,
@@ -132,6 +134,7 @@ def command(
         inductor_configs=options.parse_configs(configs),
         imports=imports,
         libraries=libraries,
+        trusted=trusted,
     )
     with StepProgress(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
@@ -182,7 +185,7 @@ class StepProgress:
         if step is not None:
             self._last.remember(step.name, step.seconds)
             line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
-            click.echo(shorten_middle(line, width(err=True)), err=True)
+            print_lines([shorten_middle(line, width(err=True))], err=True)
         elif is_live(self._console):
             columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True)

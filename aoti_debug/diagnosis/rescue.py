@@ -11,7 +11,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files
-from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, tensor_file_format
+from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, shared_files, tensor_file_format
 from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
 from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.records import LaunchKey, TensorFile
@@ -52,7 +52,7 @@ def rescue(path: Path) -> Rescue:
     Raises:
         RunDirError: the run cannot be read.
     """
-    if not _is_recorded_here(path):
+    if shared_files.linked(path, flight_recorder.NAME) is None:
         return Rescue()
     _, result = rescued(DiagnosedRun(run_directory.open_run(path)))
     return result
@@ -70,11 +70,12 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
         RunDirError: the run cannot be read.
     """
     run = diagnosed.run
-    if not _is_recorded_here(run.path) or run.state is ExitKind.RUNNING:
+    memory = shared_files.linked(run.path, flight_recorder.NAME)  # a copied run links to memory of another machine
+    if memory is None or run.state is ExitKind.RUNNING:
         return diagnosed, Rescue()
     verdict = diagnosed.verdict
     try:
-        recording = None if verdict is None else flight_recorder.read(run.path / flight_recorder.NAME)
+        recording = None if verdict is None else flight_recorder.read(memory)
     except RunDirError as error:
         release(run.path)
         return diagnosed, Rescue(failure=str(error))
@@ -84,18 +85,9 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
     return (diagnosed if recording is None else diagnosed.with_rescued_tensors()), result
 
 
-def _is_recorded_here(path: Path) -> bool:
-    """True if the flight recorder's memory is on this machine; a copied run links to memory of another one."""
-    link = path / flight_recorder.NAME
-    return link.is_symlink() and link.exists()
-
-
 def release(path: Path) -> None:
     """Frees the shared memory of a run whose process has ended."""
-    link = path / flight_recorder.NAME
-    if link.is_symlink():
-        link.resolve().unlink(missing_ok=True)
-        link.unlink(missing_ok=True)
+    shared_files.remove(path, flight_recorder.NAME)
 
 
 def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:

@@ -116,7 +116,7 @@ class _Case:
         self.faults = run.timeline.faults
         self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
-        self.caught = crash_stacks.read(run.path)
+        self.caught = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
         # The exit contains the signal, unless the parent process died too.
         vanished = run.state is ExitKind.ABORTED and not self.exit.signal
         died = self.caught.died if self.caught is not None else None

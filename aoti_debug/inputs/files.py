@@ -20,6 +20,7 @@ from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs import validate
 from aoti_debug.inputs.signature import Leaf, ModelSignature
+from aoti_debug.machine import members
 from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 
 if TYPE_CHECKING:
@@ -49,9 +50,25 @@ def load(path: Path) -> Any:
     Raises:
         ArtifactError: the file cannot be read.
     """
-    if not path.is_file():
-        raise ArtifactError(f"{path} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    check_is_file(path)
     return _read_safetensors(path) if path.suffix == ".safetensors" else _load(path, path)
+
+
+def check_is_file(path: Path) -> None:
+    """Checks that there is an inputs file that can be opened.
+
+    Raises:
+        ArtifactError: there is none, or it is a directory, a FIFO or a device.
+    """
+    try:
+        members.open_named(path).close()
+    except (OSError, ValueError) as error:  # ValueError: a null character in its name
+        reason = "does not exist"
+        if isinstance(error, members.NotAFileError):
+            reason = f"is not a file: it is {error.kind}"
+        elif isinstance(error, PermissionError):
+            reason = "cannot be read: permission denied"
+        raise ArtifactError(f"{path} {reason}", hint="--inputs takes a .pt or .safetensors file") from error
 
 
 def arrange(path: Path, data: Any, signature: ModelSignature) -> Inputs:

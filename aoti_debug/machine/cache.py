@@ -17,6 +17,9 @@ from pathlib import Path
 
 import platformdirs
 
+from aoti_debug.errors import ToolchainError
+from aoti_debug.machine import private_directory
+
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 
 UNUSED_AFTER = 14 * 86400.0  # seconds; older entries are deleted when a new one is made
@@ -26,18 +29,24 @@ KEPT_LOGS = 20
 
 
 def directory() -> Path:
-    """Creates and returns the root of the cache; without a writable one, a folder in the temporary directory.
+    """Creates and returns the root of the cache; where no private one can be made, a folder in the temporary directory.
 
-    A path with a space is not used: Inductor cannot compile there.
+    Libraries and objects in it are executed, so that nobody else may write there. A path with a space is not used:
+    Inductor cannot compile there.
+
+    Raises:
+        ToolchainError: there is no place for it.
     """
     root = Path(platformdirs.user_cache_dir("aoti_debug"))
-    if " " in str(root):
-        return _fallback()
+    if " " not in str(root) and private_directory.make(root):
+        return root
     try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return _fallback()
-    return root if os.access(root, os.W_OK) else _fallback()
+        return private_directory.in_temporary_directory(f"aoti_debug-{os.getuid()}")
+    except OSError as error:
+        raise ToolchainError(
+            f"the cache has no place: neither {root} nor {tempfile.gettempdir()} can be used: {error.strerror}",
+            hint="export XDG_CACHE_HOME=DIR names another directory, which only you may write to",
+        ) from error
 
 
 def key(*parts: str) -> str:
@@ -107,9 +116,3 @@ def _delete_old(folder: Path, age: float, count: int) -> None:
     for position, (used_at, path) in enumerate(entries):
         if used_at < limit or position >= count:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _fallback() -> Path:
-    root = Path(tempfile.gettempdir()) / f"aoti_debug-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    return root

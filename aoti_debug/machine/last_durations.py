@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aoti_debug import wording
+from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache, files, json_data
 
 _KEPT = 200  # pieces of work
@@ -30,7 +31,7 @@ class LastDurations:
         """
         self._path: Path | None = None
         self._seconds: dict[str, float] = {}
-        with contextlib.suppress(OSError, json_data.DamagedJsonError):
+        with contextlib.suppress(OSError, json_data.DamagedJsonError, ToolchainError):  # ToolchainError: no cache
             name = cache.key(*(os.fsencode(word).hex() for word in work))  # a path may be any bytes
             self._path = cache.directory() / "durations" / f"{name}.json"
             self._seconds = dict(json_data.parse(_Content, self._path.read_bytes()).seconds)

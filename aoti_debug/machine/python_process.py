@@ -20,7 +20,7 @@ __all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "start"]
 # Variables that are read when a model is lowered, loaded or called, not when torch is imported; or that are overridden.
 _READ_LATE = frozenset(
     {
-        *("CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONUNBUFFERED"),
+        *("CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONUNBUFFERED", "TMPDIR"),
         *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"),
     }
 )

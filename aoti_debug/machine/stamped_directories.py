@@ -67,19 +67,41 @@ def link_latest(path: Path) -> None:
     files.write_link(path.parent / LATEST, path.name)
 
 
+def _newest(base: Path) -> Path:
+    """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it."""
+    link = base / LATEST
+    try:
+        name = os.readlink(link)
+    except OSError:
+        return link
+    target = base / name
+    is_beside = "/" not in name and name not in ("", ".", "..") and not target.is_symlink()
+    return target if is_beside else base / LATEST / LATEST
+
+
 def names(base: Path, marker: str) -> tuple[str, ...]:
     """The names of the directories in `base` that have the marker, oldest first."""
     if not base.is_dir():
         return ()
-    return tuple(sorted(path.name for path in base.iterdir() if path.name != LATEST and (path / marker).is_file()))
+    return tuple(sorted(path.name for path in base.iterdir() if not path.is_symlink() and has(path, marker)))
 
 
 def find(name: str | Path | None, base: Path, marker: str) -> Path | None:
     """Finds a directory with the marker by name or path; None if there is none.
 
     Args:
-        name: a path, the name of a directory in `base`, or a directory that has a `latest`; None for `latest`.
+        name: a path, the name of a directory in `base`, or a directory that has a `latest`; None for `latest`, a link
+            that counts only if it leads to a directory beside it.
     """
     path = Path(name or LATEST)
-    candidates = (path, base / path, path / LATEST)
-    return next((candidate.resolve() for candidate in candidates if (candidate / marker).is_file()), None)
+    is_latest = str(path) == LATEST
+    candidates = (_newest(Path()), _newest(base)) if is_latest else (path, base / path, _newest(path))
+    return next((candidate.resolve() for candidate in candidates if has(candidate, marker)), None)
+
+
+def has(path: Path, marker: str) -> bool:
+    """True if a directory has the marker; False for any other path, also one that is too long for a file."""
+    try:
+        return (path / marker).is_file()
+    except (OSError, ValueError):  # ValueError: a null character
+        return False

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, process
+from aoti_debug.machine import files, json_data, members, process
 from aoti_debug.native.frames import (
     MAX_FRAMES,
     StackFrame,
@@ -33,13 +33,18 @@ MAPS = "backtrace.maps"
 PYTHON = "python.txt"
 FORMAT = 1
 
-_THREAD = re.compile(r"thread (\d+) signal (\d+) code (-?\d+) address (\w+) pc (\w+) caller (\w+)")
+_HEX = "[0-9a-f]{1,16}"
+_THREAD = re.compile(
+    rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
+)
+_FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _ABORT_MESSAGE = re.compile(
     r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
     r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
 )
 _SEARCHED_LINES = 200  # at the end of stderr.log
+_SEARCHED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -83,16 +88,16 @@ class Backtrace:
 
 
 def read(run: Path) -> Backtrace | None:
-    """Reads the call stacks of a run; None if it has none.
+    """Reads the symbolized call stacks of a run; None if it has none, or they are not symbolized yet (`decode`).
 
     Raises:
         RunDirError: backtrace.json cannot be read.
     """
     path = run / NAME
-    if not path.exists():
-        return decode(run)
     try:
-        return json_data.from_data(Backtrace, json_data.parse_versioned(path.read_bytes(), FORMAT))
+        return json_data.from_data(Backtrace, json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}", hint="run the package again") from error
     except json_data.OtherFormatError as error:
@@ -111,13 +116,15 @@ def preserve(run: Path) -> None:
         data = {"format": FORMAT, **asdict(backtrace)}
         with contextlib.suppress(OSError):
             files.write(run / NAME, json.dumps(data, indent=1) + "\n")
-    python = run / PYTHON
-    if python.exists() and python.stat().st_size == 0:
-        python.unlink()
+    if members.is_file(run, PYTHON) and members.size(run, PYTHON) == 0:
+        (run / PYTHON).unlink()
 
 
 def decode(run: Path) -> Backtrace | None:
-    """Symbolizes the files that the process wrote; None if it wrote none."""
+    """Symbolizes the files that the process wrote; None if it wrote none.
+
+    It reads the libraries that they name, wherever they are, and runs addr2line: only for a run that was made here.
+    """
     stacks = _raw_stacks(_text(run / STACKS))
     python = _python_frames(_text(run / PYTHON))
     if not stacks and not python:
@@ -155,7 +162,7 @@ def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
 
 def abort_message(run: Path) -> str:
     """Returns the message of an abort from stderr.log: "terminate called after throwing …", "double free …"."""
-    lines = _text(run / "stderr.log").splitlines()[-_SEARCHED_LINES:]
+    lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
     messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
     return " ".join(dict.fromkeys(messages[:2]))
 
@@ -168,10 +175,13 @@ def _line(repeated: Sequence[StackFrame]) -> str:
 # The raw files
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, largest: int = members.LARGEST_JSON) -> str:
+    """The end of a file; "" if there is no regular one."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+        with members.open_file(path.parent, path.name) as file:
+            file.seek(max(members.size(path.parent, path.name) - largest, 0))
+            return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    except (FileNotFoundError, members.NotAFileError):
         return ""
 
 
@@ -182,9 +192,8 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     for line in complete_lines(text):
         if match := _THREAD.fullmatch(line):
             heads[int(match[1])] = match
-        elif line.startswith("frames "):
-            _, of_thread, *addresses = line.split()
-            frames[int(of_thread)] = [int(address, 16) for address in addresses]
+        elif match := _FRAMES.fullmatch(line):
+            frames[int(match[1])] = [int(address, 16) for address in match[2].split()]
     stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.machine import members
 from aoti_debug.pt2 import archive_safety
 
 ARCHIVE_VERSION = "0"  # of the PT2 archive format
@@ -96,10 +97,10 @@ def inspect(path: str | Path) -> Artifact:
     if len(roots) != 1:
         raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
     root = roots.pop()
-    members = tuple(info.filename[len(root) + 1 :] for info in infos if not info.is_dir())
-    kind = _kind(path, members)
-    artifact = Artifact(path, kind, root, members, _models(members, kind))
-    if "archive_version" in members:
+    names = tuple(info.filename[len(root) + 1 :] for info in infos if not info.is_dir())
+    kind = _kind(path, names)
+    artifact = Artifact(path, kind, root, names, _models(names, kind))
+    if "archive_version" in names:
         version = archive_safety.printable(artifact.read("archive_version").decode("ascii", errors="replace").strip())
         if version != ARCHIVE_VERSION:
             raise ArtifactError(
@@ -182,12 +183,12 @@ def _models(members: tuple[str, ...], kind: ArtifactKind) -> tuple[str, ...]:
 
 def _directory(path: Path) -> list[zipfile.ZipInfo]:
     try:
-        with path.open("rb") as file:
+        with members.open_named(path) as file:
             head = file.read(512)
     except FileNotFoundError as error:
         raise ArtifactError(f"{path} does not exist", hint=_INPUT_HINT) from error
-    except IsADirectoryError as error:
-        raise ArtifactError(f"{path} is a directory, not a .pt2", hint=_INPUT_HINT) from error
+    except members.NotAFileError as error:
+        raise ArtifactError(f"{path} is {error.kind}, not a .pt2", hint=_INPUT_HINT) from error
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error
     if not head.startswith(b"PK"):
@@ -203,7 +204,7 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     for info in infos:
         if info.header_offset + 30 + info.compress_size > end:
             raise ArtifactError(
-                f"{path} is damaged: {info.filename} reaches past the end of its data",
+                f"{path} is damaged: {archive_safety.printable(info.filename)} reaches past the end of its data",
                 hint="copy or write the file again",
             )
     if not infos:

@@ -15,6 +15,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)  # raised by reading a memb
 UNTRUSTED_HINT = "do not use this file: no torch writes such an archive"
 _MAX_RATIO = 200  # unpacked bytes per stored byte; torch stores weights uncompressed
 _RATIO_CHECKED_FROM = 1 << 24  # bytes; smaller members may have any compression ratio
+_MAX_MEMBERS = 1_000_000
 _MAX_NAME_BYTES = 255  # of a file
 _PRINTED_CHARACTERS = 60  # of a name
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -29,13 +30,20 @@ def check(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
 
     Raises:
         ArtifactError: a name leads outside of the archive, occurs twice or is too long for a file; a member is a link,
-            a decompression bomb, encrypted, or compressed in a way that torch does not use.
+            a decompression bomb, alone or with the others, encrypted, or compressed in a way that torch does not use.
     """
+    if len(members) > _MAX_MEMBERS:
+        raise ArtifactError(f"{path} holds {len(members)} members; nothing was unpacked", hint=UNTRUSTED_HINT)
     for info in members:
         _check_name(path, info.orig_filename)
         reason = _unsafe_reason(info)
         if reason:
             raise ArtifactError(f"{path} {reason}; nothing was unpacked", hint=UNTRUSTED_HINT)
+    unpacked, stored = sum(info.file_size for info in members), sum(info.compress_size for info in members)
+    if _grows_too_much(unpacked, stored):
+        raise ArtifactError(
+            f"{path} would grow from {stored} to {unpacked} bytes; nothing was unpacked", hint=UNTRUSTED_HINT
+        )
     name, count = Counter(info.filename for info in members).most_common(1)[0] if members else ("", 0)
     if count > 1:
         raise ArtifactError(f"{path} names {printable(name)} twice; nothing was unpacked", hint=UNTRUSTED_HINT)
@@ -60,9 +68,13 @@ def _unsafe_reason(info: zipfile.ZipInfo) -> str:
         return f"holds {name} as a patch"
     if info.compress_type not in _COMPRESSIONS:
         return f"compresses {name} in a way that torch does not ({info.compress_type})"
-    if info.file_size > _RATIO_CHECKED_FROM and info.file_size > _MAX_RATIO * max(info.compress_size, 1):
+    if _grows_too_much(info.file_size, info.compress_size):
         return f"holds {name}, which would grow from {info.compress_size} to {info.file_size} bytes"
     return ""
+
+
+def _grows_too_much(unpacked: int, stored: int) -> bool:
+    return unpacked > _RATIO_CHECKED_FROM and unpacked > _MAX_RATIO * max(stored, 1)
 
 
 def _check_name(path: Path, name: str) -> None:

@@ -40,6 +40,8 @@ def write(subject: ReportSubject, output: Path | None = None) -> Path:
         UsageError: the file cannot be written.
     """
     path = output or subject.report
+    if output is None and path.parent.is_symlink():
+        raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
     text = html(subject)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

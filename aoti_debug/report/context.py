@@ -46,6 +46,12 @@ def context_of(frame: ModelLine) -> LaunchContext:
     return context_in(frame, lines)
 
 
+def recorded_line(frame: ModelLine) -> LaunchContext:
+    """A frame's line alone, as it was recorded."""
+    lines = (Line(frame.line, frame.text, True),) if frame.text else ()
+    return LaunchContext(frame, lines, "the run was not made here: files of this machine are not read for it")
+
+
 def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:
     """The frame's line and its neighbours among the lines of its file."""
     index = frame.line - 1

@@ -9,9 +9,10 @@ from typing import Any
 from aoti_debug import wording
 from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.manifest import ModelLine
 from aoti_debug.report import graph, marks
 from aoti_debug.report.compact import Compactor, merge_recordings
-from aoti_debug.report.context import LaunchContext, context_of, model_lines_of
+from aoti_debug.report.context import LaunchContext, context_of, model_lines_of, recorded_line
 from aoti_debug.report.redaction import NO_REDACTION, Redaction
 from aoti_debug.report.samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.report.samples import ELEMENTS, Sampler
@@ -79,7 +80,7 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION) -> 
         kind=finding.kind,
         head=findings.to_json(finding),
         run=None if run is None else _facts(run, redaction),
-        contexts=() if redaction.removes_source else tuple(context_of(frame) for frame in frames),
+        contexts=() if redaction.removes_source else _contexts(frames, run),
         sources=sources,
         data=data,
         steps=tuple({**asdict(step), "text": redaction.redact(step.text)} for step in subject.steps),
@@ -87,6 +88,12 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION) -> 
         commands=_commands(subject),
         remarks=(*_remarks(redaction), *_limits(run, data)),
     )
+
+
+def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[LaunchContext, ...]:
+    """The model lines with their neighbours; a run that was not made here may name any file of this machine."""
+    is_made_here = run is not None and run.is_made_here
+    return tuple(context_of(frame) if is_made_here else recorded_line(frame) for frame in frames)
 
 
 def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def find(name: str | Path | None = None) -> ReportSubject:
         return of_run(run_directory.open_run(name))
     except RunDirError as error:
         known = (*run_directory.runs(base_directory()), *triage_directory.triages(Path(triage_directory.BASE)))
-        if known and (wanted / "run.json").exists() is False:
+        if known and not stamped_directories.has(wanted, "run.json"):
             raise RunDirError(
                 f"no run or triage {str(name)!r}", hint=run_directory.name_hint(str(name), known)
             ) from error
@@ -141,9 +141,9 @@ def _other(triage: TriageDir, path: Path, main: RunDir) -> RunDir | None:
 def _newest() -> ReportSubject:
     latest: list[tuple[float, Path]] = []
     for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
-        file = base / LATEST / name
-        if file.is_file():
-            latest.append((file.stat().st_mtime, file.parent.resolve()))
+        directory = stamped_directories.find(LATEST, base, name)
+        if directory is not None:
+            latest.append(((directory / name).stat().st_mtime, directory))
     if not latest:
         raise RunDirError(
             f"no runs in {base_directory()}, no triages in {triage_directory.BASE}",

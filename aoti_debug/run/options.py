@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.errors import UsageError
+from aoti_debug.inputs import files
 from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
@@ -33,6 +34,7 @@ class RunOptions:
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
+        trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
 
@@ -55,6 +57,7 @@ class RunOptions:
     poison: int | None = None
     random_inputs: int | None = None
     model: str = ""
+    trusted: bool = False
 
 
 def check(options: RunOptions) -> None:
@@ -62,7 +65,7 @@ def check(options: RunOptions) -> None:
 
     Raises:
         UsageError: an option is wrong, or excludes another.
-        ArtifactError: the inputs file does not exist.
+        ArtifactError: the inputs file does not exist, or is no file.
     """
     if options.level is not None and options.level not in range(4):
         raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
@@ -70,9 +73,9 @@ def check(options: RunOptions) -> None:
         raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
-    if options.timeout is not None and options.timeout <= 0:
+    if options.timeout is not None and not options.timeout > 0:  # also for NaN
         raise UsageError(f"--timeout {options.timeout:g} is not greater than 0", hint="--timeout takes seconds")
-    if options.stall is not None and options.stall <= 0:
+    if options.stall is not None and not options.stall > 0:
         raise UsageError(f"--stall {options.stall:g} is not greater than 0", hint="--stall takes seconds")
     if options.crumb_every is not None and options.crumb_every < 1:
         raise UsageError(f"--crumb-every {options.crumb_every} is less than 1", hint="it takes a number from 1")
@@ -89,8 +92,8 @@ def check(options: RunOptions) -> None:
         raise UsageError(f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {MAX_FLIGHT}")
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
-    if options.inputs is not None and not options.inputs.is_file():
-        raise ArtifactError(f"{options.inputs} does not exist", hint="--inputs takes a .pt or .safetensors file")
+    if options.inputs is not None:
+        files.check_is_file(options.inputs)
     for library in options.libraries:
         if not library.is_file():
             raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")

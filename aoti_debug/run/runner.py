@@ -17,9 +17,11 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
+from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory
@@ -75,12 +77,13 @@ def run(
     poison: int | None = None,
     random_inputs: int | None = None,
     model: str = "",
+    trusted: bool = False,
     observer: Observer | None = None,
 ) -> RunResult:
     """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
 
     Raises:
-        UsageError: an option is wrong, or the directory for runs cannot be written.
+        UsageError: an option is wrong, the directory for runs cannot be written, or the package is not trusted.
         ArtifactError: the package or the inputs are not what they should be.
         TargetError: the model never started.
     """
@@ -103,6 +106,7 @@ def run(
         poison=poison,
         random_inputs=random_inputs,
         model=model,
+        trusted=trusted,
     )
     return run_with(options, observer or Observer())
 
@@ -111,9 +115,11 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     """Runs a package and notifies the observer meanwhile; see `run`."""
     stopwatch = Stopwatch("prepare")
     run_options.check(options)
-    target = run_target(options.package, options.model)
+    target = run_target(options.package, options.model, options.trusted)
     manifest = target.manifest
     _check_target(target, options)
+    if options.guards and _level(manifest, options) == 0:
+        raise UsageError("--guards needs a level above 0, which checks the guards", hint="--level 3 records launches")
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
@@ -121,7 +127,8 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     is_new_base = not base.exists()
     path = _new_directory(base)
     try:
-        return _run_in(path, target, options, observer, stopwatch)
+        with scratch_directory() as temporary:  # until the call stacks in the libraries there have been read
+            return _run_in(path, target, options, observer, stopwatch, temporary)
     except (ArtifactError, TargetError, UsageError):
         stamped_directories.remove(path, base if is_new_base else None)
         raise
@@ -171,15 +178,18 @@ def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunO
         ) from error
 
 
-def _run_in(path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch) -> RunResult:
+def _run_in(
+    path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch, temporary: Path
+) -> RunResult:
     manifest = target.manifest
     info = _info(manifest, options)
+    trust.remember_run(manifest, info.imports, info.libraries)
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
     stopwatch.next("start")
     try:
-        with ModelProcess(_request(path, info, target, options), _environment(path, options)) as process:
+        with ModelProcess(_request(path, info, target, options), _environment(path, options, temporary)) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
             report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
@@ -336,8 +346,12 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
     )
 
 
-def _environment(path: Path, options: RunOptions) -> dict[str, str]:
-    """This process's environment and the variables that configure the runtime."""
+def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
+    """This process's environment and the variables that configure the runtime.
+
+    Args:
+        temporary: where torch unpacks the package; a process that dies leaves it there.
+    """
     variables = {
         Variable.RUN: path,
         Variable.LEVEL: options.level,
@@ -354,5 +368,6 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
         **os.environ,
         **options.environment,
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(temporary),
         **{name.value: str(value) for name, value in variables.items() if value is not None},
     }

@@ -6,13 +6,13 @@ link to it until `preserve` replaces it with a copy.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files
+from aoti_debug.machine import files, members
+from aoti_debug.rundir import shared_files
 
 NAME = "crumbs.bin"
 
@@ -34,18 +34,16 @@ class Crumbs:
     crumbs: tuple[Crumb, ...]  # of the streams that were used
 
 
-def read(path: Path) -> Crumbs | None:
-    """Reads crumbs.bin; None if the file does not exist: a CPU run, or the shared memory was freed.
+def read(run: Path) -> Crumbs | None:
+    """Reads crumbs.bin of a run; None if it has none: a CPU run, or the shared memory was freed.
 
     Raises:
         RunDirError: the file is not a crumbs file, has another version, or is truncated.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    path = run / NAME
+    data = content(run)
+    if data is None:
         return None
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}") from error
     header, slot = abi.CRUMB_HEADER, abi.CRUMB_SLOT
     if len(data) < header.size:
         raise RunDirError(f"{path} is truncated: it ends within its header")
@@ -64,11 +62,30 @@ def read(path: Path) -> Crumbs | None:
 
 
 def preserve(run: Path) -> None:
-    """Replaces the link of a run whose process has ended with a copy, and frees the shared memory."""
-    link = run / NAME
-    if not link.is_symlink() or not link.exists():
-        return
-    shared = link.resolve()
-    with files.replace_file(link) as copy:
-        shutil.copyfile(shared, copy)
-    shared.unlink(missing_ok=True)
+    """Replaces the link of a run whose process has ended with a copy, and frees the shared memory.
+
+    Raises:
+        OSError: the copy cannot be written.
+    """
+    shared = shared_files.linked(run, NAME)
+    if shared is not None:
+        files.write(run / NAME, members.read_bytes(shared.parent, shared.name))
+        shared.unlink(missing_ok=True)
+
+
+def content(run: Path) -> bytes | None:
+    """The bytes of the file, or of the memory that it is a link to; None if there is neither.
+
+    Raises:
+        RunDirError: they cannot be read.
+    """
+    shared = shared_files.linked(run, NAME)
+    if shared is None and (run / NAME).is_symlink():
+        return None  # shared memory that was freed, or is not this run's
+    path = shared or run / NAME
+    try:
+        return members.read_bytes(path.parent, path.name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}") from error

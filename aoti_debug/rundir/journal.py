@@ -6,9 +6,10 @@ block that the runtime was about to reuse, the end of a truncated file) are coun
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +27,7 @@ from aoti_debug.abi import (
     StatsFlag,
 )
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine import members
 from aoti_debug.rundir.records import (
     CallBegin,
     CallEnd,
@@ -73,11 +75,9 @@ def read(path: Path) -> Journal:
         RunDirError: it cannot be opened, its header is truncated, or it has another version.
     """
     try:
-        with path.open("rb") as file:
+        with members.open_file(path.parent, path.name) as file:
             header, block_bytes = _read_header(path, file)
-            end = os.fstat(file.fileno()).st_size
-            offsets = range(abi.JOURNAL_HEADER.size, end, block_bytes)
-            blocks = [block for offset in offsets if (block := _read_block(file, offset, block_bytes))]
+            blocks = [block for o in _offsets(file, block_bytes) if (block := _read_block(file, o, block_bytes))]
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
     blocks.sort(key=lambda block: block.sequence)
@@ -101,6 +101,25 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
     if block_bytes <= abi.BLOCK_HEADER.size:
         raise RunDirError(f"{path} is damaged: blocks of {block_bytes} bytes", hint="run the package again")
     return Header(pid, level, start, reused, every), block_bytes
+
+
+def _offsets(file: BinaryIO, block_bytes: int) -> Iterator[int]:
+    """The offsets of the blocks; those in holes of a sparse file are left out, which may be as large as it says."""
+    descriptor, first = file.fileno(), abi.JOURNAL_HEADER.size
+    end, data_end = os.fstat(descriptor).st_size, 0
+    offset = first
+    while offset < end:
+        if offset >= data_end:
+            try:
+                data = os.lseek(descriptor, offset, os.SEEK_DATA)
+                data_end = os.lseek(descriptor, data, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                    return
+                raise
+            offset = max(offset, first + (data - first) // block_bytes * block_bytes)
+        yield offset
+        offset += block_bytes
 
 
 def _read_block(file: BinaryIO, offset: int, block_bytes: int) -> _Block | None:
@@ -147,7 +166,7 @@ class _Block:
                 elif type_ == RecordType.LAYOUT.value:
                     self._layout(offset + header_size)
                 offset += size
-        except (struct.error, ValueError):
+        except (struct.error, ValueError, IndexError):
             self.damaged = True
         return records
 
@@ -172,6 +191,8 @@ class _Block:
         return self.data[offset : offset + size].decode("utf-8", "replace")
 
     def _values(self, offset: int, count: int) -> SlotValues:
+        if offset + count * abi.SLOT_VALUE.size > len(self.data):
+            raise ValueError("the values reach past the end of the block")
         return SlotValues(self.data, offset, count, self.layouts)
 
     def call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
@@ -254,6 +275,13 @@ class _Block:
             std=std,
         )
         text = body + abi.TENSOR_STATS.size
+        known = self.layouts.get(layout)
+        if (
+            value_bytes
+            and not skipped
+            and (known is None or value_bytes != known.bytes or not _has_values(known.dtype))
+        ):
+            raise ValueError("the values do not have the size of the tensor")
         return TensorStats(
             time_ns,
             self.thread,
@@ -263,7 +291,7 @@ class _Block:
             uninitialised,
             None if uninitialised or skipped else statistics,
             hash_,
-            self.layouts.get(layout),
+            known,
             b"" if skipped else self.data[text : text + value_bytes],
             self._text(text, value_bytes) if skipped else "",
         )
@@ -304,6 +332,11 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.NOTE.value: _Block.note,
     RecordType.RUN_END.value: _Block.run_end,
 }
+
+
+def _has_values(dtype: str) -> bool:
+    known = dtypes.of_name(dtype)
+    return known is not None and known.has_values
 
 
 def _extremum(bits: int, integer: int) -> int | float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data
+from aoti_debug.machine import files, json_data, members
 from aoti_debug.rundir.records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
@@ -42,7 +42,7 @@ def read(run: Path) -> tuple[TensorFile, ...]:
     """
     path = run / NAME
     try:
-        index = json_data.from_data(_Index, json_data.parse_versioned(path.read_bytes(), FORMAT))
+        index = json_data.from_data(_Index, json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
         return tuple(_record(tensor) for tensor in index.tensors)
     except FileNotFoundError:
         return ()

@@ -19,12 +19,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from aoti_debug import manifest
+from aoti_debug import manifest, wording
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.machine import stamped_directories
+from aoti_debug.machine import members, stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
+from aoti_debug.pt2 import trust
 from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json, timeline
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
@@ -85,7 +86,7 @@ class RunDir:
     @cached_property
     def crumbs(self) -> breadcrumbs.Crumbs | None:
         """The breadcrumbs; None if the run has none."""
-        return breadcrumbs.read(self.path / breadcrumbs.NAME)
+        return breadcrumbs.read(self.path)
 
     @property
     def level(self) -> int:
@@ -103,6 +104,11 @@ class RunDir:
         """The inputs file of the run; None if it used the embedded inputs, or the host program passed its own."""
         paths = (self.path / f"inputs{suffix}" for suffix in (".pt", ".safetensors"))
         return next((path.resolve() for path in paths if path.exists()), None)
+
+    @cached_property
+    def is_made_here(self) -> bool:
+        """True if the code that it recorded was made here by this user, or was run as trusted."""
+        return trust.is_made_here(self.manifest, self.info.imports, self.info.libraries)
 
     @property
     def state(self) -> ExitKind:
@@ -145,12 +151,19 @@ class RunDir:
         """The path of a saved tensor.
 
         Raises:
-            RunDirError: it was skipped, or its path leads outside of the run directory.
+            RunDirError: it was skipped, or its path leads outside of the run directory, or to a link.
         """
         if not saved.path:
             raise RunDirError(f"the tensor was not saved: {saved.reason}", hint="aoti-debug run --level 1 saves it")
-        if saved.path.startswith("/") or ".." in Path(saved.path).parts:
-            raise RunDirError(f"the journal names {saved.path!r}, which lies outside of the run")
+        try:
+            members.check(self.path, saved.path)
+        except FileNotFoundError:
+            pass  # whoever reads it says so
+        except OSError as error:
+            raise RunDirError(
+                f"{wording.printable(saved.path)} in {self.path} cannot be read: {error.strerror}",
+                hint="do not use this run: no runtime writes such a file",
+            ) from error
         return self.path / saved.path
 
     def _launches_hint(self) -> str:
@@ -236,7 +249,7 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
     path = find(name, base)
     info = run_json.read(path)
     try:
-        return RunDir(path, info, manifest.from_json((path / MANIFEST).read_bytes()))
+        return RunDir(path, info, manifest.from_json(members.read_bytes(path, MANIFEST)))
     except OSError as error:
         raise RunDirError(
             f"{path} has no readable {MANIFEST}: {error.strerror}", hint="run the package again"

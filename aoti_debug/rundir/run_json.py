@@ -14,7 +14,7 @@ from typing import Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data
+from aoti_debug.machine import files, json_data, members
 from aoti_debug.machine.json_data import DamagedJsonError
 
 NAME = "run.json"
@@ -101,7 +101,7 @@ def read(run: Path) -> RunInfo:
     """
     path = run / NAME
     try:
-        return _read(json_data.parse_versioned(path.read_bytes(), FORMAT))
+        return _read(json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
     except OSError as error:
         raise RunDirError(
             f"{run} is not a run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"

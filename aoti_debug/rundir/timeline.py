@@ -321,10 +321,18 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
             f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
             hint="the manifest belongs to another package: run the package again",
         )
+    site = manifest.sites[begin.site]
+    slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    if slots and not (min(slots) >= 0 and max(slots) < len(site.args)):
+        raise RunDirError(
+            f"the run is damaged: a tensor of argument {max(slots, key=abs)} of launch {begin.key}, which has "
+            f"{len(site.args)} arguments",
+            hint="run the package again",
+        )
     end = parts.end
     return Launch(
         key=begin.key,
-        site=manifest.sites[begin.site],
+        site=site,
         thread=begin.thread,
         stream_slot=begin.stream_slot,
         sequence=begin.sequence,

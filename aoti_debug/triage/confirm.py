@@ -119,7 +119,7 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
             note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
             return None, note.text
         try:
-            written = write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=folder)
+            written = write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True)
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text

@@ -27,6 +27,7 @@ class TriageOptions:
         tries: runs to attempt to reproduce a fault.
         infinities: how unintended infinities are reported.
         guards: also look for out-of-bounds writes and uninitialised reads.
+        trusted: run the model even if it was not made here by this user.
         inductor_configs, imports, libraries: as for `build` and `run`.
     """
 
@@ -44,3 +45,4 @@ class TriageOptions:
     name: str = ""
     random_inputs: int | None = None
     exported: Path | None = None
+    trusted: bool = False

@@ -76,6 +76,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
                 libraries=tuple(str(path) for path in options.libraries),
                 model=options.name,
                 exported=options.exported,
+                trusted=options.trusted,
             )
         )
         note.text = _built(built.manifest)

@@ -16,7 +16,7 @@ from typing import Any
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import files, json_data, stamped_directories
+from aoti_debug.machine import files, json_data, members, stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
@@ -95,9 +95,13 @@ class TriageDir:
 
     @property
     def run(self) -> Path | None:
-        """The run to show the finding with; None where there is none or it is gone."""
+        """The run to show the finding with; None where there is none, it is gone, or outside of the directory."""
         path = Path(self.record.run)
-        return path if self.record.run and (path / "run.json").is_file() else None
+        return path if self.record.run and self._is_inside(path) and (path / "run.json").is_file() else None
+
+    def _is_inside(self, path: Path) -> bool:
+        """True if a path of the record leads into this directory; one that was received may name any."""
+        return path.resolve().is_relative_to(self.path.resolve())
 
     @property
     def repro(self) -> Path | None:
@@ -108,7 +112,8 @@ class TriageDir:
     @property
     def runs(self) -> tuple[Path, ...]:
         """Run directories of the triage's trials, oldest first."""
-        return tuple(self.path / RUNS / name for name in run_directory.runs(self.path / RUNS))
+        folder = self.path / RUNS
+        return tuple(folder / name for name in run_directory.runs(folder)) if self._is_inside(folder) else ()
 
 
 def create(base: Path) -> Path:
@@ -161,7 +166,7 @@ def open_triage(name: str | Path | None = None, base: Path | None = None) -> Tri
     """
     path = find(name, base)
     try:
-        return TriageDir(path, _record(path, json_data.parse_versioned((path / NAME).read_bytes(), FORMAT)))
+        return TriageDir(path, _record(path, json_data.parse_versioned(members.read_bytes(path, NAME), FORMAT)))
     except OSError as error:
         raise RunDirError(f"{path / NAME}: {error.strerror}", hint=_MAKES_ONE) from error
     except json_data.OtherFormatError as error:

@@ -85,6 +85,7 @@ class Trials:
             guards=guards,
             poison=poison,
             model=self._options.name,
+            trusted=self._options.trusted,
             environment={**(environment or {}), "AOTI_DEBUG_PRINT": "none"},
         )
         with self._steps.step(name) as note:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sysconfig
 import tempfile
@@ -105,10 +106,9 @@ def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, fl
     compiler = replace(compiler, flags=(*compiler.flags, *flags))
     command = compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
     key = hashlib.sha256("\0".join([text, torch.__version__, *command]).encode()).hexdigest()[:16]
-    build = folder / "build" if os.access(folder, os.W_OK) else _elsewhere()
+    build = _beside(folder) or _elsewhere()
     library = build / f"{key}.so"
     if not library.exists():
-        build.mkdir(exist_ok=True)
         _compile(compiler, text, build / f"{key}.cpp", library)
     return library
 
@@ -128,12 +128,29 @@ def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> N
 
 @cache
 def _elsewhere() -> Path:
-    """The build directory where the repro's folder cannot be written; one for each user."""
+    """The build directory where the repro's folder cannot be used; one for each user."""
     directory = Path(tempfile.gettempdir()) / f"repro-build-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.stat().st_uid != os.getuid():
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
         return Path(tempfile.mkdtemp(prefix="repro-build-"))
-    return directory
+    return directory if _is_private(directory) else Path(tempfile.mkdtemp(prefix="repro-build-"))
+
+
+def _beside(folder: Path) -> Path | None:
+    """The build directory in the repro's folder; None where that cannot be written, or others may write there."""
+    build = folder / "build"
+    try:
+        build.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return build if _is_private(build) and os.access(build, os.W_OK) else None
+
+
+def _is_private(directory: Path) -> bool:
+    """True for a directory, not a link to one, of this user, that no other user may write to: its files are loaded."""
+    found = directory.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _here(word: str) -> str:

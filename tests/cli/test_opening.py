@@ -16,7 +16,7 @@ from opened_runs import Counts
 from aoti_debug.cli import main
 from aoti_debug.machine import python_process
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir import flight_recorder
+from aoti_debug.rundir import flight_recorder, shared_files
 from aoti_debug.rundir.run_directory import RunDir
 
 RUN = f"20261120-231501-{crashed_run.NOBODY}"
@@ -25,6 +25,7 @@ RUN = f"20261120-231501-{crashed_run.NOBODY}"
 @pytest.fixture
 def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counts:
     """Of a run that died in its second launch and whose inputs a flight recorder still holds."""
+    monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
     path = crashed_run.crashed(tmp_path, crashed_run.both_launches())
     assert (path / flight_recorder.NAME).exists()
     monkeypatch.chdir(tmp_path)

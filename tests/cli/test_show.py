@@ -13,6 +13,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.cli import main
 from aoti_debug.cli import show as show_command
 from aoti_debug.manifest import Kind, Role
+from aoti_debug.rundir import shared_files
 from aoti_debug.rundir.run_json import Exit, ExitKind
 
 PACKAGE = make_manifest(
@@ -186,13 +187,17 @@ def test_a_directory_that_is_no_run(base: Path, tmp_path: Path, capsys: pytest.C
     assert complaint(capsys)[0].startswith("error: no run 'elsewhere'")
 
 
-def test_crumbs_of_a_host_that_died_are_brought_home(base: Path, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.write_bytes(factories.crumbs(1))
+def test_crumbs_of_a_host_that_died_are_brought_home(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
+    shared = tmp_path / "aoti_debug-1-1-crumbs.bin"
+    content = factories.crumbs(1).ljust(4096, b"\0") + str(base / OLD).encode().ljust(4096, b"\0")
+    shared.write_bytes(content)
     (base / OLD / "crumbs.bin").symlink_to(shared)
     assert show(OLD) == 0
     assert not shared.exists()
-    assert (base / OLD / "crumbs.bin").read_bytes() == factories.crumbs(1)
+    assert (base / OLD / "crumbs.bin").read_bytes() == content
 
 
 def test_torch_is_not_imported_for_a_table(base: Path) -> None:

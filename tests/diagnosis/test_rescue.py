@@ -20,11 +20,17 @@ from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro import write_repro
 from aoti_debug.run import runner, shared_memory
-from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
+from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors, shared_files
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of this test where /dev/shm would be."""
+    monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
 
 
 def values(run: RunDir, launch: str) -> dict[str, list[object]]:
@@ -32,6 +38,7 @@ def values(run: RunDir, launch: str) -> dict[str, list[object]]:
     return {name: value.tolist() for name, value in loaded.items()}
 
 
+@pytest.mark.usefixtures("shared")
 def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches())
     done = rescue.rescue(path)
@@ -48,12 +55,14 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     assert values(rescue.open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
 
 
+@pytest.mark.usefixtures("shared")
 def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
     file = both_launches()
     file.keep = 1
     assert [str(key) for key in rescue.rescue(crashed(tmp_path, file)).launches] == ["0.1"]
 
 
+@pytest.mark.usefixtures("shared")
 def test_opening_a_run_that_was_not_finished_rescues_it(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     run = rescue.open_diagnosed(path).run
@@ -61,6 +70,7 @@ def test_opening_a_run_that_was_not_finished_rescues_it(tmp_path: Path) -> None:
     assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
     from datetime import datetime
 
@@ -70,6 +80,7 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
     assert (path / flight_recorder.NAME).exists()
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_clean_run_gives_the_memory_back(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.CLEAN))
     assert rescue.rescue(path) == rescue.Rescue()
@@ -78,6 +89,7 @@ def test_a_clean_run_gives_the_memory_back(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("aoti_debug-*"))
 
 
+@pytest.mark.usefixtures("shared")
 def test_what_was_not_kept_says_why(tmp_path: Path) -> None:
     file = FlightFile()
     file.launch(1, Given(0, bits(5, 6), 0), Given(1, bytes(1 << 20), 0, FlightStatus.TOO_LARGE))
@@ -90,6 +102,7 @@ def test_what_was_not_kept_says_why(tmp_path: Path) -> None:
     assert files[1].reason == "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)"
 
 
+@pytest.mark.usefixtures("shared")
 def test_other_launches_are_no_substitute_for_the_suspect(tmp_path: Path) -> None:
     file = FlightFile()
     file.launch(0, Given(0, bits(1, 2, 3, 4), 0))
@@ -97,6 +110,7 @@ def test_other_launches_are_no_substitute_for_the_suspect(tmp_path: Path) -> Non
     assert rescue.rescue(path).launches == ()
 
 
+@pytest.mark.usefixtures("shared")
 def test_what_the_run_saved_itself_stays(tmp_path: Path) -> None:
     writer = JournalWriter(level=1)
     writer.call_begin()
@@ -111,6 +125,7 @@ def test_what_the_run_saved_itself_stays(tmp_path: Path) -> None:
     assert saved.path == "tensors/0/0000_first/x.safetensors"
 
 
+@pytest.mark.usefixtures("shared")
 def test_without_room_on_the_disk_the_memory_stays(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches())
     (path / "tensors").write_text("in the way")
@@ -122,6 +137,7 @@ def test_without_room_on_the_disk_the_memory_stays(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("aoti_debug-*"))
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_recording_of_another_version(tmp_path: Path) -> None:
     path = crashed(tmp_path, None)
     shared = link(path, tmp_path, FlightFile().bytes(version=9))
@@ -129,6 +145,7 @@ def test_a_recording_of_another_version(tmp_path: Path) -> None:
     assert not shared.exists()
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_damaged_index(tmp_path: Path) -> None:
     path = crashed(tmp_path, None)
     (path / rescued_tensors.NAME).write_text('{"format": 1, "tensors": [{}]}')
@@ -139,6 +156,7 @@ def test_a_damaged_index(tmp_path: Path) -> None:
 # ---- shared memory of dead processes
 
 
+@pytest.mark.usefixtures("shared")
 def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     crumbs = tmp_path / "aoti_debug-4194304-7-crumbs.bin"
@@ -150,20 +168,22 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     old.write_bytes(b"x")
     other = tmp_path / "unrelated"
     other.write_bytes(b"x")
-    shared_memory.reclaim(tmp_path)
+    shared_memory.reclaim()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "unrelated"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
     path = crashed(
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
-    shared_memory.reclaim(tmp_path)
+    shared_memory.reclaim()
     assert (path / flight_recorder.NAME).exists()
 
 
+@pytest.mark.usefixtures("shared")
 def test_memory_that_is_not_here_is_no_matter(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     (tmp_path / f"aoti_debug-{NOBODY}-1-flight.bin").unlink()
@@ -171,6 +191,7 @@ def test_memory_that_is_not_here_is_no_matter(tmp_path: Path) -> None:
     assert (path / flight_recorder.NAME).is_symlink()
 
 
+@pytest.mark.usefixtures("shared")
 def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     import fcntl
 
@@ -180,10 +201,10 @@ def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     locked.write_bytes(b"x")
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        shared_memory.reclaim(tmp_path)
+        shared_memory.reclaim()
     assert alive.exists()
     assert locked.exists()
-    shared_memory.reclaim(tmp_path)
+    shared_memory.reclaim()
     assert not locked.exists()
 
 

@@ -100,7 +100,7 @@ def crashed(folder: Path, *lines: str) -> Path:
 
 
 def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
-    backtrace = crash_stacks.read(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
+    backtrace = crash_stacks.decode(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
     assert backtrace is not None
     (stack,) = backtrace.stacks
     assert (stack.thread, stack.signal, stack.address) == (7, "SIGSEGV", 16)
@@ -111,7 +111,7 @@ def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [(), ("frames 7",)])
 def test_a_stack_that_could_not_be_unwound(tmp_path: Path, frames: tuple[str, ...]) -> None:
-    backtrace = crash_stacks.read(crashed(tmp_path, *frames))
+    backtrace = crash_stacks.decode(crashed(tmp_path, *frames))
     assert backtrace is not None
     assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
 
@@ -120,7 +120,7 @@ def test_files_truncated_by_a_full_disk(tmp_path: Path) -> None:
     whole = crashed(tmp_path, "frames 7 0x5010 0x5021 0x")
     (whole / crash_stacks.STACKS).write_text((whole / crash_stacks.STACKS).read_text().removesuffix("\n"))
     (whole / crash_stacks.MAPS).write_text((whole / crash_stacks.MAPS).read_text()[:90])
-    backtrace = crash_stacks.read(whole)
+    backtrace = crash_stacks.decode(whole)
     assert backtrace is not None
     assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
 
@@ -133,7 +133,7 @@ def test_preserving_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "write_bytes", full)
     crash_stacks.preserve(run)
     assert sorted(path.name for path in run.iterdir()) == [crash_stacks.MAPS, crash_stacks.STACKS]
-    assert crash_stacks.read(run) is not None
+    assert crash_stacks.decode(run) is not None
 
 
 def test_preserved_stacks_equal_the_decoded_ones(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
         '  File "/p/torch/_inductor/package/package.py", line 9 in __call__\n'
         '  File "/u/main.py", line 1 in <module>\n'
     )
-    backtrace = crash_stacks.read(tmp_path)
+    backtrace = crash_stacks.decode(tmp_path)
     assert backtrace is not None
     assert backtrace.useful() == ("<lambda> at /u/ops.py:19",)
 

@@ -20,6 +20,7 @@ from aoti_debug import manifest
 from aoti_debug.abi import Phase
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind
+from aoti_debug.pt2 import trust
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.collect import recorded_launch
@@ -42,7 +43,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir
             folder = tmp_path_factory.mktemp("recorded") / name
             with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
                 archives.extract(archive, folder)
-            found[name] = open_run(folder)
+            found[name] = run = open_run(folder)
+            trust.remember_run(run.manifest, run.info.imports, run.info.libraries)
         return found[name]
 
     return run
@@ -86,7 +88,8 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
     ids = kept(run)
     jobs = []
     for id_ in ids:
-        written = write_repro(run.launch(id_).kernel, run=tmp_path / "run", launch=id_, output=tmp_path / id_)
+        kernel, folder = run.launch(id_).kernel, tmp_path / id_
+        written = write_repro(kernel, run=tmp_path / "run", launch=id_, output=folder, trusted=True)
         assert ": derived from the launch's grid and warps" in (written.path / "README").read_text() or (
             ": chosen, not recorded in the package" in (written.path / "README").read_text()
         )
@@ -168,14 +171,14 @@ def with_package(run: RunDir, folder: Path, code: bytes) -> RunDir:
 
 def test_the_packages_own_machine_code_is_copied(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = with_package(recorded("mixed"), tmp_path, CODE)
-    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro").path
+    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True).path
     assert (folder / "kernel.cubin").read_bytes() == CODE
     assert 'binary=Binary("kernel.cubin", "scaled_add_kernel", shared_bytes=0),' in (folder / "repro.py").read_text()
 
 
 def test_machine_code_of_another_build_is_not_taken(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = with_package(recorded("mixed"), tmp_path, b"\x7fELF other code")
-    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro").path
+    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True).path
     assert not (folder / "kernel.cubin").exists()
     assert "was rebuilt after the run" in (folder / "README").read_text()
 

@@ -289,7 +289,7 @@ def test_a_package_that_does_not_load(faulty_package: Path, tmp_path: Path) -> N
         for name in source.namelist():
             target.writestr(name, b"\x7fELF" if name.endswith(".so") else source.read(name))
     with pytest.raises(TargetError, match="while the package was loaded"):
-        run(broken, tmp_path)
+        run(broken, tmp_path, trusted=True)
     assert nothing_left(tmp_path)
 
 

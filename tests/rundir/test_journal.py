@@ -112,11 +112,12 @@ NOTHING_FINITE = Statistics(3, 3, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
 @pytest.mark.parametrize(("statistics", "integer"), [(FLOATS, 0), (INTEGERS, 1), (UNSIGNED, 2), (NOTHING_FINITE, 0)])
 def test_statistics(tmp_path: Path, statistics: Statistics, integer: int) -> None:
     writer = JournalWriter(level=2)
-    writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=b"12345", layout=X.layout)
+    writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=bytes(X.layout.bytes), layout=X.layout)
     (record,) = read(tmp_path, writer).records
     assert isinstance(record, records.TensorStats)
     assert record.statistics == statistics
-    assert (record.values, record.layout, record.hash, record.reason) == (b"12345", X.layout, 0xDEADBEEF12345678, "")
+    assert (record.values, record.layout, record.reason) == (bytes(X.layout.bytes), X.layout, "")
+    assert record.hash == 0xDEADBEEF12345678
 
 
 def test_statistics_that_were_not_taken(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import CType, Form, Role
-from aoti_debug.rundir import breadcrumbs
+from aoti_debug.rundir import breadcrumbs, shared_files
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -123,7 +123,7 @@ def test_a_journal_cannot_lead_out_of_its_run(tmp_path: Path, path: str) -> None
     writer.launch_begin(0, 0, Y, X)
     writer.tensor_file(0, 0, Phase.BEFORE, path)
     run = open_run(run_directory(tmp_path, PACKAGE, writer))
-    with pytest.raises(RunDirError, match="outside of the run"):
+    with pytest.raises(RunDirError, match="outside of the directory"):
         run.tensor_path(run.launch("0").args[0].files[Phase.BEFORE])
 
 
@@ -345,10 +345,11 @@ def test_damaged_crumbs(tmp_path: Path, data: bytes) -> None:
         _ = open_run(path).crumbs
 
 
-def test_crumbs_outlive_their_shared_memory(tmp_path: Path) -> None:
-    shared = tmp_path / "shm"
-    shared.write_bytes(factories.crumbs(5))
+def test_crumbs_outlive_their_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
     path = run_directory(tmp_path, PACKAGE, two_launches())
+    shared = tmp_path / "aoti_debug-1-1-crumbs.bin"
+    shared.write_bytes(factories.crumbs(5).ljust(4096, b"\0") + str(path).encode().ljust(4096, b"\0"))
     (path / "crumbs.bin").symlink_to(shared)
     breadcrumbs.preserve(path)
     assert not shared.exists()

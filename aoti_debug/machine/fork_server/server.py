@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -252,6 +253,7 @@ class _Server:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        tempfile.tempdir = None  # TMPDIR may be another one
         os.chdir(request.directory)
         inherited_number = inherited[0] if request.inherits else None
         return replace(request.command, arguments=request.command.filled_in(self._process, inherited_number))

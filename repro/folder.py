@@ -46,7 +46,8 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: R
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
     try:
         for name, content in contents.items():
-            (unfinished / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+            (unfinished / name).write_bytes(data)
         (unfinished / PACKAGE).mkdir()
         for name, text in modules_of(str(contents["repro.py"])).items():
             (unfinished / PACKAGE / name).write_text(text, encoding="utf-8")

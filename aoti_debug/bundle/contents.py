@@ -82,7 +82,7 @@ class Contents:
 
     def add(self, name: str, content: str | bytes | Path) -> None:
         """Adds a file: a text, bytes, or the path of a file."""
-        data = content.encode() if isinstance(content, str) else content
+        data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
         self.items.append(Item(name, data, len(data) if isinstance(data, bytes) else data.stat().st_size))
 
     def leave_out(self, name: str, path: Path, why: str) -> None:

@@ -16,7 +16,6 @@ _LONGEST_NAME = 255  # bytes
 _WORDS = {"true": True, "false": False, "none": None}
 
 
-
 class FilePath(click.Path):  # type: ignore[type-arg]
     """The path of a file or a directory, as a `Path`; it need not exist."""
 

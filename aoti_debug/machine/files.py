@@ -16,12 +16,12 @@ _KEPT_OF_NAME = 50  # characters, at most 4 bytes each: a file's name has at mos
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file, text as UTF-8, and replaces an existing one.
+    """Writes a file, text as UTF-8 with lone surrogates escaped, and replaces an existing one.
 
     Raises:
         OSError: it cannot be written; an existing file is unchanged.
     """
-    encoded = content.encode() if isinstance(content, str) else content
+    encoded = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with replace_file(path) as temporary:
         temporary.write_bytes(encoded)
 

@@ -158,10 +158,11 @@ def _open_at(directory: int, name: str, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
+        mode = stat.S_IFREG
         with contextlib.suppress(OSError):
             mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode) or error.errno == errno.ENXIO:
-                _check_regular(mode, name)
+        if stat.S_ISLNK(mode) or error.errno == errno.ENXIO:
+            _check_regular(mode, name)
         raise
 
 

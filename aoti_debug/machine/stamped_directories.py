@@ -72,7 +72,7 @@ def _newest(base: Path) -> Path:
     link = base / LATEST
     try:
         name = os.readlink(link)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a null character
         return link
     target = base / name
     is_beside = "/" not in name and name not in ("", ".", "..") and not target.is_symlink()

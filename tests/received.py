@@ -45,7 +45,7 @@ def a_run(base: Path, manifest: Manifest | None = None, **fields: object) -> Pat
     return path
 
 
-def received(base: Path, change: Callable[[Manifest], Manifest] | None = None, **fields: object) -> Path:
+def received(base: Path, **fields: object) -> Path:
     """A copy of a run whose manifest was not made here."""
     path = a_run(base / "made", **fields)
     data = json.loads((path / "manifest.json").read_text())

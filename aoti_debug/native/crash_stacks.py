@@ -33,7 +33,7 @@ MAPS = "backtrace.maps"
 PYTHON = "python.txt"
 FORMAT = 1
 
-_HEX = "[0-9a-f]{1,16}"
+_HEX = "(?:0x)?[0-9a-f]{1,16}"
 _THREAD = re.compile(
     rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
 )

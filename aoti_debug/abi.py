@@ -135,6 +135,7 @@ class NoteCode(int, Enum):
     CRUMBS_OFF = 4
     FLIGHT_OFF = 5
     GUARDS = 6
+    WEIGHTS = 7
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,10 @@ void aoti_debug_loop_enter(void) AOTI_DEBUG_HIDDEN;
 void aoti_debug_loop_next(void) AOTI_DEBUG_HIDDEN;
 void aoti_debug_loop_leave(void) AOTI_DEBUG_HIDDEN;
 
+// Notes that the host is about to change the model's weights: `what` it does, on the side that is in use or on the
+// other one, with all weights or with some.
+void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) AOTI_DEBUG_HIDDEN;
+
 #ifdef __cplusplus
 }  // extern "C"
 

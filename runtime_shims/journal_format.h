@@ -242,6 +242,7 @@ typedef enum NoteCode {
   NOTE_CRUMBS_OFF = 4,         // breadcrumbs could not be set up
   NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up
   NOTE_GUARDS = 6,             // a buffer without guards, or damage that is no longer recorded
+  NOTE_WEIGHTS = 7,            // the host has changed, swapped, folded or freed the model's weights
 } NoteCode;
 
 typedef struct Note {

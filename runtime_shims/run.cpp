@@ -115,21 +115,25 @@ bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32
 }
 
 void Run::open_crumbs() {
-  if (crumbs_tried.exchange(true) || !journal.is_open()) return;
-  const std::string reason = crumbs.open(directory.path(), config.crumb_every);
-  if (reason.empty()) {
-    journal.set_crumb_every(crumbs.most_launches());
-  } else {
-    note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
-  }
+  std::call_once(crumbs_tried, [this] {
+    if (!journal.is_open()) return;
+    const std::string reason = crumbs.open(directory.path(), config.crumb_every);
+    if (reason.empty()) {
+      journal.set_crumb_every(crumbs.most_launches());
+    } else {
+      note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
+    }
+  });
 }
 
 void Run::open_flight() {
-  if (flight_tried.exchange(true) || !journal.is_open()) return;
-  const bool chosen = config.flight_bytes != kNoLimit;
-  const std::optional<uint64_t> bytes = chosen ? std::optional<uint64_t>(config.flight_bytes) : std::nullopt;
-  const std::string reason = flight.open(directory.path(), config.flight, bytes, has_device);
-  if (!reason.empty()) note(NOTE_FLIGHT_OFF, "no flight recorder: " + reason, true);
+  std::call_once(flight_tried, [this] {
+    if (!journal.is_open()) return;
+    const bool chosen = config.flight_bytes != kNoLimit;
+    const std::optional<uint64_t> bytes = chosen ? std::optional<uint64_t>(config.flight_bytes) : std::nullopt;
+    const std::string reason = flight.open(directory.path(), config.flight, bytes, has_device);
+    if (!reason.empty()) note(NOTE_FLIGHT_OFF, "no flight recorder: " + reason, true);
+  });
 }
 
 bool Run::is_newly_unguarded(uint32_t allocation) {

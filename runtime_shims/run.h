@@ -52,10 +52,10 @@ class Run {
   // Whether the launch is printed, measured and saved; journal and crumbs cover every launch.
   bool selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const;
 
-  // Sets up the breadcrumbs; `stream` is not being captured.
+  // Sets up the breadcrumbs, once; who comes second waits for the first. No stream of this thread is being captured.
   void open_crumbs();
 
-  // Sets up the flight recorder. A device must have a context on this thread.
+  // Sets up the flight recorder, once. A device must have a context on this thread.
   void open_flight();
 
   StatsQueue& stats_queue(void* stream, uint32_t thread);
@@ -81,8 +81,8 @@ class Run {
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
   std::atomic<bool> capture_noted{false};
-  std::atomic<bool> crumbs_tried{false};
-  std::atomic<bool> flight_tried{false};
+  std::once_flag crumbs_tried;
+  std::once_flag flight_tried;
   std::atomic<bool> faulted{false};        // a fault was recorded
   std::atomic<uint32_t> damages{0};        // to guards, recorded or not
   std::atomic<bool> checks_failed{false};  // a comparison of guards could not be enqueued

@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <string>
 
 #include "aoti_debug.h"
 #include "backtrace.h"
@@ -349,6 +350,19 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
   bool made = false;
   guarded([&] { made = allocate_guarded(*thread->call, request, name, static_cast<void**>(tensor)); });
   return made ? 1 : 0;
+}
+
+void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
+  if (aoti_debug_level() == 0) return;
+  guarded([&] {
+    Run* run = g_run.load(std::memory_order_acquire);
+    if (run == nullptr) run = start_run();
+    if (run == nullptr || !run->is_useful()) return;
+    std::string text = std::string("weights: ") + what;
+    text += inactive != 0 ? ", on the inactive side" : ", on the active side";
+    if (all == 0) text += ", some of them";
+    run->note(NOTE_WEIGHTS, text, false);
+  });
 }
 
 void aoti_debug_containers(int32_t change) {

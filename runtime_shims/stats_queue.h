@@ -1,6 +1,7 @@
 // Level 2 on a device: what is being computed on one stream, in the order in which it will be shown.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -83,7 +84,7 @@ class StatsQueue {
   void* stream_;
   std::mutex mutex_;
   std::deque<Sight> sights_;
-  size_t n_waiting_ = 0;
+  std::atomic<size_t> n_waiting_{0};  // changed under the mutex
   bool failed_ = false;  // results that `hash_now` asked for may still come: they would be taken for others
   std::unique_ptr<device::StatsResult[]> results_;
 };

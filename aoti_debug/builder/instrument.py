@@ -39,6 +39,19 @@ _COUNT_CONTAINERS = (
     ' extern void aoti_debug_count_containers(int) __asm__("aoti_debug_containers");'
     " aoti_debug_count_containers({change});"
 )
+# What the host does to a container's weights, in the C functions of the library; whether on the side that is not in use,
+# and whether with all weights.
+_WEIGHTS = {
+    "update_constant_buffer": ("updated", "use_inactive", "validate_full_update"),
+    "swap_constant_buffer": ("swapped", "0", "1"),
+    "run_const_fold": ("folded", "use_inactive", "1"),
+    "free_inactive_constant_buffer": ("freed", "1", "1"),
+}
+_CHANGED_WEIGHTS = re.compile(rf"\bcontainer->({'|'.join(_WEIGHTS)})\s*\(")
+_NOTE_WEIGHTS = (
+    "extern void aoti_debug_note_weights(const char*, unsigned, unsigned)"
+    ' __asm__("aoti_debug_weights"); aoti_debug_note_weights("{what}", {inactive}, {all}); '
+)
 _NAMESPACE = re.compile(r"^namespace torch::aot_inductor\b", re.MULTILINE)
 _LOWEST_INT64 = re.compile(r"-9223372036854775808LL?\Z")
 _CALL_KINDS = {"run_impl": "AOTI_DEBUG_CALL_MODEL", "_const_run_impl": "AOTI_DEBUG_CALL_CONSTANT"}
@@ -81,6 +94,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
     edits += _allocations(wrapper, masked)
     edits += _grids(wrapper, masked, kernels)
     edits += _containers(masked)
+    edits += _weights(masked)
     return apply(wrapper, edits)
 
 
@@ -150,6 +164,13 @@ def _containers(masked: str) -> Iterator[Edit]:
         for matches, change in found:
             for match in matches:
                 yield Edit(match.end(), match.end(), _COUNT_CONTAINERS.format(change=change))
+
+
+def _weights(masked: str) -> Iterator[Edit]:
+    """Edits that tell the runtime when the host changes weights."""
+    for match in _CHANGED_WEIGHTS.finditer(masked):
+        what, inactive, all_ = _WEIGHTS[match[1]]
+        yield Edit(match.start(), match.start(), _NOTE_WEIGHTS.format(what=what, inactive=inactive, all=all_))
 
 
 def _argument(text: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import wording
 from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs import validate
@@ -276,8 +277,8 @@ def _load(path: Path, file: Path | io.BytesIO) -> Any:
         raise ArtifactError(
             f"{path} holds objects that are neither tensors nor plain Python values", hint=_FORMS
         ) from error
-    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
-        raise ArtifactError(f"{path} cannot be read as inputs: {error}", hint=_FORMS) from error
+    except Exception as error:  # noqa: BLE001 - torch's unpickler raises anything for damaged bytes
+        raise ArtifactError(f"{path} cannot be read as inputs: {wording.first_line(str(error))}", hint=_FORMS) from error
 
 
 _FORMS = 'write it with torch.save((x, y), path) or torch.save({"args": (x,), "kwargs": {"y": y}}, path)'

@@ -33,7 +33,11 @@ MAPS = "backtrace.maps"
 PYTHON = "python.txt"
 FORMAT = 1
 
-_THREAD = re.compile(r"thread (\d+) signal (\d+) code (-?\d+) address (\w+) pc (\w+) caller (\w+)")
+_HEX = "(?:0x)?[0-9a-f]{1,16}"
+_THREAD = re.compile(
+    rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
+)
+_FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _ABORT_MESSAGE = re.compile(
     r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
@@ -188,9 +192,8 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     for line in complete_lines(text):
         if match := _THREAD.fullmatch(line):
             heads[int(match[1])] = match
-        elif line.startswith("frames "):
-            _, of_thread, *addresses = line.split()
-            frames[int(of_thread)] = [int(address, 16) for address in addresses]
+        elif match := _FRAMES.fullmatch(line):
+            frames[int(match[1])] = [int(address, 16) for address in match[2].split()]
     stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])

@@ -13,6 +13,9 @@ from aoti_debug.native.elf import Library
 from aoti_debug.native.frames import StackFrame, demangle
 
 _ADDR2LINE_SECONDS = 20
+_EXECUTABLE = re.compile(
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) +[r-][w-]x[ps-] +([0-9a-f]{1,16}) +[0-9a-f:]+ +[0-9]+ *(.*)"
+)
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,11 @@ def complete_lines(text: str) -> list[str]:
 
 def parse_maps(text: str) -> list[Mapping]:
     """Parses the executable mappings of a copy of /proc/PID/maps."""
-    mappings = []
-    for line in complete_lines(text):
-        span, permissions, offset, _, _, *path = line.split(maxsplit=5)
-        if "x" in permissions:
-            start, _, end = span.partition("-")
-            name = path[0].removesuffix(" (deleted)") if path else ""
-            mappings.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), name))
-    return mappings
+    return [
+        Mapping(int(match[1], 16), int(match[2], 16), int(match[3], 16), match[4].removesuffix(" (deleted)"))
+        for match in map(_EXECUTABLE.fullmatch, complete_lines(text))
+        if match
+    ]
 
 
 def symbolize(addresses: Iterable[int], maps: Sequence[Mapping]) -> dict[int, tuple[StackFrame, ...]]:

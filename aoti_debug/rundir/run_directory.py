@@ -161,7 +161,7 @@ class RunDir:
             pass  # whoever reads it says so
         except OSError as error:
             raise RunDirError(
-                f"{wording.printable(saved.path)} in {self.path} cannot be read: {error.strerror}",
+                f"{wording.first_line(wording.printable(saved.path))} in {self.path} cannot be read: {error.strerror}",
                 hint="do not use this run: no runtime writes such a file",
             ) from error
         return self.path / saved.path

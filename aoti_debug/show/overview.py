@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
 from aoti_debug import wording
@@ -76,7 +77,8 @@ def header(run: RunDir, width: int) -> list[str]:
 
 def notes(run: RunDir) -> list[str]:
     """Sentences about what is missing from the records, and why."""
-    sentences = [note.text for note in run.timeline.notes]
+    counted = Counter(note.text for note in run.timeline.notes)
+    sentences = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
     sentences += [run.manifest.without_source] if run.manifest.without_source else []
     journal = run.journal
     if journal is not None and journal.header.blocks_reused:

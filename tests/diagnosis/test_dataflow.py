@@ -3,9 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import factories
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
+from aoti_debug.abi import LaunchFlag, Phase
 from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
 from aoti_debug.manifest import Constant, Manifest, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
@@ -142,3 +144,71 @@ def test_outputs_of_the_model(tmp_path: Path) -> None:
 )
 def test_the_bytes_of_a_tensor(value: Tensor, span: ByteRange | None) -> None:
     assert span_of(Argument(0, arg("x"), value, value)) == span
+
+
+UNKNOWN = make_manifest(
+    site("first", arg("x"), arg("buf0", Role.OUT)),
+    site("user_kernel", arg("buf0", Role.UNKNOWN)),
+    site("last", arg("buf0")),
+)
+
+
+def unknown(base: Path, before: int | None, after: int | None, *, statistics: bool, returned: bool = True) -> RunDir:
+    """A run whose second launch may have written buf0; `before` and `after` are hashes of its content."""
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch(0, 0, X, A)
+    writer.launch_begin(1, 1, A)
+    for phase, content in ((Phase.BEFORE, before), (Phase.AFTER, after)):
+        if content is not None and statistics:
+            writer.tensor_stats(1, 0, phase, factories.statistics(), layout=A.layout, content=content)
+        elif content is not None:
+            writer.tensor_file(1, 0, phase, f"tensors/{phase.name}", content=content)
+    if returned:
+        writer.launch_end(1)
+    writer.launch(2, 2, A)
+    return open_run(run_directory(base, UNKNOWN, writer))
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "writer"),
+    [(7, 7, "0.0"), (7, 8, "0.1"), (7, None, "0.1"), (None, 7, "0.1"), (None, None, "0.1")],
+)
+def test_an_argument_of_unknown_role_was_written_unless_its_content_is_known_to_be_the_same(
+    tmp_path: Path, before: int | None, after: int | None, writer: str, statistics: bool
+) -> None:
+    assert written_by(unknown(tmp_path, before, after, statistics=statistics), "0.2", "buf0") == writer
+
+
+def test_a_launch_that_did_not_return_may_have_written_even_if_nothing_shows_it(tmp_path: Path) -> None:
+    assert written_by(unknown(tmp_path, 7, 7, statistics=False, returned=False), "0.2", "buf0") == "0.1"
+
+
+def test_launches_after_one_with_an_empty_grid_count(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch(0, FIRST, X, A)
+    writer.launch_begin(1, FIRST, X, A)
+    writer.launch_end(1, flags=LaunchFlag.NOT_STARTED)
+    writer.launch(2, SECOND, A, B)
+    writer.launch(3, REUSES, B, A)
+    run = open_run(run_directory(tmp_path, MANIFEST, writer))
+    assert (written_by(run, "0.2", "buf0"), written_by(run, "0.3", "buf1")) == ("0.0", "0.2")
+
+
+def test_an_earlier_call_changed_the_weight_that_a_view_shows(tmp_path: Path) -> None:
+    package = replace(
+        MANIFEST,
+        sites=(
+            *MANIFEST.sites,
+            site("of_view", arg("w_view", base="w"), arg("buf3", Role.OUT), id_=len(MANIFEST.sites)),
+        ),
+    )
+    writer = JournalWriter()
+    for call, (number, values) in enumerate([(UPDATES, (X,)), (len(MANIFEST.sites), (X, B))]):
+        writer.call_begin(call)
+        writer.launch(0, number, *values, call=call)
+        writer.call_end(call, launches=1)
+    run = open_run(run_directory(tmp_path, package, writer))
+    assert written_by(run, "1.0", "w_view") == "0.0"

@@ -103,6 +103,23 @@ def test_tensor_files(tmp_path: Path) -> None:
     assert (skipped.path, skipped.status, skipped.reason) == ("", SaveStatus.SKIPPED, "the disk is full")
 
 
+def test_the_path_and_the_reason_of_a_tensor_file_are_told_apart(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.tensor_file(0, 2, Phase.AFTER, "tensors/x", reason="why")
+    (record,) = read(tmp_path, writer).records
+    assert isinstance(record, records.TensorFile)
+    assert (record.path, record.reason) == ("tensors/x", "why")
+
+
+@pytest.mark.parametrize("size", [8, 20, 1 << 20])
+def test_a_record_of_an_impossible_size_ends_its_block(tmp_path: Path, size: int) -> None:
+    writer = JournalWriter()
+    writer.run_end()
+    writer._append(abi.RECORD_HEADER.codec.pack(size, abi.RecordType.RUN_END, 0, 1) + bytes(8))
+    content = read(tmp_path, writer)
+    assert (names(content), content.damaged_blocks) == (["RunEnd"], 1)
+
+
 FLOATS = Statistics(10, 1, 2, 3, 1, -1e300, 1e300, 4, 9, 0.5, 2.0)
 INTEGERS = Statistics(2, 0, 0, 0, 0, -(2**53) - 1, 2**53 + 1, 0, 1, 0.0, 1.0)
 UNSIGNED = Statistics(2, 0, 0, 0, 0, 0, 2**64 - 1, 0, 1, 0.0, 1.0)

@@ -50,6 +50,10 @@ EXPORT void f_mark(AtenTensorHandle tensor) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_marked.insert(tensor);
 }
+EXPORT void f_unmark(AtenTensorHandle tensor) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_marked.erase(tensor);
+}
 EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "capturing") == 0) g_capturing = value;
   if (strcmp(what, "error") == 0) g_error = value;
@@ -189,6 +193,7 @@ bool fill_guarded(void*, const GuardedMemory& memory, uint8_t poison) {
 // Only the byte behind the buffer counts.
 bool check_guards(void*, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
   if (g_guards_fail == 2) return false;
+  const std::lock_guard<std::mutex> lock(g_mutex);
   for (uint32_t i = 0; i < count; ++i) {
     uint8_t* const behind = reinterpret_cast<uint8_t*>(memories[i].data) + memories[i].bytes;
     if (*behind == kGuard) continue;
@@ -207,6 +212,7 @@ bool check_guards(void*, const GuardedLaunch& launch, const GuardedMemory* memor
 int take_damage(void*, GuardDamage* damages, int capacity, bool wait) {
   if (g_error != 0 && wait) return -1;
   if (!wait && g_error == 0) return 0;
+  const std::lock_guard<std::mutex> lock(g_mutex);
   int count = 0;
   for (; count < capacity && !g_damages.empty(); g_damages.pop_front()) damages[count++] = g_damages.front();
   return count;

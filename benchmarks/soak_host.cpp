@@ -1,0 +1,124 @@
+// A host of instrumented packages, for soak.py: loads them again and again and calls them from many threads.
+//
+// usage: soak_host LAUNCHES PLAIN PLAIN INPUT PACKAGE LAUNCHES_OF_A_CALL PACKAGE LAUNCHES_OF_A_CALL
+//
+// SOAK_LEVELS names the levels that the packages are loaded at, in turn. Every output is compared with that of its
+// PLAIN, bit for bit, while the weights are replaced by equal ones: updated in place, on the inactive side, swapped and
+// folded. After each load it prints `LAUNCHES RESIDENT_BYTES OPEN_FILES`; exits with 1 after a line that says what went
+// wrong.
+#include <dirent.h>
+#include <malloc.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+constexpr int kThreads = 8;
+constexpr size_t kRunners = 4;
+constexpr int kCallsOfALoad = 100;
+
+using Loader = torch::inductor::AOTIModelPackageLoader;
+
+at::Tensor read_tensor(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return torch::jit::pickle_load(bytes).toTensor();
+}
+
+bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.dtype() == b.dtype() &&
+         std::memcmp(a.contiguous().data_ptr(), b.contiguous().data_ptr(), a.nbytes()) == 0;
+}
+
+size_t open_files() {
+  size_t count = 0;
+  DIR* directory = opendir("/proc/self/fd");
+  while (directory != nullptr && readdir(directory) != nullptr) ++count;
+  if (directory != nullptr) closedir(directory);
+  return count;
+}
+
+size_t resident_bytes() {
+  malloc_trim(0);
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Replaces the weights by equal ones in each way that a host has, until it is told to stop.
+void update_weights(Loader& loader, const std::atomic<bool>& over) {
+  auto* runner = loader.get_runner();
+  std::unordered_map<std::string, at::Tensor> weights;
+  for (const auto& [name, tensor] : runner->extract_constants_map(/*use_inactive=*/false)) {
+    weights.emplace(name, tensor.clone());
+  }
+  for (int turn = 0; turn == 0 || !over; ++turn) {
+    if (turn % 2 == 0) {
+      runner->update_constant_buffer(weights, /*use_inactive=*/false, /*validate_full_updates=*/true);
+    } else {
+      runner->update_constant_buffer(weights, /*use_inactive=*/true, /*validate_full_updates=*/true);
+      runner->run_const_fold(/*use_inactive=*/true);
+      runner->swap_constant_buffer();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 9) return 2;
+  c10::InferenceMode guard;
+  at::set_num_threads(1);
+  const long wanted = std::atol(argv[1]);
+  const std::string levels = std::getenv("SOAK_LEVELS");
+  const at::Tensor input = read_tensor(argv[4]);
+  setenv("AOTI_DEBUG_LEVEL", "0", 1);
+  const at::Tensor all_expected[] = {Loader(argv[2], "model", false, 1).run({input})[0],
+                                     Loader(argv[3], "model", false, 1).run({input})[0]};
+  std::atomic<long> launches{0};
+  std::atomic<bool> wrong{false};
+  for (int load = 0; launches < wanted && !wrong; ++load) {
+    setenv("AOTI_DEBUG_LEVEL", std::string(1, levels[static_cast<size_t>(load * 2) % (levels.size() + 1)]).c_str(), 1);
+    const int package = 5 + load % 2 * 2;
+    const at::Tensor& expected = all_expected[load % 2];
+    Loader loader(argv[package], "model", false, kRunners);
+    const long of_a_call = std::atol(argv[package + 1]);
+    std::atomic<bool> over{false};
+    std::thread updates([&] {
+      c10::InferenceMode inner;
+      update_weights(loader, over);
+    });
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        c10::InferenceMode inner;
+        for (int i = 0; i < kCallsOfALoad / kThreads; ++i) {
+          if (!equal_bits(loader.run({input})[0], expected)) wrong = true;
+          launches += of_a_call;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    over = true;
+    updates.join();
+    std::printf("%ld %zu %zu\n", launches.load(), resident_bytes(), open_files());
+    std::fflush(stdout);
+  }
+  if (wrong) std::fprintf(stderr, "soak_host: another output than that of the plain package\n");
+  return wrong ? 1 : 0;
+}

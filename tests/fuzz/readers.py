@@ -1,0 +1,283 @@
+"""Every reader of what a stranger may send, as a function of the bytes that were sent.
+
+A reader returns, or raises an AotiDebugError with one clear line and an exit code from 2 to 6. Anything else is a
+failure: another exception would end a command with exit code 70.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import archives
+import crashed_run
+import factories
+import kernel_sources
+import numpy as np
+import texts
+from factories import JournalWriter, arg, make_manifest, site, tensor
+from safetensors.numpy import save
+
+from aoti_debug import manifest, wrapper
+from aoti_debug.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.builder.instrument import instrument
+from aoti_debug.cli import main
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.inputs import files, signature
+from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.manifest import Kernel, Role
+from aoti_debug.pt2 import archive, compatibility
+from aoti_debug.rundir import journal, rescued_tensors
+from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
+
+MOST_LINE = 2000  # characters of an error
+
+
+class UnclearError(AssertionError):
+    """A command or a reader failed in another way than it should."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader with valid contents, from which others are made.
+
+    Attributes:
+        read: reads bytes; the folder is empty and its own.
+        samples: contents that it can read.
+        form: the strategy by which contents are changed: "bytes", "json" or "text".
+    """
+
+    name: str
+    read: Callable[[bytes, Path], None]
+    samples: Callable[[], Sequence[bytes]]
+    form: str
+
+
+def check(reader: Reader, data: bytes, folder: Path) -> None:
+    """Reads bytes and raises what should not have been raised."""
+    try:
+        reader.read(data, folder)
+    except AotiDebugError as error:
+        check_error(error.exit_code, str(error))
+
+
+def check_error(code: int, text: str) -> None:
+    """Raises UnclearError unless this is a code from 2 to 6 with one line."""
+    if not 2 <= code <= 6 or not text.strip() or "\n" in text.strip() or len(text) > MOST_LINE:
+        raise UnclearError(f"exit code {code}: {text[:500]!r}")
+
+
+# ---- run directories
+
+
+def _journal() -> JournalWriter:
+    writer = JournalWriter(crumb_every=1)
+    writer.call_begin()
+    x, y = tensor(2, 3), tensor(4, dtype="bfloat16", data_ptr=0x2000)
+    writer.launch(0, 0, x, y)
+    writer.grid(0, 0, (1, 2, 3), 1, 2)
+    writer.tensor_file(0, 0, Phase.BEFORE, "tensors/before/first/x.safetensors", size=24)
+    writer.tensor_stats(0, 1, Phase.AFTER, factories.statistics(), layout=y.layout)
+    writer.launch_begin(1, 1, y, x, x)
+    writer.damage(1, 24, b"damage", at=0x1000, size=24)
+    writer.fault(1, FaultDomain.EXCEPTION, text="it failed")
+    writer.note(NoteCode.CONFIGURATION, "a note")
+    writer.run_end()
+    return writer
+
+
+@cache
+def _run_files() -> dict[str, bytes]:
+    """The files of a run that died, by name."""
+    stacks = b"thread 1 signal 11 code 1 address 0 pc 7f00 caller 7f10\nframes 1 7f00 7f10\n"
+    with tempfile.TemporaryDirectory() as base:
+        path = crashed_run.crashed(Path(base), None)
+        found = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    return found | {
+        "journal.bin": _journal().bytes()[:4096],
+        "crumbs.bin": factories.crumbs(1, 2),
+        "flight.bin": crashed_run.both_launches().bytes(),
+        "backtrace.txt": stacks,
+        "backtrace.maps": b"7000-8000 r-xp 00000000 00:00 0 /lib/none.so\n",
+        rescued_tensors.NAME: b'{"format": 1, "tensors": []}',
+    }
+
+
+def _show(name: str) -> Callable[[bytes, Path], None]:
+    def read(data: bytes, folder: Path) -> None:
+        run = folder / f"20261120-231501-{crashed_run.NOBODY}"
+        run.mkdir()
+        for other, content in _run_files().items():
+            (run / other).write_bytes(data if other == name else content)
+        before = sorted(os.listdir(folder))
+        for arguments in (["show", "--json", str(run)], ["show", "0.1", "--run", str(run)]):
+            _command(arguments)
+        if sorted(os.listdir(folder)) != before:
+            raise UnclearError(f"files outside of the run: {sorted(os.listdir(folder))}")
+
+    return read
+
+
+def _command(arguments: Sequence[str]) -> None:
+    said, failed = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(failed):
+        code = main.run(arguments)
+    if code > 1:
+        error = failed.getvalue().split("\nhint: ")[0].strip()
+        check_error(code, error)
+
+
+def _read_journal(data: bytes, folder: Path) -> None:
+    path = folder / "journal.bin"
+    path.write_bytes(data)
+    for record in journal.read(path).records:
+        for value in getattr(record, "values", None) or ():
+            str(value)
+
+
+# ---- text
+
+
+def _read_wrapper(data: bytes, folder: Path) -> None:
+    text = data.decode("utf-8", "replace")
+    analysis = wrapper.analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
+    instrument(text, analysis.sites, analysis.kernels)
+
+
+@cache
+def _shims() -> str:
+    return (texts.GOLDEN / "shim.h.txt").read_text()
+
+
+def _read_proxy(data: bytes, folder: Path) -> None:
+    text = data.decode("utf-8", "replace")
+    wrapper.analyse(texts.text("views"), proxy=text, headers=[_shims()], operators=texts.OPERATORS)
+
+
+def _read_provenance(data: bytes, folder: Path) -> None:
+    text = data.decode("utf-8", "replace")
+    wrapper.analyse(texts.text("sizes"), provenance=text, headers=[_shims()], operators=texts.OPERATORS)
+
+
+def _read_kernel(language: str) -> Callable[[bytes, Path], None]:
+    def read(data: bytes, folder: Path) -> None:
+        text = data.decode("utf-8", "replace")
+        kernel = Kernel("kernel", language, text, "0" * 64)
+        slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
+        for line in text.splitlines()[:40]:
+            lines.indices(line)
+            cpp_expression.to_python(line)
+
+    return read
+
+
+# ---- archives and inputs
+
+
+def _read_archive(data: bytes, folder: Path) -> None:
+    path = folder / "model.pt2"
+    path.write_bytes(data)
+    found = archive.inspect(path)
+    with contextlib.suppress(KeyError):
+        files.read_signature(found)
+
+
+def _archives() -> Iterator[bytes]:
+    for members in (archives.PROGRAM, archives.PACKAGE, archives.SOURCES):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as written:
+            for name, content in members.items():
+                written.writestr(f"model/{name}", content, zipfile.ZIP_DEFLATED)
+        yield buffer.getvalue()
+
+
+_SIGNATURE = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, -1, "s0"))), Leaf("n", constant="3")))
+
+
+def _read_safetensors(data: bytes, folder: Path) -> None:
+    path = folder / "inputs.safetensors"
+    path.write_bytes(data)
+    files.load(path)
+
+
+def _read_inputs(data: bytes, folder: Path) -> None:
+    path = folder / "inputs.pt"
+    path.write_bytes(data)
+    files.load(path)
+
+
+def _pickles() -> Iterator[bytes]:
+    import torch
+
+    for value in ((torch.zeros(2),), {"args": (torch.ones(1), 3), "kwargs": {"x": None}}):
+        buffer = io.BytesIO()
+        torch.save(value, buffer)
+        yield buffer.getvalue()
+
+
+def _safetensors() -> bytes:
+    return save({"x": np.zeros(2, np.float32), "y": np.ones(3, np.int64)})
+
+
+def _goldens(pattern: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(texts.GOLDEN.glob(pattern)) if path.stat().st_size < 30_000]
+
+
+def _kernels(language: str) -> list[bytes]:
+    found = [value for value in vars(kernel_sources).values() if isinstance(value, Kernel)]
+    return [kernel.source.encode() for kernel in found if kernel.language == language]
+
+
+def _manifest_json() -> bytes:
+    return manifest.to_json(
+        make_manifest(site("first", arg("x"), arg("y", Role.OUT)), kernels=(factories.triton_kernel("k"),))
+    ).encode()
+
+
+def _shown(name: str) -> Reader:
+    form = {".bin": "bytes", ".json": "json"}.get(Path(name).suffix, "text")
+    return Reader(f"show {name}", _show(name), lambda: [_run_files()[name]], form)
+
+
+def readers() -> tuple[Reader, ...]:
+    """Every reader."""
+    shown = tuple(_shown(name) for name in _run_files())
+    return (
+        Reader("journal", _read_journal, lambda: [_journal().bytes()[:4096]], "bytes"),
+        Reader("manifest", lambda data, _: _ignore(manifest.from_json(data)), lambda: [_manifest_json()], "json"),
+        *shown,
+        Reader("wrapper", _read_wrapper, lambda: _goldens("*.cpp.txt"), "text"),
+        Reader("proxy", _read_proxy, lambda: _goldens("*.proxy.json"), "json"),
+        Reader("provenance", _read_provenance, lambda: _goldens("*.provenance.json"), "json"),
+        Reader("triton kernel", _read_kernel("triton"), lambda: _kernels("triton"), "text"),
+        Reader("cpp kernel", _read_kernel("cpp"), lambda: _kernels("cpp"), "text"),
+        Reader("archive", _read_archive, lambda: list(_archives()), "bytes"),
+        Reader(
+            "metadata",
+            lambda data, _: _ignore(compatibility.parse_metadata(Path("model.pt2"), "metadata.json", data)),
+            lambda: [b'{"AOTI_DEVICE_KEY": "cpu", "AOTI_CPU_ISA": "AVX2"}'],
+            "json",
+        ),
+        Reader("signature", lambda data, _: _read_signature(data), lambda: [_signature()], "json"),
+        Reader("inputs.pt", _read_inputs, lambda: list(_pickles()), "bytes"),
+        Reader("inputs.safetensors", _read_safetensors, lambda: [_safetensors()], "bytes"),
+    )
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def _read_signature(data: bytes) -> None:
+    signature.from_json(data.decode("utf-8", "replace"))
+
+
+def _signature() -> bytes:
+    return signature.to_json(_SIGNATURE).encode()

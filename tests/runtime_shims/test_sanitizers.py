@@ -1,0 +1,131 @@
+"""The runtime under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer: no report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from once import once
+from runtime_shims.runtime_library import SHIMS, TORCH, _run
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "sanitized"
+SANITIZERS = {
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+    "thread": ("-fsanitize=thread", "-Wno-tsan"),  # it knows no fences; what they order is atomic, too
+}
+CHEAP = ("-std=c++17", "-O0", "-g1", "-fPIC", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
+OUTLINED = ("--param", "asan-instrumentation-with-call-threshold=0")  # half the time to compile
+SETTINGS = {
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "die_after_fork=0:second_deadlock_stack=1:exitcode=66",
+}
+LEVELS = {
+    "level 1": {"LEVEL": "1", "PHASE": "both"},
+    "limits": {"LEVEL": "1", "MAX_BYTES": "300K", "MAX_FILES": "40", "JOURNAL_BYTES": "600K"},
+    "level 2": {"LEVEL": "2", "GUARDS": "1"},
+    "level 3": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "JOURNAL_BYTES": "1M"},
+    "quiet": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "PRINT": "none"},
+}
+CASES = (
+    *(("address", "threads", level) for level in ("level 1", "level 3")),
+    *(("address", "forks", level) for level in ("level 1", "level 2")),
+    *(("address", "reloads", level) for level in ("limits", "level 3")),
+    *(("address", "device", level) for level in ("level 2", "limits")),
+    *(("thread", "threads", level) for level in ("level 1", "level 2", "level 3")),
+    ("thread", "forks", "quiet"),  # it dies when the child of a process with threads starts threads
+    *(("thread", "reloads", level) for level in ("limits", "level 3")),
+    *(("thread", "device", level) for level in ("limits", "level 2")),
+)
+
+
+def compile_host(sanitizer: str, kept: Path, folder: Path) -> Path:
+    """A folder with `host`, `libshim.so` and `package.so`. The large object stays in `kept` from session to session."""
+    # One unit of all: the headers are what takes time.
+    parts = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
+    unit = folder / "unit.cpp"
+    unit.write_text("".join(f'#include "{path}"\n' for path in parts))
+    flags = (*CHEAP, *SANITIZERS[sanitizer], f"-I{SHIMS}", f"-I{TORCH / 'include'}")
+    outlined = OUTLINED if sanitizer == "address" else ()
+    text = "".join(path.read_text() for path in [*parts, *sorted(SHIMS.glob("*.h"))])
+    key = sha256(f"{text}{flags}{outlined}".encode()).hexdigest()[:16]
+    unit_object = kept / f"sanitized-{sanitizer}-{key}.o"
+    with FileLock(kept / f"sanitized-{sanitizer}.lock"):
+        if not unit_object.exists():
+            for old in kept.glob(f"sanitized-{sanitizer}-*.o"):
+                old.unlink()
+            scratch = unit_object.with_suffix(f".{os.getpid()}")
+            _run("g++", *flags, *outlined, "-c", str(unit), "-o", str(scratch))
+            scratch.rename(unit_object)
+    _run(
+        "g++", *flags, "-shared", str(SOURCES / "shim.cpp"), str(SHIMS / "dtype.cpp"), "-o", str(folder / "libshim.so")
+    )
+    here = (f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
+    package = (str(unit_object), str(HERE / "fake_device.cpp"), str(SOURCES / "package.cpp"), *here)
+    _run("g++", *flags, "-shared", "-Wl,-Bsymbolic-functions", *package, "-o", str(folder / "package.so"))
+    _run("g++", *flags, str(SOURCES / "host.cpp"), "-o", str(folder / "host"))
+    return folder
+
+
+def missing(sanitizer: str, folder: Path) -> str:
+    """Why this machine cannot run programs with a sanitizer; "" if it can."""
+    if shutil.which("g++") is None:
+        return "no C++ compiler"
+    source, program = folder / "empty.cpp", folder / "empty"
+    source.write_text("int main() {}\n")
+    command = ["g++", *SANITIZERS[sanitizer], str(source), "-o", str(program)]
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    if compiled.returncode != 0:
+        return f"g++ lacks the {sanitizer} sanitizer: {compiled.stderr.splitlines()[-1]}"
+    ran = subprocess.run([program], capture_output=True, text=True)
+    return f"the {sanitizer} sanitizer does not run here: {ran.stderr}" if ran.returncode != 0 else ""
+
+
+@pytest.fixture(scope="session")
+def host(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Compiles the host and the package for a sanitizer, once a session."""
+
+    def compiled(sanitizer: str) -> Path:
+        reason = missing(sanitizer, tmp_path_factory.mktemp("missing"))
+        if reason:
+            pytest.skip(reason)
+        return once(tmp_path_factory, f"sanitized-{sanitizer}", lambda folder: compile_host(sanitizer, objects, folder))
+
+    return compiled
+
+
+@pytest.mark.parametrize(("sanitizer", "scenario", "level"), CASES)
+def test_no_report(host: Callable[[str], Path], sanitizer: str, scenario: str, level: str, tmp_path: Path) -> None:
+    folder = host(sanitizer)
+    packages = [tmp_path / f"package{number}.so" for number in range(3)]
+    for package in packages:
+        shutil.copy(folder / "package.so", package)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
+    environment |= SETTINGS
+    if scenario == "forks":  # a child forgets what its parent recorded, on purpose
+        environment["ASAN_OPTIONS"] = SETTINGS["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0")
+    environment |= {f"AOTI_DEBUG_{name}": value for name, value in LEVELS[level].items()}
+    environment |= {
+        "AOTI_DEBUG_DIR": str(tmp_path / "runs"),
+        "AOTI_DEBUG_KEEP_FREE_BYTES": "0",
+        "AOTI_DEBUG_BACKTRACE": "1",
+    }
+    done = subprocess.run(
+        [folder / "host", scenario, *packages],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "stderr").open("w"),
+        text=True,
+        timeout=120,
+    )
+    said = (tmp_path / "stderr").read_text()
+    reports = [line for line in said.splitlines() if "Sanitizer" in line or "runtime error:" in line]
+    assert (done.returncode, done.stdout, reports) == (0, "done\n", []), said[-8000:]
+    assert list((tmp_path / "runs").glob("2*/journal.bin"))

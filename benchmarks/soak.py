@@ -3,9 +3,10 @@
 usage: python benchmarks/soak.py [--launches N] [--folder DIR]
 
 Two packages of one model each, in a Python host and in a C++ host: 8 threads over 4 runners call them, a package is
-loaded again every 100 calls, its level changes with it, weights are updated, swapped and folded while calls run, the disk
-fills up and is emptied, the run directory is removed, descriptors and address space are limited, and `aoti-debug run` is
-killed. Every output must equal that of the plain package bit for bit; memory and descriptors must not grow.
+loaded again every 100 calls, its level changes with it, the C++ host updates, swaps and folds weights while calls run,
+the disk fills up and is emptied, the run directory is removed, descriptors and address space are limited, and
+`aoti-debug run` is killed. Every output must equal that of the plain package bit for bit; memory and descriptors must
+not grow.
 
 Prints a Markdown table, the slopes of memory and descriptors among it. Exits with 1 if anything is not as it should be.
 """
@@ -130,8 +131,8 @@ class Outcome:
     @property
     def markdown(self) -> str:
         return (
-            f"| {self.part.name} | {self.part.host} | {self.launches} | {self.seconds:.0f} s | {self.memory_slope:+.2f} "
-            f"| {self.descriptor_slope:+.4f} | {self.reason or 'equal'} |"
+            f"| {self.part.name} | {self.part.host} | {self.launches} | {self.seconds:.0f} s "
+            f"| {self.memory_slope:+.2f} | {self.descriptor_slope:+.4f} | {self.reason or 'equal'} |"
         )
 
 

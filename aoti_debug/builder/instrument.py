@@ -39,8 +39,8 @@ _COUNT_CONTAINERS = (
     ' extern void aoti_debug_count_containers(int) __asm__("aoti_debug_containers");'
     " aoti_debug_count_containers({change});"
 )
-# What the host does to a container's weights, in the C functions of the library; whether on the side that is not in use,
-# and whether with all weights.
+# What the C functions of the library do to weights: in words, whether on the side that is not in use, and whether to all
+# of them.
 _WEIGHTS = {
     "update_constant_buffer": ("updated", "use_inactive", "validate_full_update"),
     "swap_constant_buffer": ("swapped", "0", "1"),

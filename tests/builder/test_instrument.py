@@ -169,3 +169,25 @@ def test_edits_must_not_overlap() -> None:
     assert apply("abcdef", [Edit(4, 5, "E"), Edit(1, 3, ""), Edit(3, 3, "-")]) == "a-dEf"
     with pytest.raises(InternalError, match="overlap"):
         apply("abcdef", [Edit(1, 3, ""), Edit(2, 4, "")])
+
+
+def test_the_runtime_is_told_of_changed_weights() -> None:
+    """Before each call that changes them, with what the host asked for."""
+    functions = """
+AOTIRuntimeError update(AOTInductorModelContainer* container, bool use_inactive, bool validate_full_update) {
+  container->update_constant_buffer(*input_map, use_inactive, validate_full_update);
+  container->swap_constant_buffer();
+  container->run_const_fold(use_inactive, stream, proxy_executor_handle);
+  container->free_inactive_constant_buffer();  // not container->swap_constant_buffer()
+  container->run(inputs);
+}
+"""
+    text = MINIATURE.read_text().replace("// clang-format off", f"{functions}// clang-format off")
+    parsed = analysis(text)
+    instrumented = instrument(text, parsed.sites, parsed.kernels)
+    assert re.findall(r"aoti_debug_note_weights\((\".*?)\); container->(\w+)", instrumented) == [
+        ('"updated", use_inactive, validate_full_update', "update_constant_buffer"),
+        ('"swapped", 0, 1', "swap_constant_buffer"),
+        ('"folded", use_inactive, 1', "run_const_fold"),
+        ('"freed", 1, 1', "free_inactive_constant_buffer"),
+    ]

@@ -68,9 +68,9 @@ void update_weights(Loader& loader, const std::atomic<bool>& over) {
   }
   for (int turn = 0; turn == 0 || !over; ++turn) {
     if (turn % 2 == 0) {
-      runner->update_constant_buffer(weights, /*use_inactive=*/false, /*validate_full_updates=*/true);
+      loader.load_constants(weights, /*use_inactive=*/false, /*check_full_update=*/true);
     } else {
-      runner->update_constant_buffer(weights, /*use_inactive=*/true, /*validate_full_updates=*/true);
+      loader.load_constants(weights, /*use_inactive=*/true, /*check_full_update=*/true);
       runner->run_const_fold(/*use_inactive=*/true);
       runner->swap_constant_buffer();
     }
@@ -83,7 +83,6 @@ void update_weights(Loader& loader, const std::atomic<bool>& over) {
 int main(int argc, char** argv) {
   if (argc != 9) return 2;
   c10::InferenceMode guard;
-  at::set_num_threads(1);
   const long wanted = std::atol(argv[1]);
   const std::string levels = std::getenv("SOAK_LEVELS");
   const at::Tensor input = read_tensor(argv[4]);

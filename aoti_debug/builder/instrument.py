@@ -39,8 +39,7 @@ _COUNT_CONTAINERS = (
     ' extern void aoti_debug_count_containers(int) __asm__("aoti_debug_containers");'
     " aoti_debug_count_containers({change});"
 )
-# What the C functions of the library do to weights: in words, whether on the side that is not in use, and whether to all
-# of them.
+# What the C functions of the library do to weights: in words, whether on the inactive side, and whether to all of them.
 _WEIGHTS = {
     "update_constant_buffer": ("updated", "use_inactive", "validate_full_update"),
     "swap_constant_buffer": ("swapped", "0", "1"),

@@ -18,7 +18,6 @@ import contextlib
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile

@@ -15,7 +15,7 @@ from paths import CPP, GOLDEN, ROOT
 
 from aoti_debug.builder.instrument import Edit, apply, instrument
 from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO, sites_cpp
-from aoti_debug.errors import InternalError
+from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Manifest, to_json
 from aoti_debug.wrapper import Analysis, analyse
 
@@ -161,13 +161,13 @@ def test_an_empty_constant_function_is_no_call() -> None:
 
 def test_sites_of_another_text_are_refused() -> None:
     parsed = analysis()
-    with pytest.raises(InternalError, match="is not in line"):
+    with pytest.raises(ArtifactError, match="is not in line"):
         instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in parsed.sites], parsed.kernels)
 
 
 def test_edits_must_not_overlap() -> None:
     assert apply("abcdef", [Edit(4, 5, "E"), Edit(1, 3, ""), Edit(3, 3, "-")]) == "a-dEf"
-    with pytest.raises(InternalError, match="overlap"):
+    with pytest.raises(ArtifactError, match="overlap"):
         apply("abcdef", [Edit(1, 3, ""), Edit(2, 4, "")])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.builder.site_tables import c_literal
-from aoti_debug.errors import InternalError
+from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Kernel, Site
 from aoti_debug.wrapper import allocations, expressions
 from aoti_debug.wrapper.calls import CallExpression, Scan
@@ -39,8 +39,7 @@ _COUNT_CONTAINERS = (
     ' extern void aoti_debug_count_containers(int) __asm__("aoti_debug_containers");'
     " aoti_debug_count_containers({change});"
 )
-# What the host does to a container's weights, in the C functions of the library; whether on the side that is not in use,
-# and whether with all weights.
+# What the C functions of the library do to weights: in words, whether on the inactive side, and whether to all of them.
 _WEIGHTS = {
     "update_constant_buffer": ("updated", "use_inactive", "validate_full_update"),
     "swap_constant_buffer": ("swapped", "0", "1"),
@@ -81,8 +80,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
         wrapper: the text that `sites` and `kernels` were read from (wrapper.analyse).
 
     Raises:
-        ArtifactError: the wrapper cannot be instrumented.
-        InternalError: a site is not at its line.
+        ArtifactError: the wrapper cannot be instrumented, or a site is not at its line.
     """
     masked = mask(wrapper)
     edits = [_prologue(wrapper, masked)]
@@ -102,12 +100,15 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     """Applies the edits to the text.
 
     Raises:
-        InternalError: two of them overlap.
+        ArtifactError: two of them overlap.
     """
     pieces, position = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.end)):
         if edit.start < position:
-            raise InternalError(f"two edits overlap at offset {edit.start}", hint="report this as a bug")
+            raise ArtifactError(
+                f"two edits overlap at offset {edit.start}",
+                hint="its text is damaged; if torch wrote it so, report this as a bug",
+            )
         pieces += [text[position : edit.start], edit.text]
         position = edit.end
     return "".join([*pieces, text[position:]])
@@ -116,7 +117,10 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 def _prologue(wrapper: str, masked: str) -> Edit:
     namespace = _NAMESPACE.search(masked)
     if namespace is None:
-        raise InternalError("the wrapper has no namespace torch::aot_inductor", hint="report this as a bug")
+        raise ArtifactError(
+            "the wrapper has no namespace torch::aot_inductor",
+            hint="its text is damaged; if torch wrote it so, report this as a bug",
+        )
     line = wrapper.count("\n", 0, namespace.start()) + 1
     return Edit(namespace.start(), namespace.start(), f'{_PROLOGUE}#line {line} "wrapper.cpp"\n')
 
@@ -137,8 +141,9 @@ def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterato
     for site in sites:
         call = next((c for c in remaining if (c.line, c.callee) == (site.line, site.callee)), None)
         if call is None:
-            raise InternalError(
-                f"site {site.id} ({site.callee}) is not in line {site.line} of the wrapper", hint="report this as a bug"
+            raise ArtifactError(
+                f"site {site.id} ({site.callee}) is not in line {site.line} of the wrapper",
+                hint="its text is damaged; if torch wrote it so, report this as a bug",
             )
         yield Edit(call.head.start, call.opening + 1, f"AOTI_DEBUG_LAUNCH({site.id}, {site.callee}, ")
         for argument in call.arguments:

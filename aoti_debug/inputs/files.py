@@ -277,8 +277,10 @@ def _load(path: Path, file: Path | io.BytesIO) -> Any:
         raise ArtifactError(
             f"{path} holds objects that are neither tensors nor plain Python values", hint=_FORMS
         ) from error
-    except Exception as error:  # noqa: BLE001 - torch's unpickler raises anything for damaged bytes
-        raise ArtifactError(f"{path} cannot be read as inputs: {wording.first_line(str(error))}", hint=_FORMS) from error
+    except Exception as error:
+        raise ArtifactError(
+            f"{path} cannot be read as inputs: {wording.first_line(str(error))}", hint=_FORMS
+        ) from error
 
 
 _FORMS = 'write it with torch.save((x, y), path) or torch.save({"args": (x,), "kwargs": {"y": y}}, path)'

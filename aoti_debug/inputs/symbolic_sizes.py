@@ -101,5 +101,5 @@ _FUNCTIONS: Mapping[str, Callable[..., int]] = {
 def _parse(expression: str) -> ast.expr | None:
     try:
         return ast.parse(expression, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return None

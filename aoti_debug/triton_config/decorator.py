@@ -57,7 +57,7 @@ def read_heuristic(source: str) -> Heuristic | None:
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return None
     for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
         for decorator in function.decorator_list:

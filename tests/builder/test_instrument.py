@@ -15,7 +15,7 @@ from paths import CPP, GOLDEN, ROOT
 
 from aoti_debug.builder.instrument import Edit, apply, instrument
 from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO, sites_cpp
-from aoti_debug.errors import InternalError
+from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Manifest, to_json
 from aoti_debug.wrapper import Analysis, analyse
 
@@ -161,11 +161,33 @@ def test_an_empty_constant_function_is_no_call() -> None:
 
 def test_sites_of_another_text_are_refused() -> None:
     parsed = analysis()
-    with pytest.raises(InternalError, match="is not in line"):
+    with pytest.raises(ArtifactError, match="is not in line"):
         instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in parsed.sites], parsed.kernels)
 
 
 def test_edits_must_not_overlap() -> None:
     assert apply("abcdef", [Edit(4, 5, "E"), Edit(1, 3, ""), Edit(3, 3, "-")]) == "a-dEf"
-    with pytest.raises(InternalError, match="overlap"):
+    with pytest.raises(ArtifactError, match="overlap"):
         apply("abcdef", [Edit(1, 3, ""), Edit(2, 4, "")])
+
+
+def test_the_runtime_is_told_of_changed_weights() -> None:
+    """Before each call that changes them, with what the host asked for."""
+    functions = """
+AOTIRuntimeError update(AOTInductorModelContainer* container, bool use_inactive, bool validate_full_update) {
+  container->update_constant_buffer(*input_map, use_inactive, validate_full_update);
+  container->swap_constant_buffer();
+  container->run_const_fold(use_inactive, stream, proxy_executor_handle);
+  container->free_inactive_constant_buffer();  // not container->swap_constant_buffer()
+  container->run(inputs);
+}
+"""
+    text = MINIATURE.read_text().replace("// clang-format off", f"{functions}// clang-format off")
+    parsed = analysis(text)
+    instrumented = instrument(text, parsed.sites, parsed.kernels)
+    assert re.findall(r"aoti_debug_note_weights\((\".*?)\); container->(\w+)", instrumented) == [
+        ('"updated", use_inactive, validate_full_update', "update_constant_buffer"),
+        ('"swapped", 0, 1', "swap_constant_buffer"),
+        ('"folded", use_inactive, 1', "run_const_fold"),
+        ('"freed", 1, 1', "free_inactive_constant_buffer"),
+    ]

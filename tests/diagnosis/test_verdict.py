@@ -549,3 +549,13 @@ def test_the_level_is_replaced(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(ITEM, ended=0), SEGV, command=command)
     assert verdict
     assert verdict.next_commands[0] == "aoti-debug run m.pt2 --calls 2 --level 1"
+
+
+def test_an_error_code_of_the_shim_is_no_error_of_the_device(tmp_path: Path) -> None:
+    writer = started(TRITON, TRITON, ended=1, crumb_every=1)
+    writer.launch_end(1, status=700)
+    writer.fault(1, FaultDomain.SHIM, 700, "it failed")
+    verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0))
+    assert verdict
+    assert [launch.id for launch in verdict.suspects] == ["0.1"]
+    assert "CUDA error" not in verdict.what

@@ -276,3 +276,15 @@ def test_speed(tmp_path: Path) -> None:
     took = time.process_time() - began
     assert len(content.records) == 40_000
     assert took < 2.0
+
+
+def test_a_record_that_fills_its_block_to_the_end(tmp_path: Path) -> None:
+    writer = JournalWriter(block_bytes=abi.BLOCK_HEADER.size + abi.RECORD_HEADER.size)
+    writer.run_end()
+    content = read(tmp_path, writer)
+    assert (names(content), content.damaged_blocks) == (["RunEnd"], 0)
+
+
+def test_blocks_without_room_for_a_record_are_damage(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="is damaged: blocks of 16 bytes"):
+        read(tmp_path, JournalWriter(block_bytes=abi.BLOCK_HEADER.size))

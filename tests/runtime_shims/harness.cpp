@@ -61,6 +61,7 @@ EXPORT uint32_t h_allocate(uint32_t allocation, const char* name, int64_t ndim, 
                            const int64_t* strides, int32_t dtype, int32_t device_type, AtenTensorHandle* tensor) {
   return aoti_debug_allocate(allocation, name, ndim, sizes, strides, dtype, device_type, 0, tensor);
 }
+EXPORT void h_weights(const char* what, uint32_t inactive, uint32_t all) { aoti_debug_weights(what, inactive, all); }
 EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }
 EXPORT void h_loop_leave() { aoti_debug_loop_leave(); }

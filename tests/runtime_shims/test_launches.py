@@ -39,6 +39,8 @@ from runtime_shims.runtime_library import (
     handles,
 )
 
+from aoti_debug.abi import NoteCode
+
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
 UNSET, NULL, TENSOR_VALUE, NUMBER, TEXT, OPAQUE_VALUE, UNDEFINED = range(7)
@@ -396,3 +398,25 @@ def test_struct_sizes_of_the_compiler(library: Path) -> None:
 
     sizeof = ctypes.CDLL(str(library)).h_sizeof
     assert {s.name: sizeof(s.name.encode()) for s in abi.STRUCTS} == {s.name: s.size for s in abi.STRUCTS}
+
+
+def test_changes_of_weights_are_noted(load: Load, journal: Decode) -> None:
+    runtime = load()
+    site = runtime.site(0, "k")
+    runtime.lib.h_weights(b"updated", 1, 0)  # before the first call, too
+    with runtime.call(), runtime.launch(site):
+        pass
+    runtime.lib.h_weights(b"swapped", 0, 1)
+    runtime.unload()
+    found = [(note.code, note.text) for note in journal().of("note")]
+    assert found == [
+        (NoteCode.WEIGHTS, "weights: updated, on the inactive side, some of them"),
+        (NoteCode.WEIGHTS, "weights: swapped, on the active side"),
+    ]
+
+
+def test_changes_of_weights_leave_nothing_at_level_0(load: Load, run: Path) -> None:
+    runtime = load(LEVEL=0)
+    runtime.lib.h_weights(b"updated", 0, 1)
+    runtime.unload()
+    assert list(run.iterdir()) == []

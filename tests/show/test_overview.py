@@ -6,12 +6,12 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from recorded import CPU, KERNELS, LAYER, crashed, device_fault, level_2, long_names
 
-from aoti_debug.abi import LaunchFlag
+from aoti_debug.abi import LaunchFlag, NoteCode
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.show import cells
-from aoti_debug.show.overview import excerpt, overview
+from aoti_debug.show.overview import excerpt, notes, overview
 
 
 def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
@@ -172,3 +172,11 @@ def test_kernels_that_differ_at_their_ends_stay_different(tmp_path: Path) -> Non
     ]
     assert all(k.endswith(row.partition("…")[2]) for k, row in zip(KERNELS, rows, strict=True))
     assert len(set(rows)) == 3
+
+
+def test_equal_notes_are_counted(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    for text in ("weights: swapped, on the active side", "a note", "weights: swapped, on the active side"):
+        writer.note(NoteCode.WEIGHTS, text)
+    run = open_run(run_directory(tmp_path, make_manifest(), writer))
+    assert notes(run) == ["weights: swapped, on the active side (2 times)", "a note"]

@@ -47,5 +47,5 @@ def to_python(text: str) -> str:
         text = pattern.sub(replacement, text)
     try:
         return ast.unparse(ast.parse(text.strip(), mode="eval"))
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return ""

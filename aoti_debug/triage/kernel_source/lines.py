@@ -106,7 +106,7 @@ def _words(text: str) -> tuple[set[type[ast.operator]], set[str]]:
     for complete in (text, text + " pass", text.rstrip(" ,([{"), text.lstrip(" )]}")):
         try:
             tree = ast.parse(complete.strip())
-        except SyntaxError:
+        except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
             continue
         operators = {type(node.op) for node in ast.walk(tree) if isinstance(node, ast.BinOp | ast.AugAssign)}
         calls = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}

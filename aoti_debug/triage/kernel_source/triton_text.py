@@ -17,7 +17,7 @@ def statements(source: str, parameters: frozenset[str]) -> Iterator[Statement]:
     """The statements of the last function with all of `parameters`; none if the source is not understood."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return
     for function in reversed([node for node in tree.body if isinstance(node, ast.FunctionDef)]):
         if parameters <= {argument.arg for argument in function.args.args}:

@@ -57,7 +57,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     arguments: list[Slot] = []
     for i, param in enumerate(prototype.params):
         arguments += _argument(call, i, param, roles, context)
-    return Reading(kind, callee, tuple(arguments), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
+    return Reading(kind, callee, tuple(arguments), op=op)
 
 
 def kind_of(callee: str, prototype: Prototype) -> Kind:

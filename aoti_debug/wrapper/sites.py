@@ -96,7 +96,6 @@ def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, 
         launches=reading.launches,
         operands=reading.operands,
         results=reading.results,
-        schema=reading.schema,
     )
 
 

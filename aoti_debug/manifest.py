@@ -160,7 +160,30 @@ class Site:
     launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
     operands: tuple[Operand, ...] = ()  # of a call through the proxy executor
     results: tuple[str, ...] = ()  # JSON of each value that the call returns: {"as_tensors": [{"name": "buf2"}]}
-    schema: str = ""  # of a custom operator with a C shim of its own: "mylib::op(Tensor x) -> Tensor"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an operator."""
+
+    name: str
+    type: str  # as torch names it, without Optional: "Tensor", "int", "number", "List[int]", "ScalarType", "Device"
+    optional: bool = False
+    keyword_only: bool = False
+    out: bool = False
+    default: bool = False  # it has one
+    since: int = 1  # the first version of the operator's C function that takes it
+
+
+@dataclass(frozen=True)
+class OperatorSchema:
+    """The schema of an operator that the package calls, and facts about the operator's C function."""
+
+    op: str  # "aten.addmm.out", "mylib.op.default"
+    parameters: tuple[Parameter, ...]  # in the order of the schema
+    returns: int  # the number of values that the C function hands out; 0 of an in-place or out variant
+    random: bool = False  # it draws from a generator
+    text: str = ""  # as torch prints it: "mylib::op(Tensor x) -> Tensor"
 
 
 @dataclass(frozen=True)
@@ -321,10 +344,16 @@ class Manifest:
     sameness: KernelMatch | None = None  # with the compiled package; each kernel's hash is in `kernels`
     without_source: str = ""  # the limits of recording a package without wrapper source; "" if it has the source
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
+    operators: tuple[OperatorSchema, ...] = ()  # those that the sites call, each once
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of a name; None if there is none."""
         return next((k for k in self.kernels if k.name == name), None)
+
+    def operator(self, op: str) -> OperatorSchema | None:
+        """The schema of an operator, "aten.addmm.out" or "mylib::op.default"; None if the package does not hold it."""
+        dotted = op.replace("::", ".")
+        return next((schema for schema in self.operators if schema.op == dotted), None)
 
     def unmatched_filters(self, filters: Iterable[str]) -> tuple[str, ...]:
         """The patterns (fnmatch, "!" excludes) that match no kernel of any site."""

@@ -11,7 +11,6 @@ from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.archive_safety import printable
-from aoti_debug.repro.again import run_again
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
@@ -90,6 +89,8 @@ def write_repro(
     if any(arguments.missing(bool(recorded.fault))):
         say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
+        from aoti_debug.repro.again import run_again  # imports all that runs a package
+
         diagnosed = run_again(opened, selected, trusted)
         opened = diagnosed.run
         say(f"recorded in {opened.path}")

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from aoti_debug import dtypes
 from aoti_debug.abi import LAYOUTS, device_name
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Form, Kind, Manifest
-from aoti_debug.repro import literals
+from aoti_debug.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
+from aoti_debug.repro import literals, schema
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom import is_operator, with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.repro.schema import OperatorSchema, Parameter, parsed_schema, registered_schema
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
 
@@ -22,12 +21,16 @@ MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "chan
 
 def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     """Returns the reason why a launch of this kind cannot be replayed; "" if it can."""
-    if launch.site.kind is Kind.CUSTOM_SHIM and not launch.site.schema:
+    site = launch.site
+    if site.callee in WRITTEN_BY_HAND:
+        return ""
+    if site.op and not is_operator(site.op):
+        return f"{site.op!r} is not the name of an operator"
+    if site.op:
+        return schema.missing(site.op, manifest)
+    if site.kind is Kind.CUSTOM_SHIM:
         return "the package does not say which operator it is; build it again with this version"
-    if launch.site.op and not is_operator(launch.site.op):
-        return f"{launch.site.op!r} is not the name of an operator"
-    operator = launch.site.op or launch.site.callee in WRITTEN_BY_HAND
-    return "" if operator else f"the operator behind {launch.site.callee} is not known"
+    return f"the operator behind {site.callee} is not known"
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
@@ -36,22 +39,23 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
     Raises:
         UsageError: the call does not fit the operator's schema, or a value that it passed was not recorded.
     """
-    if launch.site.callee in WRITTEN_BY_HAND:
-        return WRITTEN_BY_HAND[launch.site.callee](launch, arguments)
-    if launch.site.schema:
-        signature = parsed_schema(launch.site.op, launch.site.schema)
-        return with_operator_libraries(manifest, launch.site.op, script_for(signature, launch, arguments))
-    return script_for(registered_schema(launch.site.op, launch.site.callee), launch, arguments)
+    site = launch.site
+    if site.callee in WRITTEN_BY_HAND:
+        return WRITTEN_BY_HAND[site.callee](launch, arguments)
+    operator = manifest.operator(site.op)
+    assert operator is not None
+    called = script_for(schema.of_version(operator, site.callee), launch, arguments)
+    return with_operator_libraries(manifest, site.op, called)
 
 
 def script_for(signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments) -> Script:
-    """Returns the call of an operator whose schema is known."""
+    """Returns the call of an operator with this schema."""
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
-    first_result = min([signature.width, *outputs])
+    first_result = min([schema.width(signature), *outputs])
     positional: list[str] = []
     named: list[str] = []
     values: dict[str, str] = {}
-    for at, parameter in sorted(signature.in_c(), key=lambda item: signature.parameters.index(item[1])):
+    for at, parameter in sorted(schema.in_c(signature), key=lambda item: signature.parameters.index(item[1])):
         if at >= first_result:
             if not parameter.default:
                 raise _misfit(launch, f"{parameter.name} has no default and is not passed")
@@ -114,7 +118,7 @@ WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, ReproArguments], Script]] =
 def _random(signature: OperatorSchema, values: dict[str, str]) -> str:
     """The reason why a random operator's values cannot be compared; "" where it draws no numbers in this launch."""
     idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
-    return f"{signature.op} draws random numbers" if signature.random and not idle else ""
+    return "" if idle else schema.random_reason(signature)
 
 
 def _misfit(launch: RecordedLaunch, why: str) -> UsageError:

@@ -18,14 +18,18 @@ def is_operator(op: str) -> bool:
     return len(parts) == 3 and all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
 
 
+def is_of_torch(op: str) -> bool:
+    """True for an operator that `import torch` registers: "aten.addmm.out", "aten::complex.default"."""
+    return op.replace("::", ".").partition(".")[0] in OF_TORCH
+
+
 def with_operator_libraries(manifest: Manifest, op: str, script: Script) -> Script:
     """Returns the script with the libraries and modules that the package was built with, where its operator needs them.
 
     Args:
         op: "mylib.op.default"
     """
-    namespace = op.partition(".")[0]
-    if namespace in OF_TORCH:
+    if is_of_torch(op):
         return script
     sources = [*(f"the library {path}" for path in manifest.libraries), *(f"the module {m}" for m in manifest.imports)]
     where = f": {' and '.join(sources)}" if sources else " (--load-library PATH or --import MODULE)"

@@ -16,7 +16,7 @@ from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.process import FinishedProcess
 from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.manifest import KernelCompilation, Kind
-from aoti_debug.wrapper.forms import traits_of
+from aoti_debug.wrapper.launch_traits import traits_of
 
 FAILED = "failed"
 

@@ -12,9 +12,9 @@ from typing import Any
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import json_data
 from aoti_debug.manifest import Manifest, Operand
-from aoti_debug.repro import literals
+from aoti_debug.repro import export_numbers, literals, schema
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import is_operator, with_operator_libraries
+from aoti_debug.repro.custom import is_of_torch, is_operator, with_operator_libraries
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
 from aoti_debug.values import Number
@@ -34,7 +34,9 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
             return "the package does not hold the operator's arguments of calls in constant folding"
         return "the package does not hold the operator's arguments; build it again with this version"
     held = [operand.name for operand in launch.site.operands if _kind(operand) in _HELD]
-    return f"its argument {held[0]} is an object that only the package holds" if held else ""
+    if held:
+        return f"its argument {held[0]} is an object that only the package holds"
+    return schema.missing(launch.site.op, manifest) if is_of_torch(launch.site.op) else ""
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
@@ -52,9 +54,10 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
     results = [reader.target(f"ret{i}", _object(text)) for i, text in enumerate(launch.site.results)]
     op = launch.site.op.replace("::", ".")
     line = call(f"{_assignment(results)}torch.ops.{op}", passed)
-    return with_operator_libraries(
-        manifest, op, Script((line,), made=tuple(reader.made), random=_random(op), imports=literals.imports_of(line))
-    )
+    operator = manifest.operator(op)  # None of a custom operator that was not registered when the package was built
+    random = schema.random_reason(operator) if operator else ""
+    written = Script((line,), made=tuple(reader.made), random=random, imports=literals.imports_of(line))
+    return with_operator_libraries(manifest, op, written)
 
 
 def _kind(operand: Operand) -> str:
@@ -82,16 +85,6 @@ def _assignment(targets: list[str]) -> str:
         return ""
     only = targets[0].removeprefix("[").removesuffix("]") if len(targets) == 1 else ", ".join(targets)
     return f"{only}, = " if len(targets) == 1 and targets[0].startswith("[") and "," not in only else f"{only} = "
-
-
-def _random(op: str) -> str:
-    """The reason why the values of one of torch's operators cannot be compared; "" if they can."""
-    import torch
-
-    namespace, name, overload = op.split(".")
-    operator = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
-    seeded = operator is not None and torch.Tag.nondeterministic_seeded in operator.tags
-    return f"{op} draws random numbers" if seeded else ""
 
 
 _HELD = ("as_custom_obj", "as_graph", "as_operator", "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats")
@@ -165,25 +158,18 @@ class _ProxyArguments:
             return literals.device(value["type"] + index)
         if kind == "as_complex":
             return f"complex({literals.number(float(value['real']))}, {literals.number(float(value['imag']))})"
-        table = _ENUMERATIONS.get(kind)
-        if table is None:
-            raise UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} is passed {kind}")
-        return _enumerated(table, value)
+        text = _ENUMERATIONS.get(kind, {}).get(value) if isinstance(value, int) else None
+        if text is None:
+            raise UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} is {kind} {value}")
+        return text
 
     def _missing(self, name: str, slot: RecordedSlot | None) -> UsageError:
         why = "was not recorded" if slot is None else f"was {slot.value}"
         return UsageError(f"launch {self.launch.id} cannot be replayed: its argument {name} {why}")
 
 
-_ENUMERATIONS = {
-    "as_scalar_type": "_SERIALIZE_TO_TORCH_DTYPE",
-    "as_layout": "_SERIALIZE_TO_TORCH_LAYOUT",
-    "as_memory_format": "_SERIALIZE_TO_TORCH_MEMORY_FORMAT",
+_ENUMERATIONS: Mapping[str, Mapping[int, str]] = {
+    "as_scalar_type": export_numbers.DTYPES,
+    "as_layout": export_numbers.LAYOUTS,
+    "as_memory_format": export_numbers.MEMORY_FORMATS,
 }
-
-
-def _enumerated(table: str, value: int) -> str:
-    """A dtype, a layout or a memory format of torch.export's own numbering: "torch.float32"."""
-    from torch._export.serde import serialize
-
-    return str(getattr(serialize, table)[value])

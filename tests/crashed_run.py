@@ -10,22 +10,34 @@ import torch
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from flight_file import FlightFile, Given
 
-from aoti_debug.manifest import Role
+from aoti_debug.manifest import OperatorSchema, Parameter, Role
 from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.values import Tensor
 
 NOBODY = 4194304  # no process has this number
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
-MANIFEST = make_manifest(
-    site("first", arg("x"), arg("y", Role.OUT)),
-    site(
-        "second",
-        arg("y", param="self"),
-        arg("w", param="mat2"),
-        arg("z", Role.OUT, param="out"),
-        op="aten.mm.out",
+MM = OperatorSchema(
+    "aten.mm.out",
+    (
+        Parameter("self", "Tensor"),
+        Parameter("mat2", "Tensor"),
+        Parameter("out", "Tensor", keyword_only=True, out=True),
     ),
+    returns=0,
+)
+MANIFEST = replace(
+    make_manifest(
+        site("first", arg("x"), arg("y", Role.OUT)),
+        site(
+            "second",
+            arg("y", param="self"),
+            arg("w", param="mat2"),
+            arg("z", Role.OUT, param="out"),
+            op="aten.mm.out",
+        ),
+    ),
+    operators=(MM,),
 )
 X, Y, W, Z = (tensor(2, 2, data_ptr=address) for address in (0x1000, 0x2000, 0x3000, 0x4000))
 W_COLUMNS = Tensor(0x3000, replace(W.layout, strides=(1, 2)))

@@ -251,7 +251,7 @@ def test_modules_are_found_and_resolved() -> None:
         ("aoti_debug.errors", True),
         ("aoti_debug.errors.UsageError", True),
         ("aoti_debug.errors.EXIT_CLEAN", True),
-        ("aoti_debug.wrapper.analyse", True),
+        ("aoti_debug.wrapper.analysis.analyse", True),
         ("aoti_debug.offered", True),
         ("aoti_debug.errors.NoSuchError", False),
         ("aoti_debug.errors.UsageError.hint", False),

@@ -22,7 +22,7 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
         provenance=sources.provenance,
         headers=[path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()],
         operators=wrapper.shim_operators(answer.shim_operators) | wrapper.declared_shims(answer.custom_shims),
-        schemas=answer.schemas,
+        schemas={name: schema.text for name, schema in answer.schemas.items()},
         operator_stacks=answer.operator_stacks,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from aoti_debug import __version__, manifest
@@ -12,7 +12,7 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.inputs.signature import Leaf
-from aoti_debug.manifest import Kernel, KernelCompilation, KernelMatch, Manifest
+from aoti_debug.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
 from aoti_debug.wrapper import Analysis, promised_layouts
 
 
@@ -64,7 +64,18 @@ def make_manifest(
         without_weights=sources.without_weights if analysis.constants else "",
         sameness=KernelMatch(len(original_hashes), ()) if original_hashes else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
+        operators=called_operators(analysis.sites, answer.schemas),
     )
+
+
+def called_operators(sites: Iterable[Site], schemas: Mapping[str, OperatorSchema]) -> tuple[OperatorSchema, ...]:
+    """The schemas of the operators that the sites call, by name; an operator that torch does not know has none.
+
+    Args:
+        schemas: by name: "mylib.op.default"
+    """
+    names = sorted({site.op.replace("::", ".") for site in sites})
+    return tuple(schemas[name] for name in names if name in schemas)
 
 
 def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping[str, str]) -> tuple[Kernel, ...]:

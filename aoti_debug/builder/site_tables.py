@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Site, to_json
-from aoti_debug.wrapper.forms import traits_of
-from aoti_debug.wrapper.launch_form import RunsOn
+from aoti_debug.wrapper.launch_traits import RunsOn, traits_of
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
 

@@ -8,7 +8,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +63,18 @@ class Verbs(click.Group):
 
 
 def _version() -> str:
+    from importlib import metadata  # needs the modules of e-mail: only --version waits for them
+
     try:
         return metadata.version("aoti-debug")
     except metadata.PackageNotFoundError:
         return "0 (not installed)"
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"aoti-debug, version {_version()}")
+        context.exit()
 
 
 @click.group(
@@ -77,7 +84,14 @@ def _version() -> str:
     epilog="Exit codes: 0 clean, 1 a finding, 2 wrong usage, 3 unusable .pt2 or inputs file, 4 toolchain, "
     "5 the model never started, 6 unreadable run directory, 70 a bug of aoti-debug.",
 )
-@click.version_option(_version(), prog_name="aoti-debug")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def group(context: click.Context) -> None:
     """Debugger for PyTorch AOTInductor models.

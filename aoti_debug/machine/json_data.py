@@ -14,7 +14,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union
 
@@ -34,7 +34,19 @@ class OtherFormatError(ValueError):
 
 def to_text(value: Any, *, indent: int | None = 1) -> str:
     """The JSON text (UTF-8, one object) of a dataclass instance."""
-    return json.dumps(asdict(value), indent=indent)
+    return json.dumps(to_data(value), indent=indent)
+
+
+def to_data(value: Any) -> Any:
+    """A dataclass instance as a dict by field name, at any depth; unlike `dataclasses.asdict` it copies no leaves."""
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None)):
+        return value
+    if kind in (tuple, list):
+        return [to_data(item) for item in value]
+    if is_dataclass(kind):
+        return {name: to_data(getattr(value, name)) for name in kind.__dataclass_fields__}
+    return {key: to_data(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def parse_value(text: str | bytes) -> Any:

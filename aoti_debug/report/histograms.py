@@ -84,13 +84,24 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
 
 def _scale(values: Any, half_range: float) -> float | None:
     """The magnitude below which bins are even, if most values lie in a small part of the range; else None."""
-    import numpy as np
-
-    low, high = (float(x) for x in np.quantile(values, (0.01, 0.99)))
+    low, high = _quantile(values, 0.01), _quantile(values, 0.99)
     inner = max(high / 2 - low / 2, 0.0)
     if inner >= _NARROW * half_range:
         return None
     return max(max(inner, abs(low), abs(high)) / _SPREAD, half_range * 1e-12)
+
+
+def _quantile(values: Any, part: float) -> float:
+    """numpy.quantile of finite values, interpolated linearly; numpy's own imports numpy.ma."""
+    import numpy as np
+
+    position = (int(values.size) - 1) * part
+    index = int(position)
+    following = min(index + 1, int(values.size) - 1)
+    partitioned = np.partition(values, (index, following))
+    low, high = float(partitioned[index]), float(partitioned[following])
+    weight = position - index
+    return low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight)
 
 
 def _count(sample: Sample | None, edges: Sequence[float]) -> Counts | None:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from aoti_debug import wording
 from aoti_debug.report import sources
 from aoti_debug.report.document import Document
+from aoti_debug.report.template_cache import TemplateCache
 
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
@@ -76,6 +77,7 @@ def _asset(name: str) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("aoti_debug.report", "templates"),
+        bytecode_cache=TemplateCache(),
         autoescape=True,
         finalize=_visible,
         undefined=jinja2.StrictUndefined,

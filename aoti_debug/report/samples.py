@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
+from aoti_debug.machine import json_data
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
 from aoti_debug.rundir.run_directory import RunDir
@@ -46,7 +46,7 @@ class Sampler:
             if before is None and after is None:
                 return None
             self._indices[key] = len(self.histograms)
-            self.histograms.append(asdict(histogram(before, after)))
+            self.histograms.append(json_data.to_data(histogram(before, after)))
         return self._indices[key]
 
     def _key(self, argument: Argument, phase: Phase) -> tuple[Any, ...]:

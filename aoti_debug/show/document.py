@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
+from aoti_debug.machine import json_data
 from aoti_debug.manifest import Form
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
@@ -37,7 +37,11 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         "run": run.path.name,
         "path": str(run.path),
         "state": run.state.value,
-        "exit": {**asdict(info.exit), "kind": info.exit.kind.value, "stage": info.exit.stage and info.exit.stage.value},
+        "exit": {
+            **json_data.to_data(info.exit),
+            "kind": info.exit.kind.value,
+            "stage": info.exit.stage and info.exit.stage.value,
+        },
         "level": run.level,
         "filters": list(info.filters),
         "phase": info.phase or None,
@@ -110,7 +114,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
         "end_ns": launch.end_ns,
         "args": [_argument(run, argument, measurer) for argument in launch.args],
         "grids": [_grid(grid) for grid in launch.grids],
-        "source": [asdict(frame) for frame in provenance.source],
+        "source": [json_data.to_data(frame) for frame in provenance.source],
         "provenance": {
             "certainty": provenance.certainty.value,
             "handle": provenance.handle or None,
@@ -185,7 +189,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
 
 
 def _statistics(statistics: Statistics) -> dict[str, Any]:
-    return {name: None if value is None else _number(value) for name, value in asdict(statistics).items()}
+    return {name: None if value is None else _number(value) for name, value in json_data.to_data(statistics).items()}
 
 
 def _grid(grid: Grid) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory.walk_back import makers
 from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.triage_directory import Step
-from aoti_debug.wrapper.forms import traits_of
+from aoti_debug.wrapper.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
 USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete

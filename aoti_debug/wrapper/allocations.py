@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.manifest import Allocation, Form, Kernel, Role, Site
-from aoti_debug.wrapper import calls, expressions, forms
+from aoti_debug.wrapper import calls, expressions
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.functions import entry_points
+from aoti_debug.wrapper.launch_traits import traits_of
 
 GUARDABLE = "aoti_torch_empty_strided"
 _PINNED = "aoti_torch_empty_strided_pinned"
@@ -69,7 +70,7 @@ def _name(call: CallExpression, masked: str) -> str:
 
 def _operator_outputs(sites: Iterable[Site]) -> Iterator[Allocation]:
     for site in sites:
-        allocates = forms.traits_of(site.kind).allocates_outputs
+        allocates = traits_of(site.kind).allocates_outputs
         for arg in site.args:
             if arg.form is Form.OUTPUT_SLOT or (allocates and arg.role is Role.OUT):
                 yield Allocation(arg.name, site.line, False, f"{site.op or site.kernel} allocates it itself")

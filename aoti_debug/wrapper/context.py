@@ -47,4 +47,3 @@ class Reading:
     launches: tuple[str, ...] = field(default=())
     operands: tuple[Operand, ...] = ()
     results: tuple[str, ...] = ()
-    schema: str = ""

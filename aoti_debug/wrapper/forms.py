@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pkgutil
-from functools import cache
 from importlib import import_module
 
 from aoti_debug import wrapper
-from aoti_debug.manifest import Kind
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
-from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits
+from aoti_debug.wrapper.launch_form import LaunchForm
 
 _PREFIX = "forms_"
 
@@ -32,9 +30,3 @@ def is_callee(name: str) -> bool:
 def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     """Reads a call as the first form that matches it; None if no form does."""
     return next((reading for form in FORMS if (reading := form.read(call, context)) is not None), None)
-
-
-@cache
-def traits_of(kind: Kind) -> LaunchTraits:
-    """The traits that the launches of a kind share."""
-    return next(form.kinds[kind] for form in FORMS if kind in form.kinds)

@@ -8,7 +8,7 @@ from aoti_debug.manifest import Arg, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
-from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits, RunsOn
+from aoti_debug.wrapper.launch_form import LaunchForm
 from aoti_debug.wrapper.prototypes import Param, Prototype
 from aoti_debug.wrapper.slots import Slot
 
@@ -86,20 +86,6 @@ def _role(ctype: str, param: str) -> Role:
 
 
 FORMS = (
-    LaunchForm(
-        re.compile(r"cpp_fused\w*"),
-        read,
-        {Kind.CPP: LaunchTraits(runs_on=RunsOn.HOST, compiled_for_layouts=True, keeps_old_elements=True, replay="cpp")},
-    ),
-    LaunchForm(
-        re.compile(r"kernels\.\w+"),
-        read_cutlass,
-        {
-            Kind.CUTLASS: LaunchTraits(
-                runs_on=RunsOn.DEVICE,
-                compiled_for_layouts=True,
-                not_replayed="the generated CUDA source would have to be compiled with nvcc",
-            )
-        },
-    ),
+    LaunchForm(re.compile(r"cpp_fused\w*"), read),
+    LaunchForm(re.compile(r"kernels\.\w+"), read_cutlass),
 )

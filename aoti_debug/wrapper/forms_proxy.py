@@ -9,7 +9,7 @@ from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import PROXY, CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
-from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits
+from aoti_debug.wrapper.launch_form import LaunchForm
 from aoti_debug.wrapper.operators import mutated, qualified, schema_of
 from aoti_debug.wrapper.proxy import Flat, Node
 from aoti_debug.wrapper.slots import Slot
@@ -91,10 +91,4 @@ def _integer(text: str, element: int, entry: Flat) -> Slot:
     return slots.number(text, value=_INTS, form=Form.INTS, ctype="int64_t", param=entry.param, element=element)
 
 
-FORMS = (
-    LaunchForm(
-        re.compile(PROXY),
-        read,
-        {Kind.PROXY: LaunchTraits(user_operator=True, allocates_outputs=True, replay="proxy")},
-    ),
-)
+FORMS = (LaunchForm(re.compile(PROXY), read),)

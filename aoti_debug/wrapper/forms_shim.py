@@ -8,7 +8,7 @@ from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.wrapper import expressions, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
-from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits
+from aoti_debug.wrapper.launch_form import LaunchForm
 from aoti_debug.wrapper.operators import mutated, operator_of, schema_of
 from aoti_debug.wrapper.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
 from aoti_debug.wrapper.slots import Slot
@@ -57,7 +57,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     arguments: list[Slot] = []
     for i, param in enumerate(prototype.params):
         arguments += _argument(call, i, param, roles, context)
-    return Reading(kind, callee, tuple(arguments), op=op, schema=schema if kind is Kind.CUSTOM_SHIM else "")
+    return Reading(kind, callee, tuple(arguments), op=op)
 
 
 def kind_of(callee: str, prototype: Prototype) -> Kind:
@@ -170,23 +170,4 @@ def _guess(text: str, context: FunctionContext) -> Param | None:
     return Param("AtenTensorHandle", "") if expression and expression.variable in context.variables.tensors else None
 
 
-_OPERATOR = LaunchTraits(replay="aten")
-
-FORMS = (
-    LaunchForm(
-        re.compile(rf"aoti_torch_(?!{_NO_LAUNCH}\Z)\w+"),
-        read,
-        {
-            Kind.SHIM_OUT: _OPERATOR,
-            Kind.SHIM_ALLOC: _OPERATOR,
-            Kind.SHIM_INPLACE: _OPERATOR,
-            Kind.CLONE: _OPERATOR,
-            Kind.CUSTOM_SHIM: LaunchTraits(user_operator=True, replay="aten"),
-            Kind.ITEM: LaunchTraits(
-                waits_for_device=True,
-                word="item",
-                not_replayed="it only reads a number from a tensor; its argument is saved in the run",
-            ),
-        },
-    ),
-)
+FORMS = (LaunchForm(re.compile(rf"aoti_torch_(?!{_NO_LAUNCH}\Z)\w+"), read),)

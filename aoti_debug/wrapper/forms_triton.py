@@ -8,7 +8,7 @@ from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.wrapper import slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
-from aoti_debug.wrapper.launch_form import LaunchForm, LaunchTraits, RunsOn
+from aoti_debug.wrapper.launch_form import LaunchForm
 from aoti_debug.wrapper.prototypes import Param
 from aoti_debug.wrapper.slots import Slot
 from aoti_debug.wrapper.triton import TritonFunction
@@ -54,14 +54,4 @@ def _role(param: str, function: TritonFunction) -> Role:
     return Role.IN if param.startswith(("in_ptr", "arg_")) else Role.UNKNOWN
 
 
-FORMS = (
-    LaunchForm(
-        re.compile(r"call_\w+"),
-        read,
-        {
-            Kind.TRITON: LaunchTraits(
-                runs_on=RunsOn.DEVICE, compiled_for_layouts=True, keeps_old_elements=True, replay="triton"
-            )
-        },
-    ),
-)
+FORMS = (LaunchForm(re.compile(r"call_\w+"), read),)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aoti_debug.manifest import Arg, Certainty, Form, ModelLine, Role, Site
-from aoti_debug.wrapper import expressions, forms
+from aoti_debug.wrapper import expressions
+from aoti_debug.wrapper.launch_traits import traits_of
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
@@ -39,7 +40,7 @@ def _with_source(site: Site, neighbour: Site | None) -> Site:
 
 def _operator_word(site: Site) -> str:
     """Returns the name of a site's operator in the model's source: "scatter", "bernoulli", "item"."""
-    if word := forms.traits_of(site.kind).word:
+    if word := traits_of(site.kind).word:
         return word
     operator = re.split(r"::|\.", site.op)[1] if site.op else ""
     return operator if operator == "index_put" else next((word for word in operator.split("_") if word), "")

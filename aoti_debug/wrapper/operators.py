@@ -10,6 +10,7 @@ _DECLARED = re.compile(r"(\w+)\s*\(")
 _VERSION = re.compile(r"_v\d+\Z")
 _MUTATED = re.compile(r"Tensor\(\w+!(?:\s*->[^)]*)?\)[\[\]\d?]*\s+(\w+)")
 
+_ITEM = "aten._local_scalar_dense.default"
 # Functions of the shim that are not named after a device.
 _PLAIN = {
     "aoti_torch_index_put_out": "aten.index_put.out",
@@ -20,6 +21,7 @@ _PLAIN = {
     "aoti_torch_clone": "aten.clone.default",
     "aoti_torch_clone_preserve_strides": "aten.clone.default",
 }
+OPERATORS_BY_NAME = frozenset({_ITEM, *_PLAIN.values()})  # which operator_of() finds without being told their names
 
 
 def shim_operators(names: Iterable[str]) -> dict[str, str]:
@@ -61,7 +63,7 @@ def operator_of(callee: str, operators: Mapping[str, str]) -> str:
     if callee in _PLAIN:
         return _PLAIN[callee]
     if callee.startswith("aoti_torch_item_"):
-        return "aten._local_scalar_dense.default"
+        return _ITEM
     match = _SHIM.match(callee)
     if match is None:
         return ""

@@ -11,6 +11,7 @@ from aoti_debug.wrapper import calls, forms, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.functions import entry_points
+from aoti_debug.wrapper.launch_traits import traits_of
 from aoti_debug.wrapper.prototypes import Prototype
 from aoti_debug.wrapper.variables import variables
 
@@ -96,13 +97,12 @@ def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, 
         launches=reading.launches,
         operands=reading.operands,
         results=reading.results,
-        schema=reading.schema,
     )
 
 
 def _partial_outputs(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, ...]:
     """Makes outputs that have a content already in-out: a generated kernel may write only a part of them."""
-    if not forms.traits_of(kind).keeps_old_elements:
+    if not traits_of(kind).keeps_old_elements:
         return args
     return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)
 

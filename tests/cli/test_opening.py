@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import crashed_run
@@ -66,10 +66,17 @@ def test_a_page_and_a_bundle(counts: Counts, arguments: tuple[str, ...]) -> None
 
 WITHOUT_TORCH = """
 import sys
+sys.modules["torch"] = sys.modules["torchgen"] = None  # importing them raises ImportError
 from aoti_debug.cli import main
-code = main.run(sys.argv[1:])
-sys.exit(code or 100 * ("torch" in sys.modules))
+sys.exit(main.run(sys.argv[1:]))
 """
+
+
+def run_without_torch(words: Sequence[str], folder: Path) -> None:
+    environment = python_process.environment(os.environ)
+    command = [sys.executable, "-c", WITHOUT_TORCH, *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.slow
@@ -91,10 +98,21 @@ def test_what_reads_saved_tensors_does_without_torch(
     kernel = next(launch.kernel for launch in run.launches if launch.site.kind is Kind.CPP)
     words = [kernel if word == "KERNEL" else word for word in arguments]
     place = [str(run.path)] if words[0] in ("report", "bundle") else ["--run", str(run.path)]
-    environment = python_process.environment(os.environ)
-    command = [sys.executable, "-c", WITHOUT_TORCH, *words, *place]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    run_without_torch([*words, *place], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "kinds"), [("half", {Kind.SHIM_OUT, Kind.SHIM_ALLOC}), ("custom", {Kind.PROXY})])
+def test_operators_are_replayed_without_torch(
+    saved: Callable[[str], RunDir], tmp_path: Path, model: str, kinds: set[Kind]
+) -> None:
+    run = saved(model)
+    launches = {launch.kernel: launch for launch in reversed(run.launches) if launch.site.kind in kinds}
+    assert launches
+    for kernel, launch in launches.items():
+        words = ("repro", kernel, "--launch", launch.id, "-o", launch.id, "--run", str(run.path))
+        run_without_torch(words, tmp_path)
+        assert f"torch.ops.{launch.site.op.replace('::', '.')}" in (tmp_path / launch.id / "repro.py").read_text()
 
 
 def test_run(

@@ -102,7 +102,7 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
     assert [path.name.partition(".")[2] for path in sources.objects] == ["weights.o"]
     assert "linear" in json.dumps(json.loads(sources.provenance))
     assert lowered.answer.torch_version == torch.__version__
-    assert lowered.answer.schemas["aten.addmm.out"].startswith("aten::addmm.out(Tensor self, Tensor mat1,")
+    assert lowered.answer.schemas["aten.addmm.out"].text.startswith("aten::addmm.out(Tensor self, Tensor mat1,")
     assert "aten.addmm.out" in lowered.answer.shim_operators
     assert lowered.inputs.file is not None
     assert lowered.inputs.missing_reason == ""
@@ -271,5 +271,5 @@ def test_a_program_that_only_this_process_can_load(folder: Path) -> None:
     assert [node["node"]["target"] for node in json.loads(lowered.sources.extern_nodes)["nodes"]] == [
         "aoti_debug_test::twice"
     ]
-    assert lowered.answer.schemas["aoti_debug_test.twice.default"] == "aoti_debug_test::twice(Tensor x) -> Tensor"
+    assert lowered.answer.schemas["aoti_debug_test.twice.default"].text == "aoti_debug_test::twice(Tensor x) -> Tensor"
     assert not lowered.log.exists()  # there was no child

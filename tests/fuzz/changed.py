@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
-from fuzz.readers import Reader
 from hypothesis import strategies as st
+
+from fuzz.readers import Reader
 
 _NUMBERS = (
     0,

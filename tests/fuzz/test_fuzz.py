@@ -6,9 +6,10 @@ import itertools
 from pathlib import Path
 
 import pytest
-from fuzz import changed, readers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+from fuzz import changed, readers
 
 CORPUS = Path(__file__).parent / "corpus"
 READERS = {reader.name: reader for reader in readers.readers()}

@@ -5,6 +5,7 @@ import pytest
 import torch
 from saved_tensors import stored
 
+from aoti_debug.report import histograms
 from aoti_debug.report.histograms import Counts, Histogram, Sample, histogram
 from aoti_debug.report.samples import ELEMENTS, sample_of
 
@@ -87,3 +88,10 @@ def test_a_large_tensor_is_sampled() -> None:
 
 def test_packed_dtypes_have_no_values() -> None:
     assert sample_of(stored(torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2))) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 101, 1000])
+def test_quantiles_are_those_of_numpy(count: int) -> None:
+    values = np.random.default_rng(count).standard_cauchy(count)
+    for part in (0.0, 0.01, 0.5, 0.99, 1.0):
+        assert histograms._quantile(values, part) == np.quantile(values, part)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug import dtypes
+from aoti_debug.frontend.worker.operator_schema import describe
+from aoti_debug.frontend.worker.operators import find_overload
 from aoti_debug.manifest import (
     Arg,
     Certainty,
@@ -26,6 +29,7 @@ from aoti_debug.manifest import (
     Kind,
     Manifest,
     ModelLine,
+    OperatorSchema,
     Provenance,
     Role,
     Site,
@@ -62,7 +66,9 @@ COMPILER = KernelCompilation(
 )
 
 
-def manifest(*kernels: Kernel, compiler: KernelCompilation = COMPILER) -> Manifest:
+def manifest(
+    *kernels: Kernel, compiler: KernelCompilation = COMPILER, operators: Sequence[OperatorSchema] = ()
+) -> Manifest:
     return Manifest(
         format=1,
         tool_version="0.1.0",
@@ -73,7 +79,14 @@ def manifest(*kernels: Kernel, compiler: KernelCompilation = COMPILER) -> Manife
         sites=(),
         kernels=kernels,
         compiler=compiler,
+        operators=tuple(operators),
     )
+
+
+def registered(*names: str) -> tuple[OperatorSchema, ...]:
+    """The schemas of operators of this torch, as a build stores them; those that it does not know have none."""
+    dotted = [name.replace("::", ".") for name in names if name]
+    return tuple(describe(name, operator) for name in dotted if (operator := find_overload(name)) is not None)
 
 
 def layout_of(tensor: torch.Tensor) -> Layout:
@@ -201,7 +214,8 @@ class LaunchBuilder:
 
 def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel) -> Path:
     arguments = arguments_of(launch)
-    write_folder(folder, generate(launch, manifest(*kernels), arguments), arguments)
+    known = manifest(*kernels, operators=registered(launch.site.op))
+    write_folder(folder, generate(launch, known, arguments), arguments)
     return folder
 
 

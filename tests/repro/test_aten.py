@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest
+from repro_launches import LaunchBuilder, manifest, registered
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import CType, Form, Kind, Role
+from aoti_debug.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.schema import OperatorSchema, Parameter, registered_schema
+from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.script import Script
 from aoti_debug.values import Absent
 
@@ -20,7 +20,7 @@ from aoti_debug.values import Absent
 def script(launch: LaunchBuilder, signature: OperatorSchema | None = None) -> Script:
     built = launch.build()
     if signature is None:
-        return aten.script(built, manifest(), arguments_of(built))
+        return aten.script(built, manifest(operators=registered(built.site.op)), arguments_of(built))
     return aten.script_for(signature, built, arguments_of(built))
 
 
@@ -28,48 +28,27 @@ def shim(tmp_path: Path, op: str, callee: str = "aoti_torch_cpu_x", kind: Kind =
     return LaunchBuilder(tmp_path, callee, kind, op)
 
 
-def test_outputs_come_first_in_c() -> None:
-    signature = registered_schema("aten.addmm.out", "aoti_torch_cpu_addmm_out")
-    assert [(at, p.name) for at, p in signature.in_c()] == [
-        (0, "out"),
-        (1, "self"),
-        (2, "mat1"),
-        (3, "mat2"),
-        (4, "beta"),
-        (5, "alpha"),
-    ]
-    assert (signature.returns, signature.random) == (0, False)
+def test_an_older_version_of_a_c_function_has_fewer_parameters(tmp_path: Path) -> None:
+    parameters = (Parameter("self", "Tensor"), Parameter("k", "int"), Parameter("sorted", "bool", since=2))
+    known = manifest(operators=[OperatorSchema("aten.f.default", parameters, returns=1)])
+
+    def call(version: str, *sorted_: int) -> str:
+        launch = shim(tmp_path, "aten.f.default", f"aoti_torch_cpu_f{version}").tensor("a", torch.zeros(2))
+        launch.number("k", 3)
+        for value in sorted_:
+            launch.number("sorted", value, CType.I32)
+        built = launch.result("b", torch.zeros(2)).build()
+        return aten.script(built, known, arguments_of(built)).launch[0]
+
+    assert call("") == "b = torch.ops.aten.f.default(a, k=3)"
+    assert call("_v2", 1) == "b = torch.ops.aten.f.default(a, k=3, sorted=True)"
 
 
-def test_lists_and_devices_take_two_parameters() -> None:
-    signature = registered_schema("aten.rand.default", "aoti_torch_cpu_rand")
-    assert [(at, p.name) for at, p in signature.in_c()] == [
-        (0, "size"),
-        (2, "dtype"),
-        (3, "layout"),
-        (4, "device"),
-        (6, "pin_memory"),
-    ]
-    assert (signature.width, signature.returns, signature.random) == (7, 1, True)
-
-
-def test_in_place_operators_return_nothing_in_c() -> None:
-    assert registered_schema("aten.bernoulli_.float", "aoti_torch_cpu_bernoulli__float").returns == 0
-    assert registered_schema("aten.zero_.default", "aoti_torch_zero_").returns == 0
-
-
-def test_an_older_version_of_a_c_function_has_fewer_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchgen.aoti import fallback_ops
-
-    monkeypatch.setitem(fallback_ops.inductor_fallback_ops, "aten.topk.default", {"v2": {"new_args": ["sorted"]}})
-    names = [p.name for p in registered_schema("aten.topk.default", "aoti_torch_cpu_topk").parameters]
-    assert names == ["self", "k", "dim", "largest"]
-    assert len(registered_schema("aten.topk.default", "aoti_torch_cpu_topk_v2").parameters) == 5
-
-
-def test_an_operator_that_this_torch_has_not() -> None:
-    with pytest.raises(UsageError, match=r"has no operator aten\.no_such\.default"):
-        registered_schema("aten.no_such.default", "aoti_torch_cpu_no_such")
+def test_a_package_without_the_schema_of_the_operator_is_refused(tmp_path: Path) -> None:
+    launch = shim(tmp_path, "aten.addmm.out", "aoti_torch_cpu_addmm_out", Kind.SHIM_OUT).build()
+    with pytest.raises(UsageError, match=r"does not hold the schema of aten\.addmm\.out; build it again"):
+        kind_of(launch, manifest())
+    assert kind_of(launch, manifest(operators=registered("aten.addmm.out"))) is aten
 
 
 def test_numbers_have_the_type_that_the_c_function_gives_them(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest
+from repro_launches import LaunchBuilder, manifest, registered
 
-from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, Provenance, Role
+from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate import generate
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
@@ -143,9 +143,15 @@ def behind_proxy(launch: LaunchBuilder) -> LaunchBuilder:
     return launch
 
 
+SCALED = OperatorSchema(
+    "mylib.scaled.default",
+    (Parameter("x", "Tensor"), Parameter("factor", "float"), Parameter("times", "int", optional=True, default=True)),
+    returns=1,
+)
+
+
 def own_shim(launch: LaunchBuilder) -> LaunchBuilder:
     launch.kernel, launch.kind, launch.op = "aoti_torch_cpu_scaled", Kind.CUSTOM_SHIM, "mylib.scaled.default"
-    launch.details = {"schema": "mylib::scaled(Tensor x, float factor, int? times=None) -> Tensor"}
     launch.tensor("arg0_1", torch.zeros(2)).number("factor", 2.5, CType.F64, ctype="double")
     return launch.absent("times", Form.SCALAR_REF).result("buf0", torch.zeros(2))
 
@@ -175,7 +181,8 @@ def settled(launch: RecordedLaunch) -> RecordedLaunch:
 
 def texts(tmp_path: Path, case: Callable[[LaunchBuilder], LaunchBuilder], fault: str = "") -> dict[str, str]:
     launch = settled(case(LaunchBuilder(tmp_path, "", Kind.CPP)).build(fault))
-    known = replace(manifest(KERNEL), imports=("mylib",), libraries=("/opt/mylib/libmylib.so",))
+    known = manifest(KERNEL, operators=(*registered(launch.site.op), SCALED))
+    known = replace(known, imports=("mylib",), libraries=("/opt/mylib/libmylib.so",))
     return {name: str(text) for name, text in generate(launch, known, arguments_of(launch)).items()}
 
 
@@ -194,7 +201,8 @@ def test_recorded_text_cannot_become_code(tmp_path: Path) -> None:
     frame = replace(launch.site.provenance.source[0], text='x = 1\nimport os\r"""\\', file="/a\n/b.py")
     evil = replace(launch.site, provenance=Provenance(launch.site.provenance.certainty, source=(frame,)))
     launch = replace(launch, site=evil, fault='"\n\\')
-    tree = ast.parse(generate(launch, manifest(), arguments_of(launch))["repro.py"])
+    known = manifest(operators=registered(launch.site.op))
+    tree = ast.parse(generate(launch, known, arguments_of(launch))["repro.py"])
     imported = [a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names]
     assert imported == ["sys", "torch"]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest, replay
+from repro_launches import LaunchBuilder, manifest, registered, replay
 
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import CType, Form, Kind, Operand, Role
+from aoti_debug.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate import generate
@@ -51,10 +52,16 @@ def add_scaled(saved: Path) -> LaunchBuilder:
     return launch.made("buf1", x - 1, "ret0").number("times", 3, form=Form.INTS, element=0, at=3)
 
 
-def write(launch: LaunchBuilder, folder: Path, *imports: str, libraries: tuple[str, ...] = ()) -> Path:
+def write(
+    launch: LaunchBuilder,
+    folder: Path,
+    *imports: str,
+    libraries: tuple[str, ...] = (),
+    operators: tuple[OperatorSchema, ...] = (),
+) -> Path:
     built = launch.build()
     arguments = arguments_of(built)
-    known = replace(manifest(), imports=imports, libraries=libraries)
+    known = replace(manifest(operators=operators), imports=imports, libraries=libraries)
     write_folder(folder, generate(built, known, arguments), arguments)
     return folder
 
@@ -148,9 +155,29 @@ def test_an_operator_of_torch_needs_nothing(tmp_path: Path) -> None:
     real, imag = torch.ones(3), torch.arange(3.0)
     launch.tensor("a", real, param="real", form=Form.LIST, element=0, at=5)
     launch.tensor("b", imag, param="imag", form=Form.LIST, element=1, at=5).made("c", torch.complex(real, imag), "ret0")
-    folder = write(launch, tmp_path / "repro", "mylib")
+    with pytest.raises(UsageError, match=r"does not hold the schema of aten::complex\.default; build it again"):
+        kind_of(launch.build(), manifest())
+    folder = write(launch, tmp_path / "repro", "mylib", operators=registered("aten::complex.default"))
     assert "imports=" not in (folder / "repro.py").read_text()
     assert "c  complex64 (3,)  equal bit for bit" in replay(folder).stdout
+
+
+def test_the_values_of_a_random_operator_cannot_be_compared(tmp_path: Path) -> None:
+    launch = LaunchBuilder(tmp_path, "aten::poisson.default", Kind.PROXY, "aten::poisson.default")
+    tensor = {"name": "any"}
+    launch.details = {"operands": (operand("self", as_tensor=tensor),), "results": (json.dumps({"as_tensor": tensor}),)}
+    launch.tensor("a", torch.ones(3), param="self", form=Form.LIST, element=0, at=5).made("b", torch.ones(3), "ret0")
+    built = launch.build()
+    written = proxy.script(built, manifest(operators=registered(built.site.op)), arguments_of(built))
+    assert written.random == "aten.poisson.default draws random numbers"
+
+
+@pytest.mark.parametrize("value", [99, "7"])
+def test_a_dtype_that_nobody_knows(tmp_path: Path, value: object) -> None:
+    launch = add_scaled(tmp_path / "run")
+    launch.details["operands"] = (*launch.details["operands"][:3], operand("times", as_scalar_type=value))
+    with pytest.raises(UsageError, match="its argument times"):
+        write(launch, tmp_path / "repro")
 
 
 def test_an_operator_with_its_own_shim(tmp_path: Path) -> None:
@@ -158,9 +185,10 @@ def test_an_operator_with_its_own_shim(tmp_path: Path) -> None:
     source += "def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:\n    return x * factor\n"
     (tmp_path / "mylib.py").write_text(source)
     launch = LaunchBuilder(tmp_path, "aoti_torch_cpu_scaled", Kind.CUSTOM_SHIM, "repro_test.scaled.default")
-    launch.details = {"schema": "repro_test::scaled(Tensor x, float factor) -> Tensor"}
     x = torch.arange(5.0)
     launch.tensor("arg0_1", x).number("factor", 2.5, CType.F64, ctype="double").result("buf0", x * 2.5)
-    folder = write(launch, tmp_path / "repro", "mylib")
+    parameters = (Parameter("x", "Tensor"), Parameter("factor", "float"))
+    scaled = OperatorSchema("repro_test.scaled.default", parameters, returns=1)
+    folder = write(launch, tmp_path / "repro", "mylib", operators=(scaled,))
     done = replay(folder, "--import", str(tmp_path / "mylib.py"))
     assert done.stdout.endswith("buf0  float32 (5,)  equal bit for bit\n"), done

@@ -10,7 +10,6 @@ from listing import listing
 from aoti_debug import wrapper
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.repro import kinds
 from aoti_debug.wrapper import analyse, forms, slots
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
@@ -20,7 +19,7 @@ MODULE = """
 import re
 from aoti_debug.wrapper.launch_form import LaunchForm
 
-FORMS = (LaunchForm(re.compile("enqueue_made_up"), lambda call, context: None, {}),)
+FORMS = (LaunchForm(re.compile("enqueue_made_up"), lambda call, context: None),)
 """
 WRAPPER = """
 namespace torch::aot_inductor {
@@ -46,7 +45,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     return Reading(Kind.CPP, name.strip('"'), found)
 
 
-MADE_UP = LaunchForm(re.compile("enqueue_made_up"), read, {})
+MADE_UP = LaunchForm(re.compile("enqueue_made_up"), read)
 
 
 def test_a_new_form_is_read_listed_and_instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +65,7 @@ def test_a_new_form_is_read_listed_and_instrumented(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_call_that_no_form_can_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    unread = LaunchForm(MADE_UP.callees, lambda call, context: None, {})
+    unread = LaunchForm(MADE_UP.callees, lambda call, context: None)
     monkeypatch.setattr(forms, "FORMS", (*forms.FORMS, unread))
     (call,) = analyse(WRAPPER).unrecognised
     assert (call.line, call.text) == (6, 'enqueue_made_up("scale", arg0_1, buf0, 3L);')
@@ -78,18 +77,6 @@ def test_a_module_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     callees = [form.callees.pattern for form in forms.discovered()]
     assert "enqueue_made_up" in callees
     assert len(callees) == len(forms.FORMS) + 1
-
-
-def test_every_kind_of_launch_has_one_form() -> None:
-    listed = [kind for form in forms.FORMS for kind in form.kinds]
-    assert sorted(listed) == sorted(Kind)
-
-
-@pytest.mark.parametrize("kind", Kind)
-def test_a_kind_is_replayed_or_says_why_not(kind: Kind) -> None:
-    traits = forms.traits_of(kind)
-    assert bool(traits.replay) != bool(traits.not_replayed)
-    assert not traits.replay or traits.replay in kinds.REPLAYS
 
 
 def test_the_schema_lists_every_kind_of_launch() -> None:

@@ -8,10 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.frontend.worker.operator_schema import describe
+from aoti_debug.manifest import OperatorSchema
+from aoti_debug.wrapper.operators import OPERATORS_BY_NAME
+
 _TORCH_NAMESPACES = frozenset({"aten", "prims", "prim", "higher_order", "inductor"})
 
 
-def shims_and_schemas(archive: Path, custom_operators: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def shims_and_schemas(
+    archive: Path, custom_operators: Iterable[str]
+) -> tuple[tuple[str, ...], dict[str, OperatorSchema]]:
     """Returns the operators with a C shim, and schemas: of these, of custom operators and of proxy executor calls."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
@@ -21,8 +27,8 @@ def shims_and_schemas(archive: Path, custom_operators: Iterable[str]) -> tuple[t
         for member in file.namelist():
             if member.endswith(".wrapper.json"):
                 called += [_dotted(node["node"]["target"]) for node in json.loads(file.read(member))["nodes"]]
-    schemas = {name: _schema(name) for name in (*shims, *called)}
-    return shims, {name: schema for name, schema in schemas.items() if schema}
+    operators = {name: find_overload(name) for name in (*shims, *sorted(OPERATORS_BY_NAME), *called)}
+    return shims, {name: describe(name, operator) for name, operator in operators.items() if operator is not None}
 
 
 def operator_stacks(program: Any) -> dict[str, str]:
@@ -44,11 +50,6 @@ def _dotted(target: str) -> str:
     namespace, _, rest = target.replace("::", ".").partition(".")
     name, _, overload = rest.partition(".")
     return f"{namespace}.{name}.{overload or 'default'}"
-
-
-def _schema(name: str) -> str:
-    operator = find_overload(name)
-    return "" if operator is None else str(operator._schema)
 
 
 def find_overload(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.machine import files, json_data
-from aoti_debug.manifest import Promise
+from aoti_debug.manifest import OperatorSchema, Promise
 
 ARCHIVE = "lowered.pt2"
 HASHED_ARCHIVE = "hashed.pt2"
@@ -66,7 +66,8 @@ class Answer:
 
     Attributes:
         shim_operators: names of the operators that have a C shim ("aten.addmm.default").
-        schemas: schema of each of them, of custom_shims and of the operators that the proxy executor calls, by name.
+        schemas: schema by operator name ("mylib.op.default"): of each of them, of custom_shims and of the operators
+            that the proxy executor calls.
         wrapper_opt: optimization level of the wrapper in a default package, "O1"; "" if nothing was lowered.
         without_inputs: why no inputs are embedded; "" if they are.
         times: seconds of each step.
@@ -80,7 +81,7 @@ class Answer:
 
     torch_version: str
     shim_operators: tuple[str, ...]
-    schemas: Mapping[str, str]
+    schemas: Mapping[str, OperatorSchema]
     wrapper_opt: str
     without_inputs: str
     times: Mapping[str, float]

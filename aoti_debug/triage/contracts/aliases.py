@@ -14,7 +14,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.values import Tensor
-from aoti_debug.wrapper.forms import traits_of
+from aoti_debug.wrapper.launch_traits import traits_of
 
 _ATEN = "aten."
 
@@ -26,7 +26,7 @@ def check(run: RunDir) -> tuple[Finding, ...]:
         by_call.setdefault((launch.key.kind, launch.key.call), []).append(launch)
     findings: list[Finding] = []
     for launches in by_call.values():
-        findings += [*_shared_inputs(run, launches), *_view_results(launches)]
+        findings += [*_shared_inputs(run, launches), *_view_results(run, launches)]
     return tuple({finding.what: finding for finding in findings}.values())
 
 
@@ -57,10 +57,10 @@ def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
             break
 
 
-def _view_results(launches: list[Launch]) -> Iterator[Finding]:
+def _view_results(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
     for position, launch in enumerate(launches):
         site = launch.site
-        if not traits_of(site.kind).user_operator or site.op.startswith(_ATEN) or "(a" in site.schema:
+        if not traits_of(site.kind).user_operator or site.op.startswith(_ATEN) or _may_return_view(run, site.op):
             continue
         later = launches[position + 1 :]
         for result, argument in _shared(launch):
@@ -78,6 +78,12 @@ def _view_results(launches: list[Launch]) -> Iterator[Finding]:
                     f"{launch.site.op}: its schema promises a new tensor; return result.clone(), or declare the alias",
                 ),
             )
+
+
+def _may_return_view(run: RunDir, op: str) -> bool:
+    """True if an operator's schema declares that a result may share memory with an argument: `-> Tensor(a)`."""
+    schema = run.manifest.operator(op)
+    return schema is not None and "Tensor(" in schema.text.rpartition("->")[2]
 
 
 def _shared(launch: Launch) -> Iterator[tuple[Argument, Argument]]:

@@ -11,12 +11,14 @@ from wrong_types import assert_refused
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request, TritonConfig
-from aoti_debug.manifest import Promise
+from aoti_debug.manifest import OperatorSchema, Parameter, Promise
 
 ANSWER = Answer(
     torch_version="2.13.0",
     shim_operators=("aten.addmm.default",),
-    schemas={"aten.addmm.default": "aten::addmm(...)"},
+    schemas={
+        "aten.mm.default": OperatorSchema("aten.mm.default", (Parameter("self", "Tensor"),), 1, text="aten::mm()")
+    },
     wrapper_opt="O1",
     without_inputs="",
     times={"lower": 1.5},

@@ -14,7 +14,18 @@ from paths import RECORDED
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.errors import InputMismatch, Mismatch
-from aoti_debug.manifest import Constant, CType, Form, Kernel, KernelParam, Kind, Manifest, Promise, Role
+from aoti_debug.manifest import (
+    Constant,
+    CType,
+    Form,
+    Kernel,
+    KernelParam,
+    Kind,
+    Manifest,
+    OperatorSchema,
+    Promise,
+    Role,
+)
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.contracts.kind import CONTRACT
@@ -381,3 +392,23 @@ def test_ordinary_models_break_nothing(saved: Callable[[str], RunDir], name: str
     assert run.manifest.without_promises == ""
     assert run.manifest.promises != ()
     assert check(run) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 1),
+        ("mylib::ask(Tensor x) -> Tensor", 1),
+        ("mylib::ask(Tensor(a!) x) -> Tensor", 1),
+        ("mylib::ask(Tensor(b) x) -> Tensor(b)", 0),
+    ],
+)
+def test_a_result_that_shares_memory_with_an_argument(tmp_path: Path, text: str, count: int) -> None:
+    write = site("cpp_fused_add_0", arg("buf1", Role.INOUT), kind=Kind.CPP, line=13)
+    journal = JournalWriter()
+    journal.launch_begin(0, 0, X, Absent.UNDEFINED)
+    journal.launch_end(0, {1: X})
+    journal.launch(1, 1, X)
+    operators = (OperatorSchema("mylib.ask.default", (), returns=1, text=text),) if text else ()
+    found = check(run_of(tmp_path, described(ASK, write, operators=operators), journal))
+    assert len([f for f in found if "returned a view of its argument x" in f.what]) == count

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from repro_launches import registered
+
+from aoti_debug.repro import schema
+
+
+def test_outputs_come_first_in_c() -> None:
+    (addmm,) = registered("aten.addmm.out")
+    assert [(at, p.name) for at, p in schema.in_c(addmm)] == [
+        (0, "out"),
+        (1, "self"),
+        (2, "mat1"),
+        (3, "mat2"),
+        (4, "beta"),
+        (5, "alpha"),
+    ]
+
+
+def test_lists_and_devices_take_two_parameters() -> None:
+    (rand,) = registered("aten.rand.default")
+    assert [(at, p.name) for at, p in schema.in_c(rand)] == [
+        (0, "size"),
+        (2, "dtype"),
+        (3, "layout"),
+        (4, "device"),
+        (6, "pin_memory"),
+    ]
+    assert schema.width(rand) == 7
+    assert schema.random_reason(rand) == "aten.rand.default draws random numbers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,25 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.manifest import Manifest, Role
+from aoti_debug.manifest import Manifest, OperatorSchema, Parameter, Role
 
 HOSTILE = "k\x1b[2J\x1b]0;title\x07\nnext: rm -rf ~\u202e<script>alert(1)</script>\ud800"
 
 
+RELU = OperatorSchema(
+    "aten.relu.out",
+    (Parameter("self", "Tensor"), Parameter("out", "Tensor", keyword_only=True, out=True)),
+    returns=0,
+    text="aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+)
+
+
 def a_manifest() -> Manifest:
-    return make_manifest(
+    made = make_manifest(
         site("first", arg("x", param="self"), arg("y", Role.OUT, param="out"), op="aten.relu.out"),
         site("second", arg("y", param="self"), arg("z", Role.OUT, param="out"), op="aten.relu.out"),
     )
+    return replace(made, operators=(RELU,))
 
 
 def a_run(base: Path, manifest: Manifest | None = None, **fields: object) -> Path:

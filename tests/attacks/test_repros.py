@@ -29,7 +29,7 @@ def test_an_operator_is_three_identifiers(
 ) -> None:
     manifest = a_manifest()
     operands = (Operand("self", False, '{"as_tensor": {"name": "x"}}'),)
-    site = replace(manifest.sites[0], kind=kind, op=op, operands=operands, schema="mylib::op(Tensor x) -> Tensor")
+    site = replace(manifest.sites[0], kind=kind, op=op, operands=operands)
     run = a_run(tmp_path, replace(manifest, sites=(site, manifest.sites[1])))
     assert main.run(["repro", "first", "--run", str(run), "-o", str(tmp_path / "repro")]) == 2
     assert "is not the name of an operator" in capsys.readouterr().err

@@ -209,10 +209,10 @@ class Evaluation:
         sizes = [int(size) for t in node.types[:1] if t is not None for size in t.shape if size.isdigit()]
         outputs = functools.reduce(lambda a, b: a * b, sizes, 1)
         if name in ("addmm", "baddbmm", "mm", "bmm", "linear", "addmv", "mv", "dot"):
-            terms = tensors[1 if name.startswith(("addm", "baddb")) else 0].shape[-1] if tensors[0].dim() else 1
-        elif name.startswith("conv"):
+            terms = tensors[1 if name in ("addmm", "baddbmm", "addmv") else 0].shape[-1]
+        elif "convolution" in name and len(tensors) > 1:
             terms = tensors[1].numel() // max(tensors[1].shape[0], 1)
-        elif "attention" in name:
+        elif "attention" in name and len(tensors) > 1:
             terms = tensors[0].shape[-1] + tensors[1].shape[-2]
         else:
             terms = max(t.numel() for t in tensors) // max(outputs, 1)

@@ -125,6 +125,7 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
     misplaced = ~finite & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
     ratio = torch.where(misplaced, torch.full_like(ratio, torch.inf), ratio)
     worst = int(ratio.argmax())
+    relative = relative_difference(output.actual, output.double)
     in_ulp = torch.where(finite, error / step, torch.zeros_like(error))
     return _measurement(
         subject,
@@ -138,10 +139,11 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
         atol=float(_finite(error).max()),
         rtol=_largest_relative(error, double, finite),
         rms=_rms(_finite(error)),
-        relative=relative_difference(output.actual, output.double),
+        relative=relative,
+        relative_ulp=relative / torch.finfo(dtype).eps,
         eager_rms=_rms(_finite(eager_error)),
         eager_ulp_max=float((_finite(eager_error) / step).max()),
-        sensitivity=float((change / step).max()) if changes else -1.0,
+        sensitivity=_rms(change) / max(unit(dtype) * _rms(_finite(double)), 1e-300) if changes else -1.0,
     )
 
 

@@ -39,8 +39,11 @@ class Measurement:
         atol, rtol: the largest absolute and relative error: what a comparison by one of them alone would need.
         rms, eager_rms: root of the mean squared error, of the output and of eager.
         relative: `rms`, divided by the root of the mean square of the expected values.
+        relative_ulp: `relative`, in relative distances of neighbouring numbers of the dtype.
         eager_ulp_max: the largest error of eager in ULP.
-        sensitivity: the largest change in ULP when the inputs change by one ULP; -1 if it was not needed.
+        sensitivity: an estimate of the condition number: the relative change of the output divided by that of the
+            inputs, when these change by one ULP; of integers, the number of elements that change; -1 if it was not
+            needed.
         metric: the value of the user's metric; None without one.
     """
 
@@ -60,6 +63,7 @@ class Measurement:
     rtol: float = 0.0
     rms: float = 0.0
     relative: float = 0.0
+    relative_ulp: float = 0.0
     eager_rms: float = 0.0
     eager_ulp_max: float = 0.0
     sensitivity: float = -1.0

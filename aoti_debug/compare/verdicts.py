@@ -3,9 +3,9 @@
 In order; the first rule that holds decides, and a launch gets the worst verdict of its outputs:
 
     wrong               an element differs by more than rounding allows there (aoti_debug.compare.measure)
-    ok                  equal to eager, or no error above 4 ULP
-    better than eager   the root of its mean squared error is less than half of eager's
-    ill-conditioned     a change of its inputs by one ULP moves it by more than 64 ULP
+    ok                  equal to eager, or its mean error is below 4 ULP of its mean value (root mean square)
+    better than eager   its mean error is less than half of eager's
+    ill-conditioned     a change of its inputs by one ULP changes it by more than 64 ULP of its mean value
     rounding            the rest: rounding explains it
 
 A launch none of whose outputs could be compared is `not comparable`.
@@ -18,8 +18,8 @@ from enum import Enum
 
 from aoti_debug.compare.measurement import Measurement
 
-EXACT_ULP = 4.0
-CONDITION_ULP = 64.0
+CLOSE = 4.0
+CONDITION = 64.0
 BETTER = 0.5
 
 
@@ -48,11 +48,11 @@ def verdict_on_output(output: Measurement) -> LaunchVerdict:
     """The verdict on one output."""
     if output.wrong:
         return LaunchVerdict.WRONG
-    if output.equals_eager or output.ulp_max <= EXACT_ULP:
+    if output.equals_eager or output.relative_ulp < CLOSE:
         return LaunchVerdict.OK
     if output.rms < BETTER * output.eager_rms:
         return LaunchVerdict.BETTER
-    if output.sensitivity > CONDITION_ULP:
+    if output.sensitivity > CONDITION:
         return LaunchVerdict.ILL_CONDITIONED
     return LaunchVerdict.ROUNDING
 

@@ -39,7 +39,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
-PRELOADED = ("torch", "aoti_debug.run.worker", "aoti_debug.compare.worker")
+PRELOADED = ("torch", "aoti_debug.run.worker")  # what its processes need
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ class Row:
         outputs: the measurements of its outputs.
         inherited: the difference of each output from the whole program, by argument.
         launches: the launches that were compared together, the last of which it is.
-        suspects: of a wrong launch, the operators that wrong outputs depend on and right ones do not; the last ones
-            first.
+        suspects: of a wrong launch, the operators that wrong outputs depend on (see `suspects`).
         notes: what limits the comparison.
         bytes: the size of its outputs.
         compared_bytes: of those that were compared, directly or through the launches that read them.
@@ -143,7 +142,10 @@ def assemble(
 
 
 def suspects(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
-    """The operators of a region that its wrong outputs depend on and its right ones do not; the last ones first."""
+    """The operators of a region that its wrong outputs depend on; those that right ones depend on as well come last.
+
+    They are not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+    """
     graph = reference.graph(region.graph, region.function)
     if graph is None:
         return ()
@@ -163,8 +165,10 @@ def suspects(reference: Reference, region: Region, result: RegionResult) -> tupl
                 pending += graph.by_name[name].inputs
         return found
 
-    blamed = (ancestors(wrong) - ancestors(right)) or ancestors(wrong)
-    nodes = [graph.by_name[name] for name in reversed(graph.sorted(blamed))]
+    blamed, innocent = ancestors(wrong), ancestors(right)
+    latest_first = graph.sorted(blamed)[::-1]
+    ordered = [n for n in latest_first if n not in innocent] + [n for n in latest_first if n in innocent]
+    nodes = [graph.by_name[name] for name in ordered]
     return tuple(
         Suspect(node.name, node.target, reference.line(node))
         for node in nodes

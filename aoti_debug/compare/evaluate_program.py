@@ -14,6 +14,7 @@ from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import relative_difference
 from aoti_debug.compare.measurement import Inherited, ProgramFailure
 from aoti_debug.compare.plan import ProgramOutput, ProgramRun
+from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
@@ -34,7 +35,10 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
     last_uses = _last_uses(graph)
     with torch.no_grad():
         for item in program.inputs:
-            evaluation.set(item.value, load_value(graph, item, symbols, device))
+            try:
+                evaluation.set(item.value, load_value(graph, item, symbols, device))
+            except (NotEvaluableError, RunDirError) as error:
+                evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
             if node.kind is not NodeKind.CALL:
                 continue
@@ -52,10 +56,10 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
 def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols, device: str) -> Iterator[Inherited]:
     """The difference of an output; nothing if it cannot be compared."""
     item = output.recorded
-    actual = load(item, device)
     try:
+        actual = load(item, device)
         expected = as_written(evaluation.value(item.value), actual, item, symbols)
-    except NotEvaluableError:
+    except (NotEvaluableError, RunDirError):
         return
     yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
 

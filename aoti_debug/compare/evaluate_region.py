@@ -14,6 +14,7 @@ from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Measurement, RegionResult
 from aoti_debug.compare.plan import KnownValue, Region
+from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, Reference, ValueKey
 
@@ -39,7 +40,7 @@ class RegionEvaluator:
         began = time.monotonic()
         try:
             outputs, notes = self._measure(region)
-        except NotEvaluableError as error:
+        except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
 

@@ -81,7 +81,8 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
     magnitude = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
     exponent = torch.frexp(magnitude).exponent.to(torch.float64) - 1
-    return torch.clamp(torch.exp2(exponent) * info.eps, min=info.smallest_normal * info.eps)
+    step = torch.where(magnitude == 0, torch.zeros_like(exponent), torch.exp2(exponent) * info.eps)
+    return torch.clamp(step, min=info.smallest_normal * info.eps)
 
 
 def unit(dtype: torch.dtype) -> float:

@@ -220,7 +220,7 @@ def _plain(value: Any) -> Any:
     """Data for JSON, without the members of a dataclass that have their default."""
     if is_dataclass(value) and not isinstance(value, type):
         members = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: _plain(member) for field, member in members if member != field.default}
+        return {field.name: _plain(member) for field, member in members if member not in (field.default, {})}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

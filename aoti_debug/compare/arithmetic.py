@@ -9,7 +9,7 @@ _HALF = ("float16", "bfloat16")
 
 
 class Arithmetic(str, Enum):
-    """How the operators of a region compute."""
+    """The arithmetic of the operators of a region."""
 
     EAGER = "eager"  # as the program says: every operator rounds to its own dtype
     KERNEL = "kernel"  # float32 within the region for float16 and bfloat16, as in a fused kernel

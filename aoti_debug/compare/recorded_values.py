@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Role
@@ -67,6 +68,8 @@ class RecordedValues:
         self.writes: dict[LaunchKey, tuple[Write, ...]] = {}
         self.symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
         self._earlier: dict[Frame, list[Write]] = defaultdict(list)
+        self._memory: dict[Frame, LastWrites[Write]] = defaultdict(LastWrites)
+        self._without_address: dict[tuple[Frame, str], Write] = {}
         versions = self._versions()
         for launch in run.launches:
             if launch.status is LaunchStatus.RETURNED:
@@ -76,21 +79,29 @@ class RecordedValues:
         """The graph that a launch belongs to; None if it is not in the reference."""
         return self._reference.graph(launch.site.subgraph, launch.site.function)
 
-    def earlier(self, launch: Launch) -> tuple[Write, ...]:
-        """The writes of the same execution of the graph."""
-        return tuple(self._earlier[frame_of(launch)])
+    def earlier(self, launch: Launch) -> Iterator[Write]:
+        """Yields the writes before a launch, of the same execution of the graph."""
+        for write in self._earlier[frame_of(launch)]:
+            if write.launch.sequence >= launch.sequence:
+                return
+            yield write
 
     def _follow(self, launch: Launch, versions: Mapping[tuple[LaunchKey, str], ValueKey | None]) -> None:
         for argument in launch.args:
             if isinstance(argument.before, Number) and is_symbol(argument.spec.text):
                 self.symbols[launch.key.kind, launch.key.call].bind(argument.spec.text, int(argument.before.value))
-        earlier = self._earlier[frame_of(launch)]
         inputs = [a for a in launch.args if a.role in _READ and a.tensor is not None]
-        self.reads[launch.key] = tuple(self._read(launch, argument, earlier) for argument in inputs)
+        self.reads[launch.key] = tuple(self._read(launch, argument) for argument in inputs)
         self.writes[launch.key] = tuple(
             Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in written(launch)
         )
-        earlier.extend(self.writes[launch.key])
+        frame = frame_of(launch)
+        for write in self.writes[launch.key]:
+            self._earlier[frame].append(write)
+            if write.span is None:
+                self._without_address[frame, write.argument.name] = write
+            else:
+                self._memory[frame].add(write.span, write)
         self._bind_sizes(launch)
 
     def _bind_sizes(self, launch: Launch) -> None:
@@ -106,16 +117,14 @@ class RecordedValues:
                 for expression, size in zip(types[0].shape, layout.shape, strict=True):
                     symbols.bind(expression, size)
 
-    def _read(self, launch: Launch, argument: Argument, earlier: list[Write]) -> Read:
-        span = span_of(argument)
-        last = next((w for w in reversed(earlier) if span and w.span and w.span.overlaps(span)), None)
-        if last is not None and last.span is not None and span is not None and last.span.covers(span):
+    def _read(self, launch: Launch, argument: Argument) -> Read:
+        frame, span = frame_of(launch), span_of(argument)
+        last = None if span is None else self._memory[frame].covering(span)
+        if last is not None:
             return Read(argument, last.value, last)
         name = _VIEW.sub("", argument.name)
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
-        base = argument.spec.base
-        same_name = next((w for w in reversed(earlier) if w.span is None and w.argument.name == base), None)
-        return Read(argument, value, same_name)
+        return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
 
     def _named(self, launch: Launch, name: str) -> ValueKey | None:
         """The value of a buffer, an input or a weight by its name in the generated code."""
@@ -140,12 +149,18 @@ class RecordedValues:
         for launch in self.run.launches:
             if launch.status is LaunchStatus.RETURNED:
                 for argument in written(launch):
-                    writes[frame_of(launch), argument.spec.base or argument.name].append((launch, argument.name))
+                    writes[frame_of(launch), self._variable(launch, argument)].append((launch, argument.name))
         values: dict[tuple[LaunchKey, str], ValueKey | None] = {}
         for (_, name), places in writes.items():
             keys = self._keys(places[0][0], name, len(places))
             values.update(zip(((place.key, argument) for place, argument in places), keys, strict=True))
         return values
+
+    def _variable(self, launch: Launch, argument: Argument) -> str:
+        """The buffer, input or weight that an argument is; a part of a buffer may be a buffer of its own."""
+        graph = self.graph(launch)
+        is_buffer = graph is not None and argument.name in graph.held
+        return argument.name if is_buffer else argument.spec.base or argument.name
 
     def _keys(self, launch: Launch, name: str, count: int) -> tuple[ValueKey | None, ...]:
         """The values that `count` consecutive writes of a tensor leave in it."""
@@ -157,7 +172,7 @@ class RecordedValues:
         if not mutators:
             return (*(None,) * (count - 1), value if is_allocated else None)
         versions = (*((value,) if is_allocated else ()), *(ValueKey(value.node, mutator) for mutator in mutators))
-        return versions if len(versions) == count else (None,) * count
+        return versions if len(versions) == count else (*(None,) * (count - 1), versions[-1])
 
 
 def frame_of(launch: Launch) -> Frame:
@@ -167,7 +182,7 @@ def frame_of(launch: Launch) -> Frame:
 
 def written(launch: Launch) -> Iterator[Argument]:
     """The tensors that a launch wrote, each once; of an argument of unknown role, only if its bytes changed."""
-    for argument in launch.args:
+    for argument in {argument.name: argument for argument in launch.args}.values():
         before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
         unchanged = before is not None and after is not None and before.hash == after.hash
         if argument.written and argument.layout is not None and not (argument.role is Role.UNKNOWN and unchanged):

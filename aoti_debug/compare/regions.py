@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 from aoti_debug.abi import Phase
 from aoti_debug.compare.plan import KnownValue, Recorded, Region
@@ -74,6 +75,19 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
     return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent))
 
 
+class _Earlier:
+    """The values that other launches wrote before, found when they are first asked for."""
+
+    def __init__(self, values: RecordedValues, launch: Launch) -> None:
+        self._values = values
+        self._launch = launch
+
+    @cached_property
+    def writes(self) -> Mapping[ValueKey, Write]:
+        """The last write of each value."""
+        return {write.value: write for write in self._values.earlier(self._launch) if write.value is not None}
+
+
 class _Finder:
     def __init__(self, run: RunDir, reference: Reference) -> None:
         self._run = run
@@ -91,14 +105,14 @@ class _Finder:
         whole_last = sorted(reads, key=lambda read: read.argument.name == read.argument.spec.base)
         known = {read.value: read for read in whole_last if read.value is not None}
         symbols = self.values.symbols[launch.key.kind, launch.key.call]
-        earlier = {w.value: w for w in self.values.earlier(launch) if w.value is not None and w.launch != launch}
+        earlier = _Earlier(self.values, launch)
         nodes: dict[str, None] = {}
         used: dict[ValueKey, None] = {}
         closed: list[Write] = []
         open_: dict[str, str] = {}
         for write in outputs:
             try:
-                needed, stops = _closed(graph, write, known.keys(), earlier.keys(), symbols)
+                needed, stops = _closed(graph, write, known.keys(), earlier, symbols)
             except _NotClosedError as error:
                 open_[write.argument.name] = str(error)
                 continue
@@ -108,7 +122,9 @@ class _Finder:
         if not closed:
             raise _NotClosedError(next(iter(open_.values())))
         inputs = tuple(
-            KnownValue(value, self._read(launch, known[value]) if value in known else self._written(earlier[value]))
+            KnownValue(
+                value, self._read(launch, known[value]) if value in known else self._written(earlier.writes[value])
+            )
             for value in used
         )
         return Region(
@@ -159,12 +175,12 @@ class _Finder:
         if saved is None or not saved.path:
             reason = f": {saved.reason}" if saved is not None and saved.reason else ""
             raise _NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
-        base = argument.spec.base or argument.name
-        return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), self._strides.get(base, ()))
+        strides = self._strides.get(argument.name) or self._strides.get(argument.spec.base, ())
+        return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides)
 
 
 def _closed(
-    graph: Graph, write: Write, known: Set[ValueKey], earlier: Set[ValueKey], symbols: Symbols
+    graph: Graph, write: Write, known: Set[ValueKey], earlier: _Earlier, symbols: Symbols
 ) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
     """The nodes between known values and what a launch wrote, and the known values that they need.
 
@@ -176,7 +192,7 @@ def _closed(
     try:
         return _slice(graph, write.value, known, symbols)
     except _NotClosedError:
-        return _slice(graph, write.value, known | earlier, symbols)
+        return _slice(graph, write.value, known | earlier.writes.keys(), symbols)
 
 
 def _slice(

@@ -7,7 +7,7 @@ takes in the launch that wrote it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from aoti_debug.abi import Phase
@@ -42,12 +42,14 @@ class Regions:
     Attributes:
         inside: launches that are part of later launches' regions only: nothing that they write holds a node's value.
         silent: launches that write no tensor.
+        values: what each launch reads and writes.
     """
 
     regions: tuple[Region, ...]
     uncovered: tuple[Uncovered, ...]
     inside: frozenset[str]
     silent: frozenset[str]
+    values: RecordedValues = field(repr=False, compare=False)
 
 
 class _NotClosedError(Exception):
@@ -72,7 +74,7 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
                 uncovered.append(Uncovered(launch.id, str(error)))
     inside = {id_ for region in regions for id_ in region.launches} - {region.launch for region in regions}
     remaining = tuple(launch for launch in uncovered if launch.launch not in inside)
-    return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent))
+    return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent), finder.values)
 
 
 class _Earlier:
@@ -92,7 +94,7 @@ class _Finder:
     def __init__(self, run: RunDir, reference: Reference) -> None:
         self._run = run
         self.values = RecordedValues(run, reference)
-        self._strides = _buffer_strides(run.manifest)
+        self._strides = buffer_strides(run.manifest)
 
     def region(self, launch: Launch) -> Region:
         graph = self.values.graph(launch)
@@ -234,7 +236,7 @@ def _same_layout(first: Argument, second: Argument) -> bool:
     return a is not None and b is not None and (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
 
 
-def _buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:
+def buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:
     """The promised strides of buffers, inputs and weights, as expressions."""
     strides = {promise.name: promise.strides for promise in manifest.promises}
     return strides | {constant.name: tuple(map(str, constant.strides)) for constant in manifest.constants}

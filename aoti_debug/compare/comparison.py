@@ -166,6 +166,8 @@ def suspects(reference: Reference, region: Region, result: RegionResult) -> tupl
         return found
 
     blamed, innocent = ancestors(wrong), ancestors(right)
+    other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
+    innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
     latest_first = graph.sorted(blamed)[::-1]
     ordered = [n for n in latest_first if n not in innocent] + [n for n in latest_first if n in innocent]
     nodes = [graph.by_name[name] for name in ordered]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aoti_debug import dtypes
@@ -15,11 +15,7 @@ from aoti_debug.compare.arithmetic import Arithmetic, wider
 from aoti_debug.dtypes import Category
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
-RANDOM = (
-    *("inductor_random", "inductor_randint", "inductor_seed", "inductor_lookup_seed"),
-    *("bernoulli", "dropout", "multinomial", "normal"),
-    *("rand", "randn", "randint", "randperm", "rrelu", "uniform", "exponential", "poisson"),
-)
+_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
@@ -79,11 +75,11 @@ class Evaluation:
         return self.values[key]
 
     def _result(self, node: Node) -> Any:
-        if is_random(node):
-            raise NotEvaluableError(f"random numbers: {node.target}")
         args, kwargs = self._arguments(node)
         if node.target in _BRANCHES:
             return self._branch(args) if node.target == CONDITION else self._loop(args)
+        if is_random(node.target, args, kwargs):
+            raise NotEvaluableError(f"random numbers: {node.target}")
         self._count_terms(node, args)
         return self._call(node, args, kwargs)
 
@@ -219,10 +215,20 @@ class Evaluation:
         self.terms = max(self.terms, int(terms))
 
 
-def is_random(node: Node) -> bool:
-    """True if the result of a node depends on a random number generator."""
-    name = node.target.split(".")[1] if node.target.count(".") else node.target
-    return any(name == random or name.startswith((f"{random}_", f"{random}s")) for random in RANDOM)
+def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """True if a call draws random numbers; one whose dropout is off does not."""
+    import torch
+
+    if target.startswith(_INDUCTOR_RANDOM):
+        return True
+    function = operator_of(target)
+    if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
+        return False
+    for position, parameter in enumerate(function._schema.arguments):
+        if parameter.name in ("dropout_p", "train"):
+            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
+            return bool(value)
+    return True
 
 
 @functools.cache

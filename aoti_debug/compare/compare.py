@@ -1,11 +1,12 @@
 """Compares every launch of a model with what its program says, in a directory of its own.
 
 aoti_debug_compares/20261120-231501-4711/
-  package.pt2  runs/ repro/ evaluation.log
+  compare.json  package.pt2  runs/ repro/ evaluation.log
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.compare.comparison import Comparison, assemble
+from aoti_debug.compare.document import document
 from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.plan import CompareRequest
@@ -24,8 +26,8 @@ from aoti_debug.compare.programs import program_runs
 from aoti_debug.compare.regions import Regions, find_regions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.inputs import files
-from aoti_debug.machine import python_process, stamped_directories
+from aoti_debug.inputs.files import missing_inputs_error
+from aoti_debug.machine import files, python_process, stamped_directories
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.reference import program
@@ -39,6 +41,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
+RESULT = "compare.json"  # docs/compare.schema.json
 PRELOADED = ("torch", "aoti_debug.run.worker")  # what its processes need
 
 
@@ -89,7 +92,10 @@ def compare(options: CompareOptions, observer: CompareObserver | None = None) ->
     except OSError as error:
         raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
     try:
-        return _Session(options, folder, observer or CompareObserver()).compare()
+        comparison = _Session(options, folder, observer or CompareObserver()).compare()
+        files.write(folder / RESULT, json.dumps(document(comparison), indent=1, allow_nan=False))
+        stamped_directories.link_latest(folder)
+        return comparison
     except BaseException:
         if not any(folder.iterdir()) or not (folder / "runs").exists():
             stamped_directories.remove(folder, options.out if is_new_base else None)
@@ -168,7 +174,7 @@ class _Session:
             )
             note.text = wording.count(len(built.manifest.sites), "launch site")
         if built.missing_inputs_reason and options.inputs is None:
-            raise files.missing_inputs_error(str(options.model), built.signature)
+            raise missing_inputs_error(str(options.model), built.signature)
         return output
 
     def _again(self, run: RunDir) -> RunDir:

@@ -142,9 +142,11 @@ def assemble(
 
 
 def suspects(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
-    """The operators of a region that its wrong outputs depend on; those that right ones depend on as well come last.
+    """The operators of a region that its wrong outputs depend on.
 
-    They are not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+    Those of the first wrong output come first, the last ones before the others; those that right outputs depend on as
+    well come last. They are not innocent: a kernel may compute an operator several times, or only one of its results
+    wrongly.
     """
     graph = reference.graph(region.graph, region.function)
     if graph is None:
@@ -168,8 +170,12 @@ def suspects(reference: Reference, region: Region, result: RegionResult) -> tupl
     blamed, innocent = ancestors(wrong), ancestors(right)
     other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
     innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
-    latest_first = graph.sorted(blamed)[::-1]
-    ordered = [n for n in latest_first if n not in innocent] + [n for n in latest_first if n in innocent]
+    held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
+    ordered: dict[str, None] = {}
+    for output in graph.sorted(held[argument] for argument in wrong):  # the later ones may only have inherited it
+        same = {argument for argument in wrong if held[argument] == output}
+        ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
+    ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
     nodes = [graph.by_name[name] for name in ordered]
     return tuple(
         Suspect(node.name, node.target, reference.line(node))

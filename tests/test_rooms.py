@@ -11,11 +11,11 @@ import pytest
 from paths import PACKAGE, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "values"),
+    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "reference", "values"),
     *("native", "pt2", "triton_config", "inputs", "wrapper"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
-    *("show", "repro", "triage", "report", "bundle"),
+    *("show", "repro", "compare", "triage", "report", "bundle"),
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/

@@ -16,6 +16,7 @@ from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import files
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
+from aoti_debug.reference import program
 
 ROOT = "package"
 DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
@@ -36,6 +37,8 @@ def write_instrumented(
         (manifest.MEMBER, manifest_json.encode()),
         (archive.SIGNATURE_MEMBER, lowered.signature_file),
     ]
+    if lowered.reference_file is not None:
+        extra.append((program.MEMBER, lowered.reference_file))
     if inputs is not None:
         extra.append((archive.INPUTS_MEMBER, inputs))
     _write(output, lowered, library, extra)

@@ -121,6 +121,7 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
         triton_configs=configs,
         model=MODEL,
         source=PackageOrigin.EXPORTED,
+        reference_file=folder / protocol.REFERENCE,
     )
 
 

@@ -43,6 +43,7 @@ class LoweredModel:
         triton_configs: kernel name -> configuration, from the lowering that the kernels come from.
         model: name in the archive.
         source: kind of file that the model was read from.
+        reference_file: JSON file of the reference; None if the model was not lowered here.
     """
 
     sources: Sources
@@ -54,6 +55,7 @@ class LoweredModel:
     triton_configs: Mapping[str, TritonConfig]
     model: str
     source: PackageOrigin
+    reference_file: Path | None = None
 
     @cached_property
     def signature(self) -> ModelSignature:

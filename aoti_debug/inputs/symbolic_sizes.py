@@ -16,14 +16,18 @@ _LARGEST_POWER = 64
 class Symbols:
     """The known values of symbols; symbols that a scope does not know are looked up in the outer one."""
 
-    def __init__(self, outer: Symbols | None = None) -> None:
-        self._values: dict[str, int] = {}
+    def __init__(self, outer: Symbols | None = None, known: Mapping[str, int] | None = None) -> None:
+        self._values: dict[str, int] = dict(known or {})
         self._outer = outer
 
     def bind(self, symbol: str, value: int) -> None:
         """Sets the value of a symbol that has none yet; other expressions are ignored."""
         if is_symbol(symbol) and self._find(symbol) is None:
             self._values[symbol] = value
+
+    def known(self) -> dict[str, int]:
+        """The values of all symbols, by name."""
+        return {**({} if self._outer is None else self._outer.known()), **self._values}
 
     def value(self, expression: str) -> int | None:
         """Evaluates an expression; None if a symbol or the form of the expression is unknown."""

@@ -25,6 +25,7 @@ def lowered(tmp_path: Path) -> LoweredModel:
     members = {f"{archives.MODEL}c1.wrapper.cpp": b"", "data/weights/w0": b"weights", **archives.FRAME}
     (tmp_path / "in.pt").write_bytes(b"inputs")
     (tmp_path / "signature.json").write_bytes(b"signature")
+    (tmp_path / "reference.json").write_bytes(b"reference")
     return LoweredModel(
         sources=sources.read(unpacked(tmp_path / "sources", WRAPPER + KERNELS), wrapper_opt="O1"),
         archive=pt2_archive.inspect(archives.write(tmp_path / "lowered.pt2", members, root="lowered")),
@@ -35,6 +36,7 @@ def lowered(tmp_path: Path) -> LoweredModel:
         triton_configs={},
         model="model",
         source=PackageOrigin.EXPORTED,
+        reference_file=tmp_path / "reference.json",
     )
 
 
@@ -57,6 +59,7 @@ PLAIN = {
 OURS = {
     "package/aoti_debug_inputs.pt": b"inputs",
     "package/aoti_debug_manifest.json": b'{"format": 1}',
+    "package/aoti_debug_reference.json": b"reference",
     "package/aoti_debug_signature.json": b"signature",
 }
 

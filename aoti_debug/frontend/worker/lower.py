@@ -18,9 +18,11 @@ from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layo
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.files import Inputs, check, read, write
+from aoti_debug.reference import program as reference_program
 from aoti_debug.wrapper import promised_layouts
 
 FORCED = {
@@ -61,8 +63,10 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER_HINT):
             configs[protocol.OPERATOR_KEYS] = _resolve_operators(configs[protocol.OPERATOR_KEYS])
     stacks = operator_stacks(program)
-    with step("lower", times), record_layouts() as layouts:
+    with step("lower", times), record_layouts() as layouts, record_graphs() as graphs:
         wrapper_opt = _lower(program, request, configs)
+    with step("reference", times):
+        (folder / protocol.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
     promises, unparsed_lines = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
         custom_shims = request.configs.get(protocol.OPERATOR_KEYS, {})

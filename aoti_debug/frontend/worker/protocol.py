@@ -17,6 +17,7 @@ HASHED_ARCHIVE = "hashed.pt2"
 INPUTS = "inputs.pt"
 SIGNATURE = "signature.json"
 MANIFEST = "manifest.json"
+REFERENCE = "reference.json"
 REQUEST = "request.json"
 ANSWER = "answer.json"
 LOG = "lower.log"
@@ -218,6 +219,7 @@ ERRORS = {
         "see whether torch._inductor.aoti_compile_and_package alone fails as well",
         LOG_LINES,
     ),
+    "reference": _StepError(ToolchainError, "the reference cannot be written: {error}: {message}", "", LOG_LINES),
     "operators": _StepError(
         ToolchainError, "the operators of this torch cannot be listed: {error}: {message}", _OTHER_TORCH, LOG_LINES
     ),

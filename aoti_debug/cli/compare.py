@@ -1,0 +1,136 @@
+"""`aoti-debug compare`: every launch of a model against what its program says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from aoti_debug import wording
+from aoti_debug.cli import options
+from aoti_debug.cli.lines import is_live, print_lines, width
+from aoti_debug.compare.compare import CompareObserver, CompareStep, compare
+from aoti_debug.compare.document import document
+from aoti_debug.compare.options import BASE, CompareOptions
+from aoti_debug.compare.text import comparison_lines
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.show.cells import shorten_middle
+
+_NAME = 30  # columns
+
+
+@click.command("compare")
+@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
+)
+@options.calls
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Compare only launches of kernels that match (* ? []); !PATTERN excludes. Repeatable.",
+)
+@click.option(
+    "--metric",
+    metavar="FILE.py:FUNCTION",
+    default="",
+    help="Also print what this function of two tensors, actual and expected, returns.",
+)
+@options.inductor_configs
+@options.imports
+@options.libraries
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(BASE),
+    show_default=True,
+    help="Where the directory of the comparison is made.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/compare.schema.json).")
+@click.pass_context
+def command(
+    context: click.Context,
+    model: Path,
+    inputs: Path | None,
+    calls: int,
+    filters: tuple[str, ...],
+    metric: str,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Compare every launch of MODEL.pt2 with what its program says.
+
+    MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
+    level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
+    each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
+    it differs by more than rounding explains. Exit code 1: a launch is wrong.
+    """
+    chosen = CompareOptions(
+        model=model,
+        inputs=inputs,
+        calls=calls,
+        filters=filters,
+        metric=metric,
+        out=out,
+        inductor_configs=options.parse_configs(configs),
+        imports=imports,
+        libraries=libraries,
+    )
+    with StepLines() as lines:
+        comparison = compare(chosen, lines)
+    if as_json:
+        click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *comparison_lines(comparison, width())])
+    context.exit(EXIT_CLEAN if comparison.first_wrong is None else EXIT_FINDING)
+
+
+class StepLines(CompareObserver):
+    """Prints one line for each step on stderr; on a terminal also the step that goes on."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> StepLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def began(self, name: str) -> None:
+        """Shows the step that goes on."""
+        self._stop()
+        if is_live(self._console):
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._progress = Progress(*columns, TimeElapsedColumn(), console=self._console, transient=True)
+            self._progress.add_task(name, total=None)
+            self._progress.start()
+
+    def evaluated(self, done: int, total: int) -> None:
+        """Shows how far the evaluation is."""
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], completed=done, total=total)
+
+    def finished(self, step: CompareStep) -> None:
+        """Prints a line."""
+        self._stop()
+        line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {step.text}"
+        click.echo(shorten_middle(line, width(err=True)), err=True)
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

@@ -1,0 +1,28 @@
+"""The arithmetics that a region is evaluated in, and how each of them stores a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+_HALF = ("float16", "bfloat16")
+
+
+class Arithmetic(str, Enum):
+    """The arithmetic of the operators of a region."""
+
+    EAGER = "eager"  # as the program says: every operator rounds to its own dtype
+    KERNEL = "kernel"  # float32 within the region for float16 and bfloat16, as in a fused kernel
+    DOUBLE = "float64"
+
+
+_WIDER: Mapping[Arithmetic, Mapping[str, str]] = {
+    Arithmetic.EAGER: {},
+    Arithmetic.KERNEL: dict.fromkeys(_HALF, "float32"),
+    Arithmetic.DOUBLE: {**dict.fromkeys((*_HALF, "float32"), "float64"), "complex64": "complex128"},
+}
+
+
+def wider(dtype: str, arithmetic: Arithmetic) -> str:
+    """The dtype that stands for another one within a region: "float64" for "bfloat16"."""
+    return _WIDER[arithmetic].get(dtype, dtype)

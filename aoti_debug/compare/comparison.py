@@ -1,0 +1,184 @@
+"""The result of a comparison: a row for each launch, and how much of the run was compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
+from aoti_debug.compare.plan import Region
+from aoti_debug.compare.recorded_values import written
+from aoti_debug.compare.regions import Regions
+from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
+SILENT = "it writes no tensor"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An operator that may have been computed wrongly.
+
+    Attributes:
+        node: "tanh_1".
+        line: its model line; None if it is unknown.
+    """
+
+    node: str
+    operator: str
+    line: ModelLine | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """The comparison of one launch.
+
+    Attributes:
+        reason: why it is not comparable; "" if it is compared.
+        outputs: the measurements of its outputs.
+        inherited: the difference of each output from the whole program, by argument.
+        launches: the launches that were compared together, the last of which it is.
+        suspects: of a wrong launch, the operators that wrong outputs depend on (see `suspects`).
+        notes: what limits the comparison.
+        bytes: the size of its outputs.
+        compared_bytes: of those that were compared, directly or through the launches that read them.
+    """
+
+    launch: Launch
+    verdict: LaunchVerdict
+    reason: str = ""
+    outputs: tuple[Measurement, ...] = ()
+    inherited: Mapping[str, float] | None = None
+    launches: tuple[str, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    notes: tuple[str, ...] = ()
+    bytes: int = 0
+    compared_bytes: int = 0
+
+    @property
+    def worst(self) -> Measurement | None:
+        """The output that the verdict is about; None if none was compared."""
+        return worst_output(self.outputs)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of a run.
+
+    Attributes:
+        run: with the tensors that were compared.
+        program_failure: why no output is compared with the whole program; "" if they are.
+        repro: the folder that replays the first wrong launch; "" without one.
+    """
+
+    run: RunDir
+    rows: tuple[Row, ...]
+    program_failure: str = ""
+    repro: str = ""
+
+    @property
+    def first_wrong(self) -> Row | None:
+        """The first wrong launch; None if there is none."""
+        return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+
+
+def assemble(
+    run: RunDir,
+    reference: Reference,
+    regions: Regions,
+    results: Sequence[RegionResult],
+    inherited: Sequence[Inherited],
+) -> tuple[Row, ...]:
+    """Joins the regions of a run with their measurements; a row for each launch, in order."""
+    by_launch = {region.launch: region for region in regions.regions}
+    result_of = {result.launch: result for result in results}
+    reasons = {item.launch: item.reason for item in regions.uncovered}
+    reasons |= dict.fromkeys(regions.inside, PRIVATE) | dict.fromkeys(regions.silent, SILENT)
+    differences: dict[str, dict[str, float]] = {}
+    for item in inherited:
+        differences.setdefault(item.launch, {})[item.argument] = item.relative
+    compared = {r.launch for r in results if r.outputs}
+    covered = {id_ for region in regions.regions if region.launch in compared for id_ in region.launches}
+    members = {id_ for region in regions.regions for id_ in region.launches[:-1]}  # of a later launch's region
+    rows = []
+    for launch in run.launches:
+        region, result = by_launch.get(launch.id), result_of.get(launch.id)
+        sizes = {a.name: a.layout.bytes for a in written(launch) if a.layout is not None}
+        if region is None or result is None:
+            private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
+            reason = reasons.get(launch.id, "it was not selected")
+            rows.append(
+                Row(
+                    launch,
+                    LaunchVerdict.NOT_COMPARABLE,
+                    reason,
+                    bytes=sum(sizes.values()),
+                    compared_bytes=private,
+                )
+            )
+            continue
+        names = {output.argument for output in result.outputs}
+        if launch.id in members:
+            names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
+        rows.append(
+            Row(
+                launch,
+                verdict_on(result.outputs),
+                result.failure,
+                result.outputs,
+                differences.get(launch.id),
+                region.launches,
+                suspects(reference, region, result) if verdict_on(result.outputs) is LaunchVerdict.WRONG else (),
+                (*region.notes, *result.notes),
+                sum(sizes.values()),
+                sum(size for name, size in sizes.items() if name in names),
+            )
+        )
+    return tuple(rows)
+
+
+def suspects(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
+    """The operators of a region that its wrong outputs depend on.
+
+    Those of the first wrong output come first, the last ones before the others; those that right outputs depend on as
+    well come last. They are not innocent: a kernel may compute an operator several times, or only one of its results
+    wrongly.
+    """
+    graph = reference.graph(region.graph, region.function)
+    if graph is None:
+        return ()
+    inside = set(region.nodes)
+    wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
+    right = {o.argument for o in result.outputs} - wrong
+
+    def ancestors(arguments: set[str]) -> set[str]:
+        pending = [
+            item.value.after or item.value.node for item in region.outputs if item.recorded.argument in arguments
+        ]
+        found: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name in inside and name not in found:
+                found.add(name)
+                pending += graph.by_name[name].inputs
+        return found
+
+    blamed, innocent = ancestors(wrong), ancestors(right)
+    other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
+    innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
+    held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
+    ordered: dict[str, None] = {}
+    for output in graph.sorted(held[argument] for argument in wrong):  # the later ones may only have inherited it
+        same = {argument for argument in wrong if held[argument] == output}
+        ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
+    ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
+    nodes = [graph.by_name[name] for name in ordered]
+    return tuple(
+        Suspect(node.name, node.target, reference.line(node))
+        for node in nodes
+        if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
+    )

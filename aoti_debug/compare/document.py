@@ -1,0 +1,69 @@
+"""A comparison as one JSON object (docs/compare.schema.json)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from aoti_debug.compare.comparison import SILENT, Comparison, Row
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.verdicts import verdict_on_output
+from aoti_debug.manifest import ModelLine
+
+FORMAT = 1
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """The JSON object of a comparison."""
+    rows = [row for row in comparison.rows if row.reason != SILENT]
+    wrong = comparison.first_wrong
+    return {
+        "format": FORMAT,
+        "run": str(comparison.run.path),
+        "first_wrong": None if wrong is None else wrong.launch.id,
+        "repro": comparison.repro or None,
+        "coverage": {
+            "launches": len(rows),
+            "compared": sum(bool(row.outputs) for row in rows),
+            "bytes": sum(row.bytes for row in rows),
+            "compared_bytes": sum(row.compared_bytes for row in rows),
+        },
+        "program_failure": comparison.program_failure or None,
+        "launches": [_row(row) for row in rows],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    source = row.launch.site.provenance.source
+    return {
+        "id": row.launch.id,
+        "kernel": row.launch.kernel,
+        "operator": row.launch.site.op or None,
+        "line": _line(source[0] if source else None),
+        "verdict": row.verdict.value,
+        "reason": row.reason or None,
+        "together_with": list(row.launches),
+        "outputs": [_output(row, output) for output in row.outputs],
+        "suspects": [
+            {"node": suspect.node, "operator": suspect.operator, "line": _line(suspect.line)}
+            for suspect in row.suspects
+        ],
+        "notes": list(row.notes),
+        "bytes": row.bytes,
+        "compared_bytes": row.compared_bytes,
+    }
+
+
+def _output(row: Row, output: Measurement) -> dict[str, Any]:
+    members = asdict(output)
+    return {
+        **members,
+        "shape": list(output.shape),
+        "sensitivity": None if output.sensitivity < 0 else output.sensitivity,
+        "verdict": verdict_on_output(output).value,
+        "inherited": (row.inherited or {}).get(output.argument),
+    }
+
+
+def _line(line: ModelLine | None) -> dict[str, Any] | None:
+    return None if line is None else asdict(line)

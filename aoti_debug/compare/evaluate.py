@@ -1,0 +1,273 @@
+"""Evaluates nodes of a graph over tensors, in one of several arithmetics. Runs in a child process.
+
+A node that overwrites its arguments gets copies of them, so every value is computed once and stays what it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aoti_debug import dtypes
+from aoti_debug.compare.arithmetic import Arithmetic, wider
+from aoti_debug.dtypes import Category
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+
+_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
+_BRANCHES = (CONDITION, LOOP)
+_BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
+_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, LookupError, AttributeError, NotImplementedError)
+
+
+class NotEvaluableError(Exception):
+    """The reason why a node cannot be evaluated here."""
+
+
+class Evaluation:
+    """The values of a graph's nodes.
+
+    Attributes:
+        values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
+        fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
+        failures: nodes that cannot be evaluated, and why.
+        terms: the number of terms of the longest sum or product of terms so far.
+    """
+
+    def __init__(self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str) -> None:
+        self._reference = reference
+        self._graph = graph
+        self._arithmetic = arithmetic
+        self._device = device
+        self.values: dict[ValueKey, Any] = {}
+        self.fallbacks: dict[str, str] = {}
+        self.failures: dict[str, str] = {}
+        self.terms = 1
+
+    def set(self, key: ValueKey, value: Any) -> None:
+        """Sets a known value; a tensor is converted to the dtype of this arithmetic."""
+        self.values[key] = self._converted(value)
+
+    def run(self, node: Node, size: int | None = None) -> None:
+        """Evaluates a node, or notes why it, or one that it needs, cannot be evaluated.
+
+        Args:
+            size: its value, if it is a known size.
+        """
+        if size is not None:
+            self.values[ValueKey(node.name)] = size
+            return
+        try:
+            self.values[ValueKey(node.name)] = self._result(node)
+        except NotEvaluableError as error:
+            self.failures[node.name] = str(error)
+
+    def value(self, key: ValueKey) -> Any:
+        """A value.
+
+        Raises:
+            NotEvaluableError: it could not be evaluated.
+        """
+        if key not in self.values:
+            raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
+        return self.values[key]
+
+    def _result(self, node: Node) -> Any:
+        args, kwargs = self._arguments(node)
+        if node.target in _BRANCHES:
+            return self._branch(args) if node.target == CONDITION else self._loop(args)
+        if is_random(node.target, args, kwargs):
+            raise NotEvaluableError(f"random numbers: {node.target}")
+        self._count_terms(node, args)
+        return self._call(node, args, kwargs)
+
+    def _branch(self, args: list[Any]) -> list[Any]:
+        condition, true_graph, false_graph, operands = args
+        return self._subgraph(true_graph if condition else false_graph, operands)
+
+    def _loop(self, args: list[Any]) -> list[Any]:
+        condition, body, carried, others = args
+        while bool(self._subgraph(condition, [*carried, *others])[0]):
+            carried = self._subgraph(body, [*carried, *others])
+        return list(carried)
+
+    def _subgraph(self, name: str, operands: list[Any]) -> list[Any]:
+        """The results of a branch or of the body of a loop."""
+        graph = self._reference.graph(name, self._graph.function)
+        if graph is None:
+            raise NotEvaluableError(f"the reference lacks {name}")
+        inner = Evaluation(self._reference, graph, self._arithmetic, self._device)
+        inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
+        for node, operand in zip(inputs, operands, strict=True):
+            inner.values[ValueKey(node.name)] = operand
+        for node in graph.nodes:
+            if node.kind is NodeKind.CALL:
+                inner.run(node)
+        output = graph.nodes[-1]
+        results = inner._arguments(output)[0][0]
+        return results if isinstance(results, list) else [results]
+
+    def _arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+        current: dict[str, Any] = {}
+        for name in node.inputs:
+            if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:
+                current[name] = self._graph.by_name[name].target
+                continue
+            value = self.value(self._graph.value_for(name, node.name))
+            if name in node.mutates:
+                value = self.values[ValueKey(name, node.name)] = value.clone()
+            current[name] = value
+        return [self._value(item, current) for item in node.args], {
+            name: self._value(item, current) for name, item in node.kwargs.items()
+        }
+
+    def _value(self, argument: Any, current: Mapping[str, Any]) -> Any:
+        """The Python value of an argument (see aoti_debug.reference.program)."""
+        import torch
+
+        if isinstance(argument, list | tuple):
+            return [self._value(item, current) for item in argument]
+        if not isinstance(argument, Mapping):
+            return argument
+        ((kind, text),) = argument.items()
+        match kind:
+            case "node":
+                return current[text]
+            case "float":
+                return float(text)
+            case "complex":
+                return complex(*text)
+            case "dtype":
+                return getattr(torch, wider(text, self._arithmetic))
+            case "device":
+                return torch.device(self._device)
+            case "layout" | "memory_format":
+                return getattr(torch, text)
+            case "slice":
+                return slice(*(self._value(part, current) for part in text))
+        raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
+
+    def _call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        function = operator_of(node.target)
+        if self._arithmetic is Arithmetic.EAGER:
+            return _checked(node, function, args, kwargs)
+        if node.target not in _BITS:
+            try:
+                return self._converted(function(*args, **kwargs))
+            except _FAILURES as error:
+                self.fallbacks[node.target] = _first_line(error)
+        own_args, own_kwargs = self._in_own_dtypes(node, args), self._in_own_dtypes(node, kwargs)
+        return self._converted(_checked(node, function, own_args, own_kwargs))
+
+    def _in_own_dtypes(self, node: Node, values: Any) -> Any:
+        """Arguments of a node with the dtypes that its operator has in the program."""
+        import torch
+
+        names = iter(node.inputs)
+        originals = [self._graph.by_name[name].types for name in names]
+        narrow = {wider(t.dtype, self._arithmetic): t.dtype for types in originals for t in types if t is not None}
+
+        def restore(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                name = dtypes.bare_name(value.dtype)
+                return value.to(getattr(torch, narrow.get(name, name)))
+            if isinstance(value, torch.dtype):
+                name = dtypes.bare_name(value)
+                own = {wider(t.dtype, self._arithmetic): t.dtype for t in node.types if t is not None}
+                return getattr(torch, own.get(name, name))
+            if isinstance(value, dict):
+                return {key: restore(item) for key, item in value.items()}
+            return [restore(item) for item in value] if isinstance(value, list) else value
+
+        return restore(values)
+
+    def _converted(self, value: Any) -> Any:
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            name = dtypes.bare_name(value.dtype)
+            target = wider(name, self._arithmetic)
+            return value if target == name else value.to(getattr(torch, target))
+        if isinstance(value, list | tuple):
+            return [self._converted(item) for item in value]
+        return value
+
+    def _count_terms(self, node: Node, args: list[Any]) -> None:
+        """Notes the length of the sums that an operator computes: how far rounding can add up."""
+        import torch
+
+        tensors = [item for item in args if isinstance(item, torch.Tensor)]
+        if not tensors:
+            return
+        name = node.target.split(".")[1] if node.target.count(".") else node.target
+        sizes = [int(size) for t in node.types[:1] if t is not None for size in t.shape if size.isdigit()]
+        outputs = functools.reduce(lambda a, b: a * b, sizes, 1)
+        if name in ("addmm", "baddbmm", "mm", "bmm", "linear", "addmv", "mv", "dot"):
+            terms = tensors[1 if name in ("addmm", "baddbmm", "addmv") else 0].shape[-1]
+        elif "convolution" in name and len(tensors) > 1:
+            terms = tensors[1].numel() // max(tensors[1].shape[0], 1)
+        elif "attention" in name and len(tensors) > 1:
+            terms = tensors[0].shape[-1] + tensors[1].shape[-2]
+        else:
+            terms = max(t.numel() for t in tensors) // max(outputs, 1)
+        self.terms = max(self.terms, int(terms))
+
+
+def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """True if a call draws random numbers; one whose dropout is off does not."""
+    import torch
+
+    if target.startswith(_INDUCTOR_RANDOM):
+        return True
+    function = operator_of(target)
+    if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
+        return False
+    for position, parameter in enumerate(function._schema.arguments):
+        if parameter.name in ("dropout_p", "train"):
+            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
+            return bool(value)
+    return True
+
+
+@functools.cache
+def operator_of(target: str) -> Callable[..., Any]:
+    """The function of a target: "aten.add.Tensor", "_operator.getitem".
+
+    Raises:
+        NotEvaluableError: there is none here.
+    """
+    import torch
+
+    if target.startswith("higher_order."):
+        raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
+    parts = target.split(".")
+    try:
+        if len(parts) == 3 and parts[0] not in ("math", "_operator"):
+            function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
+        else:
+            function = functools.reduce(getattr, parts[1:], importlib.import_module(parts[0]))
+    except (AttributeError, ImportError, RuntimeError) as error:
+        raise NotEvaluableError(f"{target} is not known here: {_first_line(error)}") from error
+    if not callable(function):
+        raise NotEvaluableError(f"{target} is no function")
+    operator: Callable[..., Any] = function
+    return operator
+
+
+def is_floating(dtype: str) -> bool:
+    """True for a floating or complex dtype."""
+    info = dtypes.of_name(dtype)
+    return info is not None and info.category in (Category.FLOATING, Category.COMPLEX)
+
+
+def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except _FAILURES as error:
+        raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,75 @@
+"""Evaluates a whole program in eager from the model's inputs, and compares what launches wrote with it. In a child.
+
+A value is dropped after the last node that reads it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from aoti_debug.compare.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.layouts import as_written, load, load_value
+from aoti_debug.compare.measure import relative_difference
+from aoti_debug.compare.measurement import Inherited, ProgramFailure
+from aoti_debug.compare.plan import ProgramOutput, ProgramRun
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+
+
+def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> Iterator[Inherited | ProgramFailure]:
+    """Yields the difference of each output that could be evaluated, or the first reason why one could not."""
+    import torch
+
+    graph = reference.graph(program.graph, program.function)
+    if graph is None:
+        yield ProgramFailure("the reference lacks its graph")
+        return
+    symbols = Symbols(known=program.symbols)
+    evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
+    outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
+    for output in program.outputs:
+        outputs[output.recorded.value].append(output)
+    last_uses = _last_uses(graph)
+    with torch.no_grad():
+        for item in program.inputs:
+            try:
+                evaluation.set(item.value, load_value(graph, item, symbols, device))
+            except (NotEvaluableError, RunDirError) as error:
+                evaluation.failures[item.value.node] = str(error)
+        for node in graph.nodes:
+            if node.kind is not NodeKind.CALL:
+                continue
+            evaluation.run(node, symbols.value(node.size) if node.size else None)
+            for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
+                for output in outputs.get(key, ()):
+                    yield from _difference(evaluation, output, symbols, device)
+            for name in last_uses.get(node.name, ()):
+                for key in [key for key in evaluation.values if key.node == name]:
+                    del evaluation.values[key]
+    if evaluation.failures:
+        yield ProgramFailure(next(iter(evaluation.failures.values())))
+
+
+def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols, device: str) -> Iterator[Inherited]:
+    """The difference of an output; nothing if it cannot be compared."""
+    item = output.recorded
+    try:
+        actual = load(item, device)
+        expected = as_written(evaluation.value(item.value), actual, item, symbols)
+    except (NotEvaluableError, RunDirError):
+        return
+    yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
+
+
+def _last_uses(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The nodes that are read for the last time by a node, by that node."""
+    last: dict[str, str] = {}
+    for node in graph.nodes:
+        last |= dict.fromkeys((node.name, *node.inputs), node.name)
+    uses: dict[str, tuple[str, ...]] = {}
+    for name, reader in last.items():
+        uses[reader] = (*uses.get(reader, ()), name)
+    return uses

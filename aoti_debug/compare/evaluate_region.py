@@ -1,0 +1,147 @@
+"""Evaluates one region from the recorded tensors that it begins with, and measures its outputs. Runs in a child."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare import index_ties
+from aoti_debug.compare.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.layouts import as_written, load, load_value
+from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
+from aoti_debug.compare.measurement import Measurement, RegionResult
+from aoti_debug.compare.plan import KnownValue, Region
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+Metric = Callable[[Any, Any], float]
+_PERTURBATIONS = 3
+_SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
+_HALF = ("float16", "bfloat16")
+
+
+class RegionEvaluator:
+    """Evaluates the regions of one graph, each in several arithmetics."""
+
+    def __init__(self, reference: Reference, device: str, metric: Metric | None = None) -> None:
+        self._reference = reference
+        self._device = device
+        self._metric = metric
+
+    def measure(self, region: Region) -> RegionResult:
+        """Evaluates a region and measures its outputs; what prevents it is in the result."""
+        began = time.monotonic()
+        try:
+            outputs, notes = self._measure(region)
+        except (NotEvaluableError, RunDirError) as error:
+            return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
+        return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
+
+    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+        import torch
+
+        graph = self._reference.graph(region.graph, region.function)
+        if graph is None:
+            raise NotEvaluableError("the reference lacks its graph")
+        symbols = Symbols(known=region.symbols)
+        with torch.no_grad():
+            known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
+
+            def evaluate(arithmetic: Arithmetic, values: dict[ValueKey, Any]) -> Evaluation:
+                return _evaluate(self._reference, graph, region, symbols, arithmetic, values, self._device)
+
+            double = evaluate(Arithmetic.DOUBLE, known)
+            eager = evaluate(Arithmetic.EAGER, known)
+            kernel = evaluate(Arithmetic.KERNEL, known) if _has_half(graph, region) else eager
+            measured: list[Measurement] = []
+            notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
+            for item in region.outputs:
+                try:
+                    measured.append(self._output(graph, item, symbols, eager, kernel, double, known, evaluate))
+                except NotEvaluableError as error:
+                    if len(region.outputs) == 1:
+                        raise
+                    notes.append(f"{item.recorded.argument} is not compared: {error}")
+        if not measured:
+            raise NotEvaluableError(notes[-1])
+        return tuple(measured), tuple(notes)
+
+    def _output(
+        self,
+        graph: Graph,
+        item: KnownValue,
+        symbols: Symbols,
+        eager: Evaluation,
+        kernel: Evaluation,
+        double: Evaluation,
+        known: dict[ValueKey, Any],
+        evaluate: Callable[[Arithmetic, dict[ValueKey, Any]], Evaluation],
+    ) -> Measurement:
+        actual = load(item, self._device)
+
+        def expected(evaluation: Evaluation) -> torch.Tensor:
+            return as_written(evaluation.value(item.value), actual, item, symbols)
+
+        node = graph.by_name[item.value.after or item.value.node]
+        named = graph.by_name[node.inputs[0]] if node.target == "_operator.getitem" and node.inputs else node
+        subject = Subject(item.recorded.argument, str(item.value), named.target)
+        ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
+        output = Evaluated(actual, expected(eager), expected(kernel), expected(double), ties=ties, terms=double.terms)
+        measured = measure(subject, output)
+        if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
+            perturbed = tuple(
+                expected(evaluate(Arithmetic.DOUBLE, _perturbed(known, seed))) for seed in range(_PERTURBATIONS)
+            )
+            measured = measure(subject, replace(output, perturbed=perturbed))
+        if measured.wrong:
+            again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
+            if measure(subject, again).wrong:
+                raise NotEvaluableError("an operator is not deterministic: two evaluations in eager differ")
+        if self._metric is not None:
+            measured = replace(measured, metric=float(self._metric(actual, output.double)))
+        return measured
+
+
+def _evaluate(
+    reference: Reference,
+    graph: Graph,
+    region: Region,
+    symbols: Symbols,
+    arithmetic: Arithmetic,
+    known: dict[ValueKey, Any],
+    device: str,
+) -> Evaluation:
+    evaluation = Evaluation(reference, graph, arithmetic, device)
+    for key, value in known.items():
+        evaluation.set(key, value)
+    for name in region.nodes:
+        node = graph.by_name[name]
+        evaluation.run(node, symbols.value(node.size) if node.size else None)
+    return evaluation
+
+
+def _has_half(graph: Graph, region: Region) -> bool:
+    names = (*region.nodes, *(item.value.node for item in region.inputs))
+    return any(t is not None and t.dtype in _HALF for name in names for t in graph.by_name[name].types)
+
+
+def _perturbed(known: dict[ValueKey, Any], seed: int) -> dict[ValueKey, Any]:
+    """The inputs, in float64, with every floating number moved by one unit of the kernel's arithmetic, up or down."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
+            return value
+        sign = torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1
+        return value.to(torch.float64) * (1 + unit(value.dtype) * sign)
+
+    return {key: moved(value) for key, value in known.items()}

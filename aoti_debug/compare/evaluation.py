@@ -1,0 +1,95 @@
+"""Has the regions of a run evaluated by a child process, and collects its measurements.
+
+If the process dies in a region, that region is not comparable, and a new process goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.plan import CompareRequest
+from aoti_debug.compare.protocol import Failed, read_message
+from aoti_debug.errors import TargetError
+from aoti_debug.machine import json_data, process, python_process
+from aoti_debug.machine.python_process import DESCRIPTOR, PythonCommand
+
+WORKER = "aoti_debug.compare.worker"
+REQUEST = "request.json"
+LOG = "evaluation.log"
+
+
+@dataclass
+class Evaluated:
+    """The measurements of a run."""
+
+    results: list[RegionResult] = field(default_factory=list)
+    inherited: list[Inherited] = field(default_factory=list)
+    program_failure: str = ""
+
+
+def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], None]) -> Evaluated:
+    """Evaluates the regions of a request, then the whole program.
+
+    Args:
+        folder: for the request and the output of the process.
+        progress: called with the number of evaluated regions.
+
+    Raises:
+        AotiDebugError: an operator's module cannot be imported, or the metric fails.
+    """
+    evaluated = Evaluated()
+    remaining = request
+    while True:
+        ended = _run(remaining, folder, evaluated, progress)
+        done = len(evaluated.results)
+        if not ended:
+            return evaluated
+        if done == len(request.regions):
+            evaluated.program_failure = f"its evaluation {ended}"
+            return evaluated
+        evaluated.results.append(RegionResult(request.regions[done].launch, failure=f"its evaluation {ended}"))
+        progress(done + 1)
+        remaining = replace(request, regions=request.regions[done + 1 :])
+
+
+def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: Callable[[int], None]) -> str:
+    """Runs one process to its end; returns how it ended, "" if it did all of the request."""
+    path = folder / REQUEST
+    path.write_text(json_data.to_text(request, indent=None))
+    read_end, write_end = os.pipe()
+    try:
+        with (folder / LOG).open("ab") as log:
+            child = python_process.start(
+                PythonCommand(WORKER, arguments=(DESCRIPTOR, str(path))),
+                os.environ,
+                stdout=log.fileno(),
+                stderr=subprocess.STDOUT,
+                inherited=write_end,
+            )
+    except OSError:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    with child, os.fdopen(read_end, "rb") as pipe:
+        for line in pipe:
+            match read_message(line):
+                case RegionResult() as result:
+                    evaluated.results.append(result)
+                    progress(len(evaluated.results))
+                case Inherited() as difference:
+                    evaluated.inherited.append(difference)
+                case ProgramFailure(reason):
+                    evaluated.program_failure = reason
+                case Failed(error):
+                    raise error.to_error() or TargetError(
+                        f"the program cannot be evaluated: {error.type}: {error.message}",
+                        hint="pass --import MODULE or --load-library PATH for custom operators",
+                    )
+        code = child.wait()
+    return f"ended with {process.describe_exit(code)}" if code else ""

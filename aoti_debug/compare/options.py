@@ -1,0 +1,35 @@
+"""The options of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BASE = "aoti_debug_compares"
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The model or run to compare with its program.
+
+    Attributes:
+        model: an exported program, an instrumented package, or a run directory.
+        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        calls: how many times the model is called.
+        filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
+        metric: "FILE.py:FUNCTION"; "" for none.
+        out: the directory in which the directory of the comparison is made.
+        inductor_configs, imports, libraries: as for `build` and `run`.
+    """
+
+    model: Path
+    inputs: Path | None = None
+    calls: int = 1
+    filters: tuple[str, ...] = ()
+    metric: str = ""
+    out: Path = Path(BASE)
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()

@@ -1,0 +1,242 @@
+"""Finds, for each launch, the part of the graph between the tensors that it reads and those that it writes.
+
+Where a launch reads a buffer that holds no node's value (a partial sum, a copy in another layout), the region also
+takes in the launch that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from aoti_debug.abi import Phase
+from aoti_debug.compare.plan import KnownValue, Recorded, Region
+from aoti_debug.compare.recorded_values import Read, RecordedValues, Write
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.manifest import Manifest
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
+
+SUBGRAPHS = ("higher_order.cond", "higher_order.while_loop")
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """A launch whose outputs are not compared.
+
+    Attributes:
+        reason: "no node holds what it writes".
+    """
+
+    launch: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of a run, and the launches without one, in order of the launches.
+
+    Attributes:
+        inside: launches that are part of later launches' regions only: nothing that they write holds a node's value.
+        silent: launches that write no tensor.
+        values: what each launch reads and writes.
+    """
+
+    regions: tuple[Region, ...]
+    uncovered: tuple[Uncovered, ...]
+    inside: frozenset[str]
+    silent: frozenset[str]
+    values: RecordedValues = field(repr=False, compare=False)
+
+
+class _NotClosedError(Exception):
+    """The reason why a region does not end in recorded values."""
+
+
+def find_regions(run: RunDir, reference: Reference) -> Regions:
+    """Finds the region of every launch of a run at level 1."""
+    finder = _Finder(run, reference)
+    regions: list[Region] = []
+    uncovered: list[Uncovered] = []
+    silent: set[str] = set()
+    for launch in run.launches:
+        if launch.status is not LaunchStatus.RETURNED:
+            uncovered.append(Uncovered(launch.id, f"it is {launch.status.value}"))
+        elif not finder.values.writes[launch.key]:
+            silent.add(launch.id)
+        else:
+            try:
+                regions.append(finder.region(launch))
+            except _NotClosedError as error:
+                uncovered.append(Uncovered(launch.id, str(error)))
+    inside = {id_ for region in regions for id_ in region.launches} - {region.launch for region in regions}
+    remaining = tuple(launch for launch in uncovered if launch.launch not in inside)
+    return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent), finder.values)
+
+
+class _Earlier:
+    """The values that other launches wrote before, found when they are first asked for."""
+
+    def __init__(self, values: RecordedValues, launch: Launch) -> None:
+        self._values = values
+        self._launch = launch
+
+    @cached_property
+    def writes(self) -> Mapping[ValueKey, Write]:
+        """The last write of each value."""
+        return {write.value: write for write in self._values.earlier(self._launch) if write.value is not None}
+
+
+class _Finder:
+    def __init__(self, run: RunDir, reference: Reference) -> None:
+        self._run = run
+        self.values = RecordedValues(run, reference)
+        self._strides = buffer_strides(run.manifest)
+
+    def region(self, launch: Launch) -> Region:
+        graph = self.values.graph(launch)
+        if graph is None:
+            raise _NotClosedError("the reference lacks its graph")
+        outputs = [w for w in self.values.writes[launch.key] if w.value is not None]
+        if not outputs:
+            raise _NotClosedError("no node holds what it writes")
+        launches, reads = self._with_producers(launch)
+        whole_last = sorted(reads, key=lambda read: read.argument.name == read.argument.spec.base)
+        known = {read.value: read for read in whole_last if read.value is not None}
+        symbols = self.values.symbols[launch.key.kind, launch.key.call]
+        earlier = _Earlier(self.values, launch)
+        nodes: dict[str, None] = {}
+        used: dict[ValueKey, None] = {}
+        closed: list[Write] = []
+        open_: dict[str, str] = {}
+        for write in outputs:
+            try:
+                needed, stops = _closed(graph, write, known.keys(), earlier, symbols)
+            except _NotClosedError as error:
+                open_[write.argument.name] = str(error)
+                continue
+            closed.append(write)
+            nodes |= dict.fromkeys(needed)
+            used |= dict.fromkeys(stops)
+        if not closed:
+            raise _NotClosedError(next(iter(open_.values())))
+        inputs = tuple(
+            KnownValue(
+                value, self._read(launch, known[value]) if value in known else self._written(earlier.writes[value])
+            )
+            for value in used
+        )
+        return Region(
+            launch.id,
+            launches,
+            graph.name,
+            graph.function,
+            graph.sorted(nodes),
+            inputs,
+            tuple(KnownValue(w.value, self._written(w)) for w in closed if w.value is not None),
+            symbols.known(),
+            tuple(f"{name} is not compared: {reason}" for name, reason in open_.items()),
+        )
+
+    def _with_producers(self, launch: Launch) -> tuple[tuple[str, ...], list[Read]]:
+        """The launches of a region, and what they read from outside of it."""
+        members: dict[LaunchKey, Launch] = {}
+        outside: list[Read] = []
+        pending = [launch]
+        while pending:
+            member = pending.pop()
+            if member.key in members:
+                continue
+            members[member.key] = member
+            for read in self.values.reads[member.key]:
+                if read.value is None and read.write is not None:
+                    pending.append(read.write.launch)
+                else:
+                    outside.append(read)
+        return tuple(str(key) for key in sorted(members)), outside
+
+    def _read(self, launch: Launch, read: Read) -> Recorded:
+        """The recorded tensor of a value: as it was read, or, if only a part was, as it was written."""
+        if read.write is not None and not _same_layout(read.argument, read.write.argument):
+            return self._written(read.write)
+        reader = next(m for m in self._readers(launch) if read in self.values.reads[m.key])
+        return self._file(reader, read.argument, Phase.BEFORE)
+
+    def _readers(self, launch: Launch) -> Iterable[Launch]:
+        yield launch
+        yield from self._run.launches
+
+    def _written(self, write: Write) -> Recorded:
+        return self._file(write.launch, write.argument, Phase.AFTER)
+
+    def _file(self, launch: Launch, argument: Argument, phase: Phase) -> Recorded:
+        saved = argument.files.get(phase) or (argument.files.get(Phase.AFTER) if phase is Phase.BEFORE else None)
+        if saved is None or not saved.path:
+            reason = f": {saved.reason}" if saved is not None and saved.reason else ""
+            raise _NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
+        strides = self._strides.get(argument.name) or self._strides.get(argument.spec.base, ())
+        return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides)
+
+
+def _closed(
+    graph: Graph, write: Write, known: Set[ValueKey], earlier: _Earlier, symbols: Symbols
+) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
+    """The nodes between known values and what a launch wrote, and the known values that they need.
+
+    Args:
+        known: the values that the launches of the region read.
+        earlier: values that other launches wrote before; used where those do not suffice.
+    """
+    assert write.value is not None
+    try:
+        return _slice(graph, write.value, known, symbols)
+    except _NotClosedError:
+        return _slice(graph, write.value, known | earlier.writes.keys(), symbols)
+
+
+def _slice(
+    graph: Graph, target: ValueKey, known: Set[ValueKey], symbols: Symbols
+) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
+    """The nodes between known values and a target, and the known values that they need.
+
+    Raises:
+        _NotClosedError: a node without a known value is an input, a weight, or a branch or loop.
+    """
+    nodes: dict[str, None] = {}
+    used: dict[ValueKey, None] = {}
+    pending = [(target, True)]
+    while pending:
+        value, is_target = pending.pop()
+        name = value.after or value.node
+        node = graph.by_name[name]
+        if value in known and not (is_target and node.kind is NodeKind.CALL):
+            used[value] = None
+            continue
+        if name in nodes or (node.size and symbols.value(node.size) is not None):
+            nodes[name] = None
+            continue
+        if node.kind is not NodeKind.CALL:
+            raise _NotClosedError(f"it depends on {_described(node.kind)} {name}, which it does not read")
+        if node.target in SUBGRAPHS:
+            raise _NotClosedError(f"it depends on {node.target.removeprefix('higher_order.')} in {name}")
+        nodes[name] = None
+        pending += [(graph.value_for(item, name), False) for item in node.inputs]
+    return tuple(nodes), tuple(used)
+
+
+def _described(kind: NodeKind) -> str:
+    return {NodeKind.INPUT: "the input", NodeKind.WEIGHT: "the weight"}.get(kind, "the graph")
+
+
+def _same_layout(first: Argument, second: Argument) -> bool:
+    a, b = first.layout, second.layout
+    return a is not None and b is not None and (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
+
+
+def buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:
+    """The promised strides of buffers, inputs and weights, as expressions."""
+    strides = {promise.name: promise.strides for promise in manifest.promises}
+    return strides | {constant.name: tuple(map(str, constant.strides)) for constant in manifest.constants}

@@ -1,0 +1,154 @@
+"""A comparison as text: the table of launches, the first wrong one in detail, the coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aoti_debug import wording
+from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.show import grid, text
+from aoti_debug.show.grid import Column
+from aoti_debug.values import unravel
+
+MAX_SUSPECTS = 6
+COLUMNS = (
+    Column("launch", align_right=True),
+    Column("kernel", min_width=16, share=2),
+    Column("model line", min_width=12, share=1),
+    Column("local", align_right=True),
+    Column("inherited", align_right=True),
+    Column("eager", align_right=True, dropped_below=110),
+    Column("ULP median", align_right=True, dropped_below=140),
+    Column("ULP max", align_right=True, dropped_below=120),
+    Column("rtol", align_right=True, dropped_below=140),
+    Column("atol", align_right=True, dropped_below=140),
+    Column("condition", align_right=True, dropped_below=140),
+    Column("verdict", min_width=10, share=1),
+)
+LEGEND = (
+    "local: error of the launch from its own inputs, against float64; inherited: against the whole program in eager; "
+    "both relative, root mean square"
+)
+
+
+def comparison_lines(comparison: Comparison, width: int) -> list[str]:
+    """The table, the coverage, and the first wrong launch."""
+    rows = [_cells(row) for row in comparison.rows if row.reason != SILENT]
+    metric = any(o.metric is not None for row in comparison.rows for o in row.outputs)
+    columns = (*COLUMNS[:-1], Column("metric", align_right=True), COLUMNS[-1]) if metric else COLUMNS
+    if metric:
+        cells = [row for row in comparison.rows if row.reason != SILENT]
+        rows = [[*line[:-1], _metric(row), line[-1]] for line, row in zip(rows, cells, strict=True)]
+    lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(LEGEND, width)]
+    lines += coverage_lines(comparison, width)
+    wrong = comparison.first_wrong
+    return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
+
+
+def coverage_lines(comparison: Comparison, width: int) -> list[str]:
+    """The number of launches and bytes that were compared, and why the others were not."""
+    selected = [row for row in comparison.rows if row.reason not in (SILENT, PRIVATE)]
+    compared = [row for row in selected if row.outputs]
+    total = sum(row.bytes for row in comparison.rows)
+    covered = sum(row.compared_bytes for row in comparison.rows)
+    share = 100 * covered / total if total else 0.0
+    others = [r for r in comparison.rows if r.reason == PRIVATE and r.compared_bytes]
+    through = f", {wording.count(len(others), 'launch')} through their readers" if others else ""
+    lines = wording.wrapped(
+        f"compared: {len(compared)} of {wording.count(len(selected), 'launch')}{through}, "
+        f"{wording.byte_size(covered)} of {wording.byte_size(total)} of outputs ({share:.1f} %)",
+        width,
+    )
+    reasons: dict[str, list[str]] = {}
+    for row in selected:
+        for reason in (row.reason, *row.notes):
+            if reason:
+                reasons.setdefault(reason, []).append(row.launch.id)
+    for reason, launches in reasons.items():
+        lines += wording.wrapped(f"note: {_listed(launches)}: {reason}", width)
+    if comparison.program_failure:
+        lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
+    return lines
+
+
+def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
+    """The first wrong launch: element, value, operators, repro."""
+    worst = row.worst
+    assert worst is not None
+    together = f" (launches {', '.join(row.launches)} together)" if len(row.launches) > 1 else ""
+    lines = [f"WRONG {row.launch.id} {row.launch.kernel}{together}", *_element_lines(worst)]
+    lines += _suspect_lines(row.suspects)
+    others = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
+    lines += [f"  also     wrong from their own inputs: {_listed(others)}"] if others else []
+    if comparison.repro:
+        lines.append(f"  repro    {comparison.repro}")
+    lines.append(f"  next     {_next(comparison, row)}")
+    return lines
+
+
+def _next(comparison: Comparison, row: Row) -> str:
+    if comparison.repro:
+        return f"python {comparison.repro}/repro.py"
+    return f"aoti-debug show {row.launch.id} --run {comparison.run.path}"
+
+
+def _element_lines(worst: Measurement) -> list[str]:
+    element = worst.worst
+    if element is None:
+        return []
+    place = ", ".join(map(str, unravel(element.index, worst.shape)))
+    floating = f", eager computes {element.eager}" if element.eager != element.expected else ""
+    return [
+        f"  element  {worst.argument}[{place}] is {element.actual}, should be {element.expected}{floating}",
+        f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements are wrong",
+    ]
+
+
+def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
+    lines = []
+    for n, suspect in enumerate(suspects[:MAX_SUSPECTS]):
+        line = suspect.line
+        where = f"{line.file}:{line.line} in {line.function}: {line.text}" if line else "model line unknown"
+        lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node})  {where}")
+    if len(suspects) > MAX_SUSPECTS:
+        lines.append(f"           and {len(suspects) - MAX_SUSPECTS} more operators before it")
+    return lines
+
+
+def _cells(row: Row) -> list[str]:
+    launch, worst = row.launch, row.worst
+    iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
+    name = [launch.id, launch.kernel + iteration, text.model_line(launch.site.provenance)]
+    verdict = row.verdict.value + (f": {row.reason}" if row.reason else "")
+    if worst is None:
+        return [*name, *([""] * 8), verdict]
+    inherited = (row.inherited or {}).get(worst.argument)
+    eager = worst.eager_rms / worst.rms * worst.relative if worst.rms else 0.0
+    return [
+        *name,
+        _short(worst.relative),
+        "" if inherited is None else _short(inherited),
+        _short(eager),
+        _short(worst.ulp_median),
+        _short(worst.ulp_max),
+        _short(worst.rtol),
+        _short(worst.atol),
+        "" if worst.sensitivity < 0 else _short(worst.sensitivity),
+        verdict,
+    ]
+
+
+def _metric(row: Row) -> str:
+    worst = row.worst
+    return "" if worst is None or worst.metric is None else _short(worst.metric)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2g}" if value else "0"
+
+
+def _listed(launches: Sequence[str]) -> str:
+    shown = ", ".join(launches[:4])
+    return shown if len(launches) <= 4 else f"{shown} and {len(launches) - 4} more"

@@ -1,0 +1,79 @@
+"""The process that evaluates regions: `python -m aoti_debug.compare.worker PIPE REQUEST.json`.
+
+PIPE is the descriptor of the pipe for its messages (protocol.py), REQUEST.json a CompareRequest (plan.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from aoti_debug.compare.evaluate_program import evaluate_program
+from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
+from aoti_debug.compare.plan import CompareRequest
+from aoti_debug.compare.protocol import Failed, message_line
+from aoti_debug.errors import UsageError
+from aoti_debug.machine import json_data
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.pt2 import archive
+from aoti_debug.reference import program
+
+
+def main() -> int:
+    """Evaluates the regions of the request; 1 if that raised an exception, else 0."""
+    descriptor, path = sys.argv[1:]
+    request = json_data.parse(CompareRequest, Path(path).read_bytes())
+    with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
+        try:
+            _compare(request, pipe)
+        except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
+            pipe.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
+            return 1
+    return 0
+
+
+def _compare(request: CompareRequest, pipe: TextIO) -> None:
+    import torch
+
+    for module in request.imports:
+        importlib.import_module(module)
+    for library in request.libraries:
+        torch.ops.load_library(library)
+    reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+    device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
+    evaluator = RegionEvaluator(reference, device, _metric(request.metric))
+    for region in request.regions:
+        pipe.write(message_line(evaluator.measure(region)) + "\n")
+    for run in request.programs:
+        for difference in evaluate_program(reference, run, device):
+            pipe.write(message_line(difference) + "\n")
+
+
+def _metric(text: str) -> Metric | None:
+    """The user's function "FILE.py:NAME"; None for "".
+
+    Raises:
+        UsageError: there is no such file or function.
+    """
+    if not text:
+        return None
+    file, _, name = text.rpartition(":")
+    try:
+        function = runpy.run_path(file).get(name)
+    except Exception as error:  # the user's file may raise anything
+        raise UsageError(f"--metric {text} fails: {type(error).__name__}: {error}", hint=_METRIC_HINT) from error
+    if not callable(function):
+        raise UsageError(f"{file} has no function {name}", hint=_METRIC_HINT)
+    metric: Metric = function
+    return metric
+
+
+_METRIC_HINT = "--metric FILE.py:FUNCTION names a function of two tensors, actual and expected, that returns a number"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""Records the graphs that kernels are generated from while Inductor lowers a program, in the same process.
+
+When a graph's operations are scheduled, it is the one being lowered: `V.graph.module`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aoti_debug import dtypes
+from aoti_debug.frontend.worker import after_fusion
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.program import (
+    FOLDING,
+    FORMAT,
+    MODEL,
+    BufferValue,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+    TensorType,
+)
+from aoti_debug.wrapper import provenance
+
+_KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
+
+
+class ReferenceGraphs:
+    """The graphs recorded so far.
+
+    Attributes:
+        failure: why a graph is missing; "" if none is.
+    """
+
+    def __init__(self) -> None:
+        self.failure = ""
+        self._graphs: dict[tuple[str, str], Graph] = {}
+        self._lines: dict[ModelLine, int] = {}
+        self._line_of_stack: dict[str, int] = {}
+        self._function = MODEL
+
+    def record(self, operations: Sequence[Any]) -> None:
+        """Records the graph that is being lowered.
+
+        Args:
+            operations: its scheduled operations.
+        """
+        from torch._inductor.virtualized import V
+
+        lowered = V.graph
+        name = lowered.name or ""
+        if not name:
+            self._function = FOLDING if lowered.is_const_graph else MODEL
+        nodes = tuple(self._node(node) for node in lowered.module.graph.nodes)
+        values = tuple(BufferValue(buffer, node.name) for buffer, node in _buffer_values(operations).items())
+        self._graphs[name, self._function] = Graph(name, self._function, nodes, values)
+
+    def reference(self) -> Reference:
+        """The recorded graphs."""
+        import torch
+
+        return Reference(
+            FORMAT, str(torch.__version__), tuple(self._graphs.values()), tuple(self._lines), failure=self.failure
+        )
+
+    def _node(self, node: Any) -> Node:
+        value = node.meta.get("val")
+        types, size = _result(value)
+        return Node(
+            name=node.name,
+            kind=_kind(node),
+            target=_target(node.target) if node.op in ("get_attr", "call_function") else "",
+            args=tuple(_argument(argument) for argument in node.args),
+            kwargs={name: _argument(argument) for name, argument in node.kwargs.items()},
+            types=types,
+            size=size,
+            line=self._line(node.meta.get("stack_trace") or ""),
+            module=_module(node.meta.get("nn_module_stack")),
+            mutates=tuple(dict.fromkeys(_mutated(node))),
+        )
+
+    def _line(self, stack: str) -> int:
+        """The index of the model line of a stack trace; -1 if it has none."""
+        if stack not in self._line_of_stack:
+            lines = provenance.own_frames((stack,))
+            self._line_of_stack[stack] = self._lines.setdefault(lines[0], len(self._lines)) if lines else -1
+        return self._line_of_stack[stack]
+
+
+@contextlib.contextmanager
+def record_graphs() -> Iterator[ReferenceGraphs]:
+    """Yields the graphs of the programs that are lowered inside the `with`."""
+    graphs = ReferenceGraphs()
+    with after_fusion.shown_to(graphs):
+        yield graphs
+
+
+def _kind(node: Any) -> NodeKind:
+    if node.op != "get_attr":
+        return _KINDS.get(node.op, NodeKind.CALL)
+    return NodeKind.WEIGHT if node.meta.get("val") is not None else NodeKind.SUBGRAPH
+
+
+def _target(target: Any) -> str:
+    """The name of an operator, a function or an attribute."""
+    import torch
+
+    if isinstance(target, str | torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    return f"{target.__module__}.{target.__qualname__}"
+
+
+def _argument(value: Any) -> Any:
+    """An argument as JSON (see aoti_debug.reference.program)."""
+    import torch
+
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"float": str(value)}
+        case complex():
+            return {"complex": [value.real, value.imag]}
+        case list() | tuple():
+            return [_argument(item) for item in value]
+        case slice():
+            return {"slice": [_argument(part) for part in (value.start, value.stop, value.step)]}
+        case torch.fx.Node():
+            return {"node": value.name}
+        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            return {"size": str(value)}
+        case torch.dtype():
+            return {"dtype": dtypes.bare_name(value)}
+        case torch.device():
+            return {"device": str(value)}
+        case torch.layout():
+            return {"layout": str(value).removeprefix("torch.")}
+        case torch.memory_format():
+            return {"memory_format": str(value).removeprefix("torch.")}
+        case torch._ops.OpOverload():
+            return {"operator": str(value)}
+    return {"unknown": type(value).__name__}
+
+
+def _result(value: Any) -> tuple[tuple[TensorType | None, ...], str]:
+    """The types of a node's result, and its expression if it is a size."""
+    import torch
+
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return (), str(value)
+    if isinstance(value, list | tuple):
+        return tuple(_type(item) for item in value), ""
+    return (_type(value),) if isinstance(value, torch.Tensor) else (), ""
+
+
+def _type(value: Any) -> TensorType | None:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return None
+    strides = value.stride() if value.layout is torch.strided else ()
+    return TensorType(
+        dtypes.bare_name(value.dtype), str(value.device), tuple(map(str, value.shape)), tuple(map(str, strides))
+    )
+
+
+def _module(stack: Mapping[str, Any] | None) -> str:
+    """The path of the innermost module of a node."""
+    if not stack:
+        return ""
+    path = list(stack.values())[-1][0]
+    return str(path).removeprefix("L['self'].")
+
+
+def _mutated(node: Any) -> Iterator[str]:
+    """The nodes whose tensors a call overwrites; a copy of a tensor to itself overwrites nothing."""
+    import torch
+
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    if str(node.target) == "aten.copy_.default" and node.args[0] is node.args[1]:
+        return
+    for position, parameter in enumerate(node.target._schema.arguments):
+        if parameter.alias_info is None or not parameter.alias_info.is_write:
+            continue
+        value = node.args[position] if position < len(node.args) else node.kwargs.get(parameter.name)
+        for item in _flat([value]):
+            if isinstance(item, torch.fx.Node):
+                yield item.name
+
+
+def _buffer_values(operations: Sequence[Any]) -> dict[str, Any]:
+    """The node whose value each buffer holds, by the buffer's name."""
+    buffers = [output for operation in operations for output in operation.get_outputs()]
+    held = {buffer.get_name(): getattr(buffer.node, "origin_node", None) for buffer in buffers}
+    by_name = {buffer.get_name(): buffer.node for buffer in buffers}
+    for operation in operations:
+        for name, node in _realized_inputs(operation):
+            if name in held and held[name] is None:
+                held[name] = node
+    return {name: node for name, node in held.items() if node is not None and _same_type(by_name[name], node)}
+
+
+def _realized_inputs(operation: Any) -> Iterator[tuple[str, Any]]:
+    """The buffers that the tensor arguments of an operator's call lie in: (name, node), where the two lists match."""
+    inputs = getattr(operation.node, "inputs", None)
+    call = _call_of(operation)
+    if not isinstance(inputs, list | tuple) or call is None:
+        return
+    buffers = list(_flat(inputs))
+    nodes = [node for node in call.all_input_nodes if _is_tensor(node)]
+    if len(buffers) == len(nodes):
+        for buffer, node in zip(buffers, nodes, strict=True):
+            if type(buffer).__name__ != "ReinterpretView":
+                yield buffer.get_name(), node
+
+
+def _call_of(operation: Any) -> Any:
+    """The node of the operator that an operation calls; None if it is not known, or calls none."""
+    node = getattr(operation.node, "origin_node", None)
+    if node is not None:
+        return node
+    overload = getattr(operation.node, "op_overload", None)
+    calls = [origin for origin in getattr(operation.node, "origins", ()) if origin.target is overload]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _is_tensor(node: Any) -> bool:
+    import torch
+
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _same_type(buffer: Any, node: Any) -> bool:
+    """True if a buffer has the dtype and the shape of a node's value."""
+    value, layout = node.meta.get("val"), buffer.layout
+    if not _is_tensor(node) or not hasattr(layout, "size"):
+        return False
+    return list(map(str, value.shape)) == list(map(str, layout.size)) and value.dtype == layout.dtype

@@ -1,0 +1,228 @@
+"""The reference of a package: the graphs that its kernels were generated from, and the value that each buffer holds.
+
+It is plain JSON (`aoti_debug_reference.json` in the package). These frozen dataclasses are its only specification;
+`from_json` is the inverse of `to_json`. Nothing here imports torch.
+
+The arguments of a node are JSON values. Numbers, text, true, false, null and lists stand for themselves; every other
+value is an object with one member:
+
+    {"node": "addmm"}            the result of another node
+    {"size": "2*s77"}            a symbolic size
+    {"float": "inf"}             a float that JSON lacks: "inf", "-inf", "nan"
+    {"complex": [1.0, 0.0]}
+    {"dtype": "float32"}, {"device": "cuda:0"}, {"layout": "strided"}, {"memory_format": "contiguous_format"}
+    {"slice": [null, 4, 1]}, {"operator": "aten.add.Tensor"}
+    {"unknown": "Generator"}     a value of a type that has no form here: the node cannot be evaluated
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from aoti_debug.errors import ArtifactError
+from aoti_debug.machine import json_data
+from aoti_debug.manifest import ModelLine
+
+FORMAT = 1
+MEMBER = "aoti_debug_reference.json"
+MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
+
+
+class NodeKind(str, Enum):
+    """The kind of a node."""
+
+    INPUT = "input"
+    WEIGHT = "weight"  # a weight, a buffer or a folded constant of the model
+    SUBGRAPH = "subgraph"  # the body of a branch or a loop
+    CALL = "call"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The type of a tensor; sizes and strides are expressions: "16", "2*s77"."""
+
+    dtype: str  # "float32"
+    device: str  # "cpu", "cuda:0"
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a graph.
+
+    Attributes:
+        target: the operator of a call ("aten.addmm.default", "_operator.getitem", "higher_order.cond"), the attribute
+            of a weight ("linear.weight"), the graph of a branch or loop ("true_graph_0").
+        types: the types of its result: one for a tensor, one for each member of a tuple, None for other values.
+        size: the expression of a result that is a number, "s77"; "" for others.
+        line: the index of its model line in `Reference.lines`; -1 if it is unknown.
+        module: path of the module that it belongs to, "encoder.layers.0"; "" if it is unknown.
+        mutates: the nodes whose tensors it overwrites.
+    """
+
+    name: str
+    kind: NodeKind
+    target: str = ""
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    types: tuple[TensorType | None, ...] = ()
+    size: str = ""
+    line: int = -1
+    module: str = ""
+    mutates: tuple[str, ...] = ()
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The nodes that it reads, each once."""
+        return tuple(dict.fromkeys((*nodes_in(list(self.args)), *nodes_in(list(self.kwargs.values())))))
+
+
+@dataclass(frozen=True)
+class ValueKey:
+    """A value: the result of a node, or what a later node has made of it in place.
+
+    Attributes:
+        after: the last node that overwrote it; "" for the node's own result.
+    """
+
+    node: str
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node} after {self.after}" if self.after else self.node
+
+
+@dataclass(frozen=True)
+class BufferValue:
+    """The node whose value a buffer holds."""
+
+    buffer: str  # the C++ variable: "buf3", "true_graph_0_buf1"
+    node: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph: the model's, that of constant folding, or the body of a branch or loop.
+
+    Attributes:
+        name: "" for a whole function, "true_graph_0" for a branch.
+        function: MODEL or FOLDING.
+        nodes: in the order of execution.
+    """
+
+    name: str
+    function: str
+    nodes: tuple[Node, ...]
+    buffers: tuple[BufferValue, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def held(self) -> Mapping[str, str]:
+        """The node whose value each buffer holds, by buffer."""
+        return {value.buffer: value.node for value in self.buffers}
+
+    @cached_property
+    def weights(self) -> Mapping[str, str]:
+        """The nodes of weights, by the attribute of the model."""
+        return {node.target: node.name for node in self.nodes if node.kind is NodeKind.WEIGHT}
+
+    @cached_property
+    def mutators(self) -> Mapping[str, tuple[str, ...]]:
+        """The nodes that overwrite the result of a node, in their order, by the overwritten node."""
+        mutators: dict[str, tuple[str, ...]] = {}
+        for node in self.nodes:
+            for overwritten in node.mutates:
+                mutators[overwritten] = (*mutators.get(overwritten, ()), node.name)
+        return mutators
+
+    def value_for(self, name: str, reader: str) -> ValueKey:
+        """The value of the node `name` that the node `reader` reads."""
+        earlier = [m for m in self.mutators.get(name, ()) if self._order[m] < self._order[reader]]
+        return ValueKey(name, earlier[-1] if earlier else "")
+
+    def sorted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The names of nodes in the order of execution, each once."""
+        return tuple(sorted(set(names), key=self._order.__getitem__))
+
+    @cached_property
+    def _order(self) -> Mapping[str, int]:
+        return {node.name: position for position, node in enumerate(self.nodes)}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The graphs of a package.
+
+    Attributes:
+        failure: why a graph is missing or incomplete; "" if none is.
+    """
+
+    format: int
+    torch_version: str
+    graphs: tuple[Graph, ...]
+    lines: tuple[ModelLine, ...] = ()
+    failure: str = ""
+
+    def graph(self, name: str, function: str) -> Graph | None:
+        """The graph of a name and function; None if there is none."""
+        return next((graph for graph in self.graphs if (graph.name, graph.function) == (name, function)), None)
+
+    def line(self, node: Node) -> ModelLine | None:
+        """The model line of a node; None if it is unknown."""
+        return self.lines[node.line] if 0 <= node.line < len(self.lines) else None
+
+
+def nodes_in(value: Any) -> Iterator[str]:
+    """The names of the nodes in an argument, at any depth."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from nodes_in(item)
+    elif isinstance(value, Mapping):
+        if isinstance(name := value.get("node"), str):
+            yield name
+        else:
+            yield from nodes_in(list(value.values()))
+
+
+def to_json(reference: Reference) -> str:
+    """The reference as JSON text (UTF-8, one object)."""
+    return json.dumps(_plain(reference), separators=(",", ":"))
+
+
+def from_json(text: str | bytes) -> Reference:
+    """Parses a reference.
+
+    Raises:
+        ArtifactError: the text is not a reference, or has another format version.
+    """
+    try:
+        return json_data.from_data(Reference, json_data.parse_versioned(text, FORMAT))
+    except json_data.OtherFormatError as error:
+        raise ArtifactError(
+            f"the reference has {error}", hint="build the package again with this version of aoti-debug"
+        ) from error
+    except json_data.DamagedJsonError as error:
+        raise ArtifactError(f"the reference is damaged: {error}", hint="build the package again") from error
+
+
+def _plain(value: Any) -> Any:
+    """Data for JSON, without the members of a dataclass that have their default."""
+    if is_dataclass(value) and not isinstance(value, type):
+        members = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: _plain(member) for field, member in members if member not in (field.default, {})}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,186 @@
+"""Whole comparisons: ordinary models have no wrong launch, a planted fault is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import schema
+import torch
+from click.testing import CliRunner
+from torch import Tensor, nn
+
+from aoti_debug.cli.main import group
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.document import document
+from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.text import comparison_lines
+from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.show.cells import UNLIMITED
+
+Runs = Callable[[str], RunDir]
+COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())
+
+
+def compared(run: RunDir, folder: Path, **options: object) -> Comparison:
+    return compare(replace(CompareOptions(run.path, out=folder / "compares"), **options))  # type: ignore[arg-type]
+
+
+def share(comparison: Comparison) -> float:
+    return sum(row.compared_bytes for row in comparison.rows) / sum(row.bytes for row in comparison.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("mixed", 0.9),
+        ("control", 0.95),
+        ("custom", 0.99),
+        ("fold", 0.99),
+        ("half", 0.99),
+        ("attention", 0.9),
+        ("views", 0.7),
+        ("blocks", 0.99),
+        ("planned", 0.95),
+        ("sizes", 0.5),
+        ("mutation", 0.5),
+    ],
+)
+def test_an_ordinary_model(saved: Runs, tmp_path: Path, name: str, least: float) -> None:
+    comparison = compared(saved(name), tmp_path)
+    assert comparison.first_wrong is None
+    assert share(comparison) >= least
+    assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), COMPARE) == []
+    assert comparison_lines(comparison, UNLIMITED)
+
+
+def test_errors_against_the_whole_program(saved: Runs, tmp_path: Path) -> None:
+    comparison = compared(saved("control"), tmp_path)
+    last = next(row for row in reversed(comparison.rows) if row.inherited)
+    assert last.inherited is not None
+    assert max(last.inherited.values()) < 1e-5
+    assert comparison.program_failure == ""
+
+
+def test_some_launches_and_a_metric(saved: Runs, tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("def largest(actual, expected):\n    return (actual - expected).abs().max()\n")
+    comparison = compared(saved("blocks"), tmp_path, filters=("*addmm*",), metric=f"{tmp_path / 'my.py'}:largest")
+    rows = [row for row in comparison.rows if row.outputs]
+    assert {row.launch.kernel for row in rows} == {"aoti_torch_cpu_addmm_out"}
+    assert all(o.metric == pytest.approx(o.atol) for row in rows for o in row.outputs)
+    assert "metric" in comparison_lines(comparison, UNLIMITED)[0]
+
+
+def test_a_run_without_tensors_is_run_again(saved: Runs, tmp_path: Path) -> None:
+    again = copy_of(saved("half"), tmp_path / "run")
+    shutil.rmtree(again / "tensors")
+    (again / "journal.bin").unlink()
+    comparison = compare(CompareOptions(again, out=tmp_path / "compares"))
+    assert comparison.run.path != again
+    assert comparison.first_wrong is None
+    assert share(comparison) == 1.0
+
+
+def test_a_run_whose_tensors_were_lost(saved: Runs, tmp_path: Path) -> None:
+    cut = copy_of(saved("half"), tmp_path / "run")
+    for path in cut.glob("tensors/0/0001*/*"):
+        path.unlink()
+    comparison = compare(CompareOptions(cut, out=tmp_path / "compares"))
+    verdicts = [row.verdict for row in comparison.rows]
+    assert verdicts == [LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE]
+    assert "is missing" in comparison.rows[1].reason
+
+
+def copy_of(run: RunDir, folder: Path) -> Path:
+    return Path(shutil.copytree(run.path, folder, symlinks=True))
+
+
+class Relu(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, 32)
+        self.second = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.second(self.first(x).relu()).sigmoid()
+        return result
+
+
+def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Relu().eval(), (torch.randn(8, 16),)), tmp_path / "model.pt2")
+    monkeypatch.chdir(tmp_path)
+    setting = "cpp.inject_relu_bug_TESTING_ONLY=accuracy"
+    result = CliRunner().invoke(group, ["compare", "model.pt2", "--inductor-config", setting], prog_name="aoti-debug")
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    wrong = next(line for line in lines if line.startswith("WRONG "))
+    assert wrong.startswith("WRONG 0.1 cpp_fused_relu")
+    operator = next(line for line in lines if line.startswith("  operator"))
+    assert "aten.relu.default" in operator
+    assert f"{Path(__file__).name}:{line_of('.relu()')} in forward" in operator
+    assert any(line.startswith("  element  buf1[") for line in lines)
+    (repro,) = tmp_path.glob("aoti_debug_compares/*/repro/repro.py")
+    assert f"  next     python {repro}" in lines
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if text in line)
+
+
+# What cannot be compared
+
+
+def test_options_that_make_no_sense(saved: Runs, tmp_path: Path) -> None:
+    run = saved("half")
+    for options, message in (
+        ({"metric": "f"}, "--metric f is not FILE.py:FUNCTION"),
+        ({"metric": "none.py:f"}, "--metric: none.py does not exist"),
+        ({"calls": 0}, "--calls 0 is less than 1"),
+        ({"filters": ("nothing*",)}, "no launch that can be compared passes --filter nothing*"),
+    ):
+        with pytest.raises(UsageError, match=message.replace("*", r"\*")) as caught:
+            compared(run, tmp_path, **options)
+        assert caught.value.hint
+    assert not (tmp_path / "compares").exists()
+
+
+def test_a_metric_that_fails(saved: Runs, tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("import no_such_module\n")
+    with pytest.raises(UsageError, match="fails: ModuleNotFoundError"):
+        compared(saved("half"), tmp_path, metric=f"{tmp_path / 'my.py'}:f")
+
+
+def test_a_compiled_package(from_package: Callable[[str], object], tmp_path: Path) -> None:
+    package = from_package("half")
+    with pytest.raises(ArtifactError, match="does not hold the graph that it was compiled from") as caught:
+        compare(CompareOptions(package.original, out=tmp_path))  # type: ignore[attr-defined]
+    assert "exported program" in caught.value.hint
+
+
+def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:
+    other = copy_of(saved("half"), tmp_path / "run")
+    (other / "package.pt2").unlink()
+    with pytest.raises(RunDirError, match="is gone"):
+        compare(CompareOptions(other, out=tmp_path / "compares"))
+    os.symlink(str(saved("blocks").package), other / "package.pt2")
+    with pytest.raises(ArtifactError, match="their wrappers differ"):
+        compare(CompareOptions(other, out=tmp_path / "compares"))
+
+
+def test_it_starts_without_torch() -> None:
+    import subprocess
+
+    code = "import sys, aoti_debug.cli.compare; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

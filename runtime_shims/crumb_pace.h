@@ -7,10 +7,12 @@ namespace aoti_debug {
 
 // A breadcrumb after every launch, as long as launches take long. While they come in a burst (under kBurstNs each, by
 // what the device completes) it would be a large part of what they cost: then one after every kMostLaunches.
-// For one thread at a time.
+// The first kExactLaunches of a stream have one each in any case, so that short runs are exact. For one thread at a
+// time.
 class CrumbPace {
  public:
   static constexpr uint32_t kMostLaunches = 16;
+  static constexpr uint32_t kExactLaunches = 1024;
   static constexpr uint64_t kBurstNs = 20000;
 
   // Whether a breadcrumb follows the launch `sequence`. `fixed`: after every so many launches; 0: as this class
@@ -37,6 +39,7 @@ class CrumbPace {
   void measure(uint64_t now_ns, uint32_t sequence, const Completed& completed) {
     if (++launches_ < (burst_ ? kMostLaunches * 4 : kMostLaunches)) return;
     const uint32_t reached = completed();
+    seen_ += launches_;
     if (start_ns_ != 0) decide(now_ns - start_ns_, device_launches(sequence, reached));
     start_ns_ = now_ns;
     start_sequence_ = sequence;
@@ -55,7 +58,7 @@ class CrumbPace {
   void decide(uint64_t elapsed_ns, uint64_t completed) {
     const bool fast = elapsed_ns < completed * kBurstNs;
     if (!burst_) {
-      burst_ = fast;
+      burst_ = fast && seen_ >= kExactLaunches;
       slow_windows_ = 0;
       return;
     }
@@ -68,6 +71,7 @@ class CrumbPace {
   bool burst_ = false;
   uint32_t without_crumb_ = 0;
   uint32_t launches_ = 0;  // of the window
+  uint64_t seen_ = 0;      // in earlier windows and this one
   uint32_t slow_windows_ = 0;
   uint64_t start_ns_ = 0;
   uint32_t start_sequence_ = 0;

@@ -29,13 +29,19 @@ class Crumbs {
   // of two devices, which is why the model counts.
   uint16_t slot(void* stream, const void* model);
 
-  // Of a slot: one thread at a time uses it, as it does the model.
-  CrumbPace& pace(uint16_t slot) { return paces_[slot]; }
-
   // Whether a crumb follows the launch that ends now.
   bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+    Pace& mine = paces_[slot];
+    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
     const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
-    return paces_[slot].is_due(every_, now_ns, sequence, completed);
+    return !lock.owns_lock() || mine.pace.is_due(every_, now_ns, sequence, completed);
+  }
+
+  // Whether the last launch of a call has no crumb yet.
+  bool take_last(uint16_t slot) {
+    Pace& mine = paces_[slot];
+    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
+    return !lock.owns_lock() || mine.pace.take_last();
   }
 
   // Asks the device to store `sequence` once it has completed what was enqueued on `stream` so far.
@@ -48,6 +54,12 @@ class Crumbs {
   static constexpr uint32_t kSlots = 1023;
   static constexpr size_t kBytes = sizeof(CrumbHeader) + kSlots * sizeof(CrumbSlot);
 
+  // A model runs in one thread at a time. Where two meet nevertheless, the second writes a crumb and does not wait.
+  struct Pace {
+    std::mutex mutex;
+    CrumbPace pace;
+  };
+
   CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
 
   SharedFile shared_;
@@ -56,7 +68,7 @@ class Crumbs {
   std::mutex mutex_;
   uint32_t used_ = 0;
   const void* models_[kSlots] = {};
-  CrumbPace paces_[kSlots];
+  Pace paces_[kSlots];
 };
 
 }  // namespace aoti_debug

@@ -202,7 +202,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
 void end_call(CallState* call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
-  if (call->crumbs && call->last_sequence != 0 && run->crumbs.pace(call->stream_slot).take_last()) {
+  if (call->crumbs && call->last_sequence != 0 && run->crumbs.take_last(call->stream_slot)) {
     run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
   }
   char text[256] = "";

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from operator_schemas import registered
 
 from aoti_debug.cli import main
 from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.rundir.run_directory import RunDir
 
-MANIFEST = make_manifest(
+SITES = (
     site("aoti_torch_cpu_relu_out", arg("buf0", Role.OUT), arg("x"), op="aten.relu.out"),
     site("aoti_torch_item_bool", arg("buf1"), kind=Kind.ITEM),
     site("triton_poi_fused_0", arg("in_ptr0", form=Form.TENSOR), kind=Kind.TRITON),
 )
+MANIFEST = replace(make_manifest(*SITES), operators=registered("aten.relu.out"))
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""How often builds, triages and runs inspect the files that they are given. Inductor and the compiler are left out."""
+"""How often builds, triages and runs inspect the files that they are given. Inductor and the compiler are left out.
+
+A build inspects what it wrote, too.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def lowered(_: str, request: Request, *__: object) -> Answer:
             folder / protocol.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
         )
         (folder / protocol.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
+        (folder / protocol.REFERENCE).write_text("{}")
     return ANSWER
 
 
@@ -110,23 +114,23 @@ def compiled(tmp_path: Path) -> Path:
 
 def test_an_exported_program_is_inspected_once(inspected: Counter[str], tmp_path: Path) -> None:
     builder.build_report(BuildOptions(tmp_path / "program.pt2", output=tmp_path / "out.pt2"))
-    assert inspected == {"program.pt2": 1}
+    assert inspected == {"program.pt2": 1, "out.pt2": 1}
 
 
 def test_a_compiled_package_is_inspected_once(inspected: Counter[str], compiled: Path, tmp_path: Path) -> None:
     summary = builder.build_report(BuildOptions(compiled, output=tmp_path / "out.pt2"))
-    assert inspected == {"compiled.pt2": 1}
+    assert inspected == {"compiled.pt2": 1, "out.pt2": 1}
     assert summary.missing_inputs_reason == ANSWER.without_inputs
 
 
 def test_the_package_to_compare_with_is_inspected_once(inspected: Counter[str], compiled: Path, tmp_path: Path) -> None:
     builder.build_report(BuildOptions(tmp_path / "program.pt2", output=tmp_path / "out.pt2", against=compiled))
-    assert inspected == {"program.pt2": 1, "compiled.pt2": 1}
+    assert inspected == {"program.pt2": 1, "compiled.pt2": 1, "out.pt2": 1}
 
 
 def test_the_program_of_a_package_is_inspected_once(inspected: Counter[str], compiled: Path, tmp_path: Path) -> None:
     builder.build_report(BuildOptions(compiled, output=tmp_path / "out.pt2", exported=tmp_path / "program.pt2"))
-    assert inspected == {"program.pt2": 1, "compiled.pt2": 1}
+    assert inspected == {"program.pt2": 1, "compiled.pt2": 1, "out.pt2": 1}
 
 
 def test_what_was_inspected_already_is_not_inspected_again(
@@ -135,7 +139,7 @@ def test_what_was_inspected_already_is_not_inspected_again(
     found = archive.inspect(compiled)
     inspected.clear()
     builder.build_report(BuildOptions(found, output=tmp_path / "out.pt2"))
-    assert inspected == {}
+    assert inspected == {"out.pt2": 1}
 
 
 @pytest.mark.usefixtures("compiled")
@@ -150,5 +154,5 @@ def test_a_run_inspects_its_package_once(inspected: Counter[str], tmp_path: Path
     described = manifest.to_json(factories.make_manifest()).encode()
     package = archives.write(tmp_path / "built.pt2", {**archives.PACKAGE, manifest.MEMBER: described})
     with pytest.raises((ArtifactError, TargetError)):  # of the child: there is no model in it
-        runner.run(package, out=tmp_path / "runs")
+        runner.run(package, out=tmp_path / "runs", trusted=True)
     assert inspected == {"built.pt2": 1}

@@ -166,9 +166,9 @@ def test_several_models_need_a_name(tmp_path: Path) -> None:
     members = {f"{archive.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
     path = archives.write(tmp_path / "m.pt2", members)
     with pytest.raises(UsageError, match="holds 2 models"):
-        target.run_target(path, "")
+        target.run_target(path, "", trusted=True)
     with pytest.raises(UsageError, match="holds no model 'three'"):
-        target.run_target(path, "three")
+        target.run_target(path, "three", trusted=True)
 
 
 def test_build_says_that_there_is_nothing_to_instrument(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from operator_schemas import registered
 from safetensors.torch import save_file
 
 from aoti_debug import dtypes
-from aoti_debug.frontend.worker.operator_schema import describe
-from aoti_debug.frontend.worker.operators import find_overload
 from aoti_debug.manifest import (
     Arg,
     Certainty,
@@ -81,12 +80,6 @@ def manifest(
         compiler=compiler,
         operators=tuple(operators),
     )
-
-
-def registered(*names: str) -> tuple[OperatorSchema, ...]:
-    """The schemas of operators of this torch, as a build stores them; those that it does not know have none."""
-    dotted = [name.replace("::", ".") for name in names if name]
-    return tuple(describe(name, operator) for name in dotted if (operator := find_overload(name)) is not None)
 
 
 def layout_of(tensor: torch.Tensor) -> Layout:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest, registered
+from operator_schemas import registered
+from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest, registered
+from operator_schemas import registered
+from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
 from aoti_debug.repro.arguments import arguments_of

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest, registered, replay
+from operator_schemas import registered
+from repro_launches import LaunchBuilder, manifest, replay
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role

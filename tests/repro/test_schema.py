@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from repro_launches import registered
+from operator_schemas import registered
 
 from aoti_debug.repro import schema
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site
+from operator_schemas import registered
 from saved_tensors import described, save, stored
 
 from aoti_debug.abi import Phase, StatsFlag
@@ -110,6 +111,7 @@ class Recorder:
             make_manifest(*self._sites, kernels=self.kernels),
             inputs=self.inputs,
             outputs=self.outputs,
+            operators=registered(*sorted({site.op for site in self._sites})),
             constants=tuple(Constant(name, name.replace("_", "."), "float32", (), (), False) for name in self.weights),
         )
         path = run_directory(self.base, manifest, self.journal, **fields)

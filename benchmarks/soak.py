@@ -5,8 +5,8 @@ usage: python benchmarks/soak.py [--launches N] [--folder DIR]
 Two packages of one model each, in a Python host and in a C++ host: 8 threads over 4 runners call them, a package is
 loaded again every 100 calls, its level changes with it, the C++ host updates and swaps weights between its calls,
 the disk fills up and is emptied, the run directory is removed, descriptors and address space are limited, and
-`aoti-debug run` is killed. Every output must equal that of the plain package bit for bit; memory and descriptors must
-not grow.
+`aoti-debug run` is killed. Every output must equal that of the plain package bit for bit; anonymous memory and
+descriptors must not grow.
 
 Prints a Markdown table, the slopes of memory and descriptors among it. Exits with 1 if anything is not as it should be.
 """
@@ -32,7 +32,7 @@ HOST = ROOT / "benchmarks" / "soak_host.cpp"
 PYTHON_HOST = ROOT / "benchmarks" / "soak_host.py"
 DEPTHS = (12, 16)  # of the two models
 PLAIN = "none, plain package"  # torch's loader does not give all memory back: what it keeps is the measure
-LARGEST_SLOPE = 100.0  # KiB of memory per 1000 launches, beyond the plain package's
+LARGEST_SLOPE = 100.0  # KiB of anonymous memory per 1000 launches, beyond the plain package's
 LARGEST_DESCRIPTORS = 0.02  # descriptors per 1000 launches
 WARM = 0.4  # of a part: slopes are taken from the rest
 TMPFS_BYTES = 24 << 20

@@ -51,11 +51,16 @@ size_t open_files() {
   return count;
 }
 
-size_t resident_bytes() {
+// Memory of this process that belongs to no file: torch keeps the libraries of packages mapped.
+size_t anonymous_bytes() {
   malloc_trim(0);
-  size_t total = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream file("/proc/self/smaps_rollup");
+  std::string word;
+  size_t kib = 0;
+  while (file >> word) {
+    if (word == "Anonymous:") file >> kib;
+  }
+  return kib * 1024;
 }
 
 // Replaces the weights by equal ones, in place or on the inactive side. No call may run meanwhile: torch's own packages
@@ -103,7 +108,7 @@ int main(int argc, char** argv) {
       for (std::thread& thread : threads) thread.join();
       update_weights(loader, inactive);
     }
-    std::printf("%ld %zu %zu\n", launches.load(), resident_bytes(), open_files());
+    std::printf("%ld %zu %zu\n", launches.load(), anonymous_bytes(), open_files());
     std::fflush(stdout);
   }
   if (wrong) std::fprintf(stderr, "soak_host: another output than that of the plain package\n");

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
-from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.json_data import DamagedJsonError
-
-_TAG = "message"
+from aoti_debug.machine.messages import Messages
 
 
 @dataclass(frozen=True)
@@ -23,29 +18,13 @@ class Failed:
 
 Message = RegionResult | Inherited | ProgramFailure | Failed
 
-_MESSAGES: Mapping[str, type[Message]] = {
-    "region": RegionResult,
-    "inherited": Inherited,
-    "program failure": ProgramFailure,
-    "failed": Failed,
-}
-_TAGS = {cls: tag for tag, cls in _MESSAGES.items()}
-
-
-def message_line(message: Message) -> str:
-    """A message as one line, without its end."""
-    return json.dumps({_TAG: _TAGS[type(message)], **asdict(message)})
-
-
-def read_message(line: bytes) -> Message:
-    """Parses one line.
-
-    Raises:
-        DamagedJsonError: it is none of the messages.
-    """
-    data = json_data.parse_object(line)
-    tag = data.get(_TAG)
-    cls = _MESSAGES.get(tag) if isinstance(tag, str) else None
-    if cls is None:
-        raise DamagedJsonError(f"{_TAG} is {tag!r}, not one of {', '.join(_MESSAGES)}")
-    return json_data.from_data(cls, data)
+_MESSAGES: Messages[Message] = Messages(
+    {
+        "region": RegionResult,
+        "inherited": Inherited,
+        "program failure": ProgramFailure,
+        "failed": Failed,
+    }
+)
+message_line = _MESSAGES.line
+read_message = _MESSAGES.read

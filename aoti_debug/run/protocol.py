@@ -5,16 +5,11 @@ A message is sent before the step that it announces.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.messages import Messages
 from aoti_debug.rundir.run_json import Stage
-
-_TAG = "message"
 
 
 @dataclass(frozen=True)
@@ -93,30 +88,14 @@ class Failed:
 
 Message = StageReached | TorchImported | CallsDone | Unloaded | Failed
 
-_MESSAGES: Mapping[str, type[Message]] = {
-    "stage reached": StageReached,
-    "torch imported": TorchImported,
-    "calls done": CallsDone,
-    "unloaded": Unloaded,
-    "failed": Failed,
-}
-_TAGS = {cls: tag for tag, cls in _MESSAGES.items()}
-
-
-def message_line(message: Message) -> str:
-    """A message as one line, without its end."""
-    return json.dumps({_TAG: _TAGS[type(message)], **asdict(message)})
-
-
-def read_message(line: bytes) -> Message:
-    """Parses one line.
-
-    Raises:
-        DamagedJsonError: it is none of the messages.
-    """
-    data = json_data.parse_object(line)
-    tag = data.get(_TAG)
-    cls = _MESSAGES.get(tag) if isinstance(tag, str) else None
-    if cls is None:
-        raise DamagedJsonError(f"{_TAG} is {tag!r}, not one of {', '.join(_MESSAGES)}")
-    return json_data.from_data(cls, data)
+_MESSAGES: Messages[Message] = Messages(
+    {
+        "stage reached": StageReached,
+        "torch imported": TorchImported,
+        "calls done": CallsDone,
+        "unloaded": Unloaded,
+        "failed": Failed,
+    }
+)
+message_line = _MESSAGES.line
+read_message = _MESSAGES.read

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
+from aoti_debug.wording import printable, truncated
 
 FORMAT = 1
 MEMBER = "aoti_debug_manifest.json"
@@ -376,8 +377,9 @@ def from_json(text: str | bytes) -> Manifest:
     try:
         data = json_data.parse_object(text)
         if data.get("format") != FORMAT:
+            shown = truncated(printable(str(data.get("format"))), 80)
             raise ArtifactError(
-                f"the manifest has format {data.get('format')}; this version reads format {FORMAT}",
+                f"the manifest has format {shown}; this version reads format {FORMAT}",
                 hint="build the package again with this version of aoti-debug",
             )
         return json_data.from_data(Manifest, data)

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from factories import make_manifest, site
 
+from aoti_debug import manifest
+from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import OperatorSchema
 
 
@@ -19,3 +22,12 @@ def test_operators_are_found_under_both_spellings() -> None:
     assert package.operator("mylib::op.default") is schema
     assert package.operator("mylib.op.default") is schema
     assert package.operator("mylib::op.out") is None
+
+
+def test_another_format_is_named_on_one_short_line() -> None:
+    with pytest.raises(ArtifactError, match=r"^the manifest has format 0; this version reads format \d+$"):
+        manifest.from_json('{"format": 0}')
+    with pytest.raises(ArtifactError) as raised:
+        manifest.from_json('{"format": "a\\n' + "b" * 5000 + '"}')
+    assert str(raised.value).startswith("the manifest has format a\\nbbb")
+    assert len(str(raised.value)) < 200

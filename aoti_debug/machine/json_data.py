@@ -8,6 +8,7 @@ version may add fields.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -145,9 +146,13 @@ def _scalar(cls: type, name: str) -> _Reader:
 
 
 def _float(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    number = math.inf
+    if type(value) in (int, float):
+        with contextlib.suppress(OverflowError):  # an integer above the largest float
+            number = float(value)
+    if not math.isfinite(number):
         raise _wrong(value, where, "a finite number")
-    return float(value)
+    return number
 
 
 def _enum(cls: type[Enum]) -> _Reader:

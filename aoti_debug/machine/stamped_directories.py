@@ -67,10 +67,15 @@ def link_latest(path: Path) -> None:
     files.write_link(path.parent / LATEST, path.name)
 
 
-def _newest(base: Path) -> Path:
-    """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it."""
+def _newest(base: Path, marker: str) -> Path:
+    """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it.
+
+    Without a `latest`, the newest by name: its process was killed before it made the link.
+    """
     link = base / LATEST
     try:
+        if not os.path.lexists(link) and (known := names(base, marker)):
+            return base / known[-1]
         name = os.readlink(link)
     except (OSError, ValueError):  # ValueError: a null character
         return link
@@ -91,11 +96,15 @@ def find(name: str | Path | None, base: Path, marker: str) -> Path | None:
 
     Args:
         name: a path, the name of a directory in `base`, or a directory that has a `latest`; None for `latest`, a link
-            that counts only if it leads to a directory beside it.
+            that counts only if it leads to a directory beside it; where there is none, the newest directory.
     """
     path = Path(name or LATEST)
     is_latest = str(path) == LATEST
-    candidates = (_newest(Path()), _newest(base)) if is_latest else (path, base / path, _newest(path))
+    candidates: tuple[Path, ...]
+    if is_latest:
+        candidates = (_newest(Path(), marker), _newest(base, marker))
+    else:
+        candidates = (path, base / path, _newest(path, marker))
     return next((candidate.resolve() for candidate in candidates if has(candidate, marker)), None)
 
 

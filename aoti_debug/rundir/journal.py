@@ -47,6 +47,8 @@ from aoti_debug.rundir.records import (
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Layout
 
+_LARGEST_BLOCK = 64 << 20  # bytes; the runtime's have 64 KiB
+
 
 @dataclass(frozen=True)
 class Header:
@@ -98,7 +100,7 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
             f"{path} has version {version}; this aoti-debug reads version {abi.JOURNAL_VERSION}",
             hint="read it with the version of aoti-debug that built the package",
         )
-    if block_bytes <= abi.BLOCK_HEADER.size:
+    if not abi.BLOCK_HEADER.size < block_bytes <= _LARGEST_BLOCK:
         raise RunDirError(f"{path} is damaged: blocks of {block_bytes} bytes", hint="run the package again")
     return Header(pid, level, start, reused, every), block_bytes
 

@@ -14,6 +14,7 @@ from aoti_debug import dtypes
 from aoti_debug.dtypes import Category
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import json_data
+from aoti_debug.wording import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ def open_tensor(path: Path) -> StoredTensor:
         )
     known = dtypes.of_name(layout.dtype)
     if known is not None and data.size != layout.numel * known.item_bytes:
-        raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=AGAIN)
+        raise RunDirError(f"{printable(str(path))} is damaged: its metadata contradicts its data", hint=AGAIN)
     return StoredTensor(data, layout.dtype, layout.numel)
 
 
@@ -99,9 +100,9 @@ def opened_file(path: Path, framework: str) -> Iterator[tuple[Any, FileLayout]]:
         with safe_open(path, framework=framework) as file:
             yield file, _read_layout(path, file.metadata() or {})
     except FileNotFoundError as error:
-        raise RunDirError(f"{path} is missing", hint=AGAIN) from error
+        raise RunDirError(f"{printable(str(path))} is missing", hint=AGAIN) from error
     except (SafetensorError, OSError, ValueError) as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint=AGAIN) from error
+        raise RunDirError(f"{printable(str(path))} is damaged: {error}", hint=AGAIN) from error
 
 
 def _read_layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
@@ -120,7 +121,9 @@ def _read_layout(path: Path, metadata: Mapping[str, str]) -> FileLayout:
             storage_bytes=int(metadata["storage_bytes"]),
         )
     except KeyError as error:
-        raise RunDirError(f"{path} was not written by aoti-debug: its metadata has no {error}", hint=AGAIN) from error
+        raise RunDirError(
+            f"{printable(str(path))} was not written by aoti-debug: its metadata has no {error}", hint=AGAIN
+        ) from error
 
 
 def _integers(text: str) -> tuple[int, ...]:

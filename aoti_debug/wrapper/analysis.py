@@ -99,7 +99,7 @@ def analyse(
     parsed = find_sites(wrapper, masked, context)
     sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
-    (body,) = (body for body in entry_points(masked) if body.name == "run_impl")
+    body = next(body for body in entry_points(masked) if body.name == "run_impl")
     return Analysis(
         sites=sites,
         kernels=all_kernels,

@@ -56,6 +56,12 @@ WHOLE = Shape(
 )
 
 
+def test_an_integer_above_the_largest_float_is_no_number() -> None:
+    with pytest.raises(DamagedJsonError, match="y is 1000+…, not a finite number"):
+        from_data(Point, {"x": 1, "y": 10**400})
+    assert from_data(Point, {"x": 1, "y": 2}) == Point(1, 2.0)
+
+
 def test_what_is_written_is_read_back() -> None:
     assert parse(Shape, to_text(WHOLE)) == WHOLE
 

@@ -72,7 +72,8 @@ def test_names_are_those_with_the_marker_oldest_first(tmp_path: Path) -> None:
 def test_finding_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / "base"
     old, new = made(base, "1"), made(base, "2")
-    assert find(None, base, MARKER) is None
+    assert find(None, base, MARKER) == find(base, base, MARKER) == new
+    assert find(None, base, "other.json") is None
     stamped_directories.link_latest(new)
     assert find(None, base, MARKER) == find("", base, MARKER) == find("latest", base, MARKER) == new
     assert find("1", base, MARKER) == find(old, tmp_path / "none", MARKER) == old

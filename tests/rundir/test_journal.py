@@ -249,8 +249,12 @@ def test_unused_blocks_of_an_allocated_file(tmp_path: Path) -> None:
             "has version 2; this aoti-debug reads version 1",
         ),
         (JournalWriter().bytes()[:12] + bytes(4) + JournalWriter().bytes()[16:], "is damaged: blocks of 0 bytes"),
+        (
+            JournalWriter().bytes()[:12] + b"\1\0\0\x80" + JournalWriter().bytes()[16:],
+            "is damaged: blocks of 2147483649 bytes",
+        ),
     ],
-    ids=["empty", "cut", "magic", "version", "blocks"],
+    ids=["empty", "cut", "magic", "version", "no blocks", "blocks larger than memory"],
 )
 def test_unreadable_header(tmp_path: Path, data: bytes, message: str) -> None:
     file = tmp_path / "journal.bin"

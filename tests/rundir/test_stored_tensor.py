@@ -72,6 +72,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     with pytest.raises(RunDirError, match="is missing"):
         open_tensor(path)
+    with pytest.raises(RunDirError, match=r"a\\nb\.safetensors is missing"):
+        open_tensor(tmp_path / "a\nb.safetensors")
     path.write_bytes(b"\xff" * 40)
     with pytest.raises(RunDirError, match="is damaged"):
         open_tensor(path)

@@ -9,6 +9,7 @@ import pytest
 import texts
 from listing import listing
 
+from aoti_debug import wrapper
 from aoti_debug.builder.instrument import instrument
 
 Check = Callable[[Path, str], None]
@@ -24,3 +25,10 @@ def test_sites(name: str, golden: Check) -> None:
 def test_instrumented_text(name: str, golden: Check) -> None:
     analysis = texts.analysis(name)
     golden(texts.GOLDEN / f"{name}.instrumented.txt", instrument(texts.text(name), analysis.sites, analysis.kernels))
+
+
+def test_a_wrapper_with_its_entry_point_twice() -> None:
+    text = texts.text("sizes")
+    shims = [(texts.GOLDEN / "shim.h.txt").read_text()]
+    once, twice = (wrapper.analyse(t, headers=shims, operators=texts.OPERATORS) for t in (text, text + text))
+    assert twice.outputs == once.outputs

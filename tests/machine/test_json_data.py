@@ -57,7 +57,7 @@ WHOLE = Shape(
 
 
 def test_an_integer_above_the_largest_float_is_no_number() -> None:
-    with pytest.raises(DamagedJsonError, match="y is 1000+…, not a finite number"):
+    with pytest.raises(DamagedJsonError, match=r"y is 1000+…, not a finite number"):
         from_data(Point, {"x": 1, "y": 10**400})
     assert from_data(Point, {"x": 1, "y": 2}) == Point(1, 2.0)
 

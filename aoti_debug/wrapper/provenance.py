@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
-from aoti_debug.manifest import Certainty, ModelLine, Provenance, Site
+from aoti_debug.manifest import Certainty, Provenance, Site
 from aoti_debug.wrapper.inference import infer
 from aoti_debug.wrapper.sites import SiteCall
-
-_FRAME = re.compile(
-    r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)'
-    r'(?:\n(?P<text>(?!\s*File ")[^\n]*))?',
-    re.MULTILINE,
-)
-_TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|utils|export|_\w+|functional\.py)(?:/|$)")
-
-
-def frames(stack: str) -> tuple[ModelLine, ...]:
-    """Parses the frames of a stack trace, outermost first."""
-    return tuple(
-        ModelLine(m["file"], int(m["line"]), m["function"].strip(), (m["text"] or "").strip())
-        for m in _FRAME.finditer(stack)
-    )
-
-
-def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
-    """Returns the innermost frame of each stack that is not in torch; each line once."""
-    innermost = (
-        next((frame for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file)), None)
-        for stack in stacks
-    )
-    return tuple({(f.file, f.line): f for f in innermost if f is not None}.values())
+from aoti_debug.wrapper.stack_frames import own_frames
 
 
 @dataclass(frozen=True)

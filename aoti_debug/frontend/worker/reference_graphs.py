@@ -24,7 +24,7 @@ from aoti_debug.reference.program import (
     Reference,
     TensorType,
 )
-from aoti_debug.wrapper import provenance
+from aoti_debug.wrapper import stack_frames
 
 _KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
 
@@ -86,7 +86,7 @@ class ReferenceGraphs:
     def _line(self, stack: str) -> int:
         """The index of the model line of a stack trace; -1 if it has none."""
         if stack not in self._line_of_stack:
-            lines = provenance.own_frames((stack,))
+            lines = stack_frames.own_frames((stack,))
             self._line_of_stack[stack] = self._lines.setdefault(lines[0], len(self._lines)) if lines else -1
         return self._line_of_stack[stack]
 

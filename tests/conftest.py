@@ -9,6 +9,7 @@ import functools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,8 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Prepares the process and its environment.
 
     A shell starts what runs in its background deaf to interrupts; tests send such to their children. What tests make
-    is remembered as made here in a directory of the session, which its workers share.
+    is remembered as made here in a directory of the session, which its workers share. Hundreds of processes start: they
+    compile our modules once, also where the environment says that Python keeps no bytecode.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):
         state = tempfile.mkdtemp(prefix="aoti-debug-state-")
         os.environ["XDG_STATE_HOME"] = state

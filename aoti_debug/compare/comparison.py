@@ -66,6 +66,24 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """The part of a run that was compared.
+
+    Attributes:
+        launches: those that write a tensor.
+        compared: of those, the ones that were compared themselves.
+        through_readers: those that were compared through the launches that read what they wrote.
+        bytes, compared_bytes: of outputs.
+    """
+
+    launches: int
+    compared: int
+    through_readers: int
+    bytes: int
+    compared_bytes: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The comparison of a run.
 
@@ -84,6 +102,18 @@ class Comparison:
     def first_wrong(self) -> Row | None:
         """The first wrong launch; None if there is none."""
         return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+
+    @property
+    def coverage(self) -> Coverage:
+        """The part of the run that was compared."""
+        writing = [row for row in self.rows if row.reason != SILENT]
+        return Coverage(
+            launches=len(writing),
+            compared=sum(bool(row.outputs) for row in writing),
+            through_readers=sum(row.reason == PRIVATE and row.compared_bytes > 0 for row in writing),
+            bytes=sum(row.bytes for row in writing),
+            compared_bytes=sum(row.compared_bytes for row in writing),
+        )
 
 
 def assemble(

@@ -1,0 +1,57 @@
+"""Wrong values: a launch computes something else than its program says. A run with all tensors shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug import wording
+from aoti_debug.compare.compare_run import Scope, compare_run
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.pt2 import archive
+from aoti_debug.reference import program
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage import wrong_values
+from aoti_debug.triage.checks import fault
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+
+KIND = wrong_values.WRONG_VALUE
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
+    if not model.options.compare or first.run.package is None or not _has_reference(first):
+        return None
+    saved = model.trials.all_tensors()
+    if saved.verdict is not None:
+        return fault.of_ended(model, saved)
+    try:
+        comparison = _compared(model, saved)
+    except AotiDebugError as error:
+        warning = f"not compared with the program: {wording.first_line(str(error))}"
+        return Suspicion(Finding(CLEAN, "", warnings=(warning,)), saved.diagnosed)
+    return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed)
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way."""
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
+    of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
+    exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
+    finding = replay.of_values(suspicion.finding, exact)
+    stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
+    return Outcome(replace(finding, evidence=(*finding.evidence, *stage)), suspicion.run)
+
+
+def _has_reference(result: RunResult) -> bool:
+    return result.run.package is not None and program.MEMBER in archive.inspect(result.run.package).members
+
+
+def _compared(model: Investigation, saved: RunResult) -> Comparison:
+    scope = Scope(inherited=False, imports=model.options.imports, libraries=model.options.libraries)
+    return compare_run(saved.run, scope, model.repro.parent, model.steps)

@@ -5,6 +5,7 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from aoti_debug.dtypes import Category
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+_USER_TRITON = "higher_order.triton_kernel_wrapper"
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
@@ -145,6 +147,8 @@ class Evaluation:
                 return torch.device(self._device)
             case "layout" | "memory_format":
                 return getattr(torch, text)
+            case "dict":
+                return {name: self._value(item, current) for name, item in text.items()}
             case "slice":
                 return slice(*(self._value(part, current) for part in text))
         raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
@@ -240,9 +244,13 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
+    if target.startswith(_USER_TRITON):
+        raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
         raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
     parts = target.split(".")
+    if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
+        _register_inductor_prims()
     try:
         if len(parts) == 3 and parts[0] not in ("math", "_operator"):
             function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
@@ -254,6 +262,12 @@ def operator_of(target: str) -> Callable[..., Any]:
         raise NotEvaluableError(f"{target} is no function")
     operator: Callable[..., Any] = function
     return operator
+
+
+def _register_inductor_prims() -> None:
+    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch._inductor.inductor_prims")
 
 
 def is_floating(dtype: str) -> bool:

@@ -23,7 +23,7 @@ class Relu(nn.Module):
 
 def _relu(device: str) -> Example:
     torch.manual_seed(0)
-    return Example(Relu(), (torch.randn(8, 16),))
+    return Example(Relu().to(device), (torch.randn(8, 16).to(device),))
 
 
 WRONG = Expected("wrong_value", kernels=GENERATED, confirmed="*")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
 from aoti_debug.compare.plan import Region
-from aoti_debug.compare.recorded_values import written
 from aoti_debug.compare.regions import Regions
 from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
 from aoti_debug.manifest import ModelLine
@@ -137,7 +136,8 @@ def assemble(
     rows = []
     for launch in run.launches:
         region, result = by_launch.get(launch.id), result_of.get(launch.id)
-        sizes = {a.name: a.layout.bytes for a in written(launch) if a.layout is not None}
+        arguments = [write.argument for write in regions.values.writes.get(launch.key, ())]
+        sizes = {a.name: a.layout.bytes for a in arguments if a.layout is not None}
         if region is None or result is None:
             private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
             reason = reasons.get(launch.id, "it was not selected")

@@ -77,7 +77,7 @@ class Evaluation:
         return self.values[key]
 
     def _result(self, node: Node) -> Any:
-        args, kwargs = self._arguments(node)
+        args, kwargs = self.arguments(node)
         if node.target in _BRANCHES:
             return self._branch(args) if node.target == CONDITION else self._loop(args)
         if is_random(node.target, args, kwargs):
@@ -108,10 +108,15 @@ class Evaluation:
             if node.kind is NodeKind.CALL:
                 inner.run(node)
         output = graph.nodes[-1]
-        results = inner._arguments(output)[0][0]
+        results = inner.arguments(output)[0][0]
         return results if isinstance(results, list) else [results]
 
-    def _arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a node by position and by name; of what it overwrites, a copy.
+
+        Raises:
+            NotEvaluableError: a value that it needs could not be evaluated.
+        """
         current: dict[str, Any] = {}
         for name in node.inputs:
             if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:

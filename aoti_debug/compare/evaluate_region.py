@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,9 @@ from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floati
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Measurement, RegionResult
+from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import KnownValue, Region
+from aoti_debug.compare.trace_element import ElementTrace
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, Reference, ValueKey
@@ -43,6 +46,36 @@ class RegionEvaluator:
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
+
+    def trace(self, region: Region, traced: TracedElement) -> Origin | None:
+        """The operator that made an element of an output non-finite; None if no evaluation makes it so."""
+        graph = self._reference.graph(region.graph, region.function)
+        output = next((item for item in region.outputs if item.recorded.argument == traced.argument), None)
+        if graph is None or output is None:
+            return None
+        with contextlib.suppress(NotEvaluableError, RunDirError):
+            return self._trace(graph, region, output, traced)
+        return None
+
+    def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
+        import torch
+
+        symbols = Symbols(known=region.symbols)
+        known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
+        actual = load(output, self._device)
+        number = actual.reshape(-1)[traced.element].double()
+        with torch.no_grad():
+            for arithmetic in Arithmetic:
+                evaluation = _evaluate(self._reference, graph, region, symbols, arithmetic, known, self._device)
+                value = evaluation.value(output.value)
+                numbered = torch.arange(value.numel(), device=value.device).reshape(value.shape)
+                element = int(as_written(numbered, actual, output, symbols).reshape(-1)[traced.element])
+                same = torch.isclose(value.reshape(-1)[element].double(), number, equal_nan=True)
+                if not same or bool(number.isfinite()):
+                    continue
+                made = ElementTrace(self._reference, graph, evaluation, self._device).origin(output.value, element)
+                return None if made is None else Origin(traced, *made)
+        return None
 
     def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
         import torch

@@ -47,6 +47,9 @@ def _compare(request: CompareRequest, pipe: TextIO) -> None:
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     evaluator = RegionEvaluator(reference, device, _metric(request.metric))
     for region in request.regions:
+        for traced in request.traced:
+            if traced.launch == region.launch and (origin := evaluator.trace(region, traced)) is not None:
+                pipe.write(message_line(origin) + "\n")
         pipe.write(message_line(evaluator.measure(region)) + "\n")
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):

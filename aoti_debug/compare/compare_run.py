@@ -76,6 +76,11 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
     return Comparison(run, rows, evaluated.program_failure)
 
 
+def has_reference(run: RunDir) -> bool:
+    """True if the package of a run holds the graph that its kernels were generated from."""
+    return run.package is not None and program.MEMBER in archive.inspect(run.package).members
+
+
 def reference_of(run: RunDir) -> tuple[Reference, Path]:
     """The reference in the package of a run, and the package.
 

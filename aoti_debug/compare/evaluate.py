@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from aoti_debug import dtypes
@@ -31,6 +31,9 @@ class NotEvaluableError(Exception):
 class Evaluation:
     """The values of a graph's nodes.
 
+    Args:
+        stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
+
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
         fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
@@ -38,11 +41,14 @@ class Evaluation:
         terms: the number of terms of the longest sum or product of terms so far.
     """
 
-    def __init__(self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str) -> None:
+    def __init__(
+        self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str, stored: Set[str] = frozenset()
+    ) -> None:
         self._reference = reference
         self._graph = graph
         self._arithmetic = arithmetic
         self._device = device
+        self._stored = stored
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -62,7 +68,8 @@ class Evaluation:
             self.values[ValueKey(node.name)] = size
             return
         try:
-            self.values[ValueKey(node.name)] = self._result(node)
+            result = self._result(node)
+            self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
 
@@ -286,6 +293,15 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
         return function(*args, **kwargs)
     except _FAILURES as error:
         raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+
+
+def _rounded(node: Node, value: Any) -> Any:
+    """The result of a node, rounded to the dtype that it has in the program."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or len(node.types) != 1 or node.types[0] is None:
+        return value
+    return value.to(getattr(torch, node.types[0].dtype)).to(value.dtype)
 
 
 def _first_line(error: BaseException) -> str:

@@ -20,7 +20,7 @@ class TracedElement:
 
 @dataclass(frozen=True)
 class Operand:
-    """What an operator computed an element from.
+    """An argument of an operator: the elements, or the number, that one element of its result was computed from.
 
     Attributes:
         name: the node; "" for a number in the call.
@@ -65,7 +65,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a non-finite element of an output was made.
+    """The operators that made an element of an output non-finite.
 
     Attributes:
         made: the first number on the way to it: made from finite ones, or NaN from an infinity that is meant.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug import wording
-from aoti_debug.compare.compare_run import Scope, compare_run
+from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.pt2 import archive
-from aoti_debug.reference import program
 from aoti_debug.run.runner import RunResult
 from aoti_debug.triage import confirm as replay
 from aoti_debug.triage import wrong_values
@@ -22,7 +20,7 @@ KIND = wrong_values.WRONG_VALUE
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
-    if not model.options.compare or first.run.package is None or not _has_reference(first):
+    if not model.options.compare or not has_reference(first.run):
         return None
     saved = model.trials.all_tensors()
     if saved.verdict is not None:
@@ -46,10 +44,6 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     finding = replay.of_values(suspicion.finding, exact)
     stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
     return Outcome(replace(finding, evidence=(*finding.evidence, *stage)), suspicion.run)
-
-
-def _has_reference(result: RunResult) -> bool:
-    return result.run.package is not None and program.MEMBER in archive.inspect(result.run.package).members
 
 
 def _compared(model: Investigation, saved: RunResult) -> Comparison:

@@ -76,7 +76,7 @@ GROUPS = (
     Group(
         "archive",
         ("aoti_debug/pt2/archive.py", "aoti_debug/pt2/archive_safety.py"),
-        ("tests/pt2/test_archive.py",),
+        ("tests/pt2/test_archive.py", "tests/pt2/test_archive_safety.py"),
         4,
     ),
     Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/files.py"), ("tests/inputs",), 4),

@@ -130,7 +130,7 @@ def _source_index(run: RunDir, producer: Launch, index: IndexValue) -> IndexValu
         position = _corresponding(index, values.shape)
         if position is not None:
             candidate = IndexValue(producer, argument, position, int(flat[position]), index.limit)
-            if candidate.is_bad and (candidate.value == index.value or candidate.is_absurd):
+            if candidate.value == index.value or candidate.is_absurd:
                 return candidate
         equal = (flat == index.value).nonzero()
         if len(equal):

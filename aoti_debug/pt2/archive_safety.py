@@ -74,7 +74,7 @@ def _unsafe_reason(info: zipfile.ZipInfo) -> str:
 
 
 def _grows_too_much(unpacked: int, stored: int) -> bool:
-    return unpacked > _RATIO_CHECKED_FROM and unpacked > _MAX_RATIO * max(stored, 1)
+    return unpacked > _RATIO_CHECKED_FROM and unpacked > _MAX_RATIO * stored
 
 
 def _check_name(path: Path, name: str) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from aoti_debug.repro.templates.compare import compare, difference, index_of
+from aoti_debug.repro.templates.compare import OutputComparison, compare, difference, index_of
 
 NAN = math.nan
 
@@ -178,4 +178,4 @@ def test_a_tolerance_allows_one_step_of_the_dtype() -> None:
     assert compare(above, recorded, 1e-12).passes
     assert not compare(torch.nextafter(above, torch.tensor(math.inf)), recorded, 1e-12).passes
     assert not compare(above, recorded).passes
-    assert compare(recorded, recorded).text == "equal bit for bit"
+    assert compare(recorded, recorded) == OutputComparison(True, "equal bit for bit")

@@ -202,9 +202,11 @@ def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
     whole = read(tmp_path, writer)
     data = writer.bytes()
     counts = []
-    for size in range(abi.JOURNAL_HEADER.size, len(data) + 1):
-        (tmp_path / "journal.bin").write_bytes(data[:size])
-        counts.append(len(journal.read(tmp_path / "journal.bin").records))
+    with (tmp_path / "journal.bin").open("wb", buffering=0) as file:
+        file.write(data[: abi.JOURNAL_HEADER.size - 1])
+        for at in range(abi.JOURNAL_HEADER.size - 1, len(data)):
+            file.write(data[at : at + 1])
+            counts.append(len(journal.read(tmp_path / "journal.bin").records))
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, len(whole.records))
 

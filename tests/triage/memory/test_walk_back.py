@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ MANIFEST = replace(
     input_names=("index", "table"),
 )
 SCALE, COPY, GATHER, ADD = range(4)
+ALL = range(3)  # arguments
 
 
 class Recorder:
@@ -39,10 +41,12 @@ class Recorder:
         self._files: list[tuple[str, str, Any]] = []
         self._count = 0
 
-    def launch(self, site_id: int, *values: Any, saved: bool = True) -> None:
+    def launch(self, site_id: int, *values: Any, unsaved: Sequence[int] = ()) -> None:
         number, self._count = self._count, self._count + 1
         self._writer.launch_begin(number, site_id, *(described(value) for value in values))
-        for slot, value in enumerate(values if saved else ()):
+        for slot, value in enumerate(values):
+            if slot in unsaved:
+                continue
             path = f"tensors/0/{number:04}/before_{slot}.safetensors"
             self._writer.tensor_file(number, slot, Phase.BEFORE, path, size=value.nbytes)
             self._files.append((path, MANIFEST.sites[site_id].args[slot].name, value.clone()))
@@ -174,6 +178,16 @@ def test_another_bad_value_at_the_same_place_is_not_followed(tmp_path: Path) -> 
     assert walk.origin.launch == "0.0"
 
 
+def test_an_input_that_was_not_saved_is_passed_over(tmp_path: Path) -> None:
+    memory = [torch.zeros(3, dtype=torch.int64), torch.tensor([1, 700, 2]), torch.zeros(3, dtype=torch.int64)]
+    recorder = Recorder()
+    recorder.launch(COPY, TABLE, memory[1], unsaved=ALL)
+    recorder.launch(ADD, *memory, unsaved=[0])
+    recorder.launch(GATHER, TABLE, memory[2], OUT)
+    walk = walk_from(recorder.run(tmp_path), "0.2", "buf1", 1, 700)
+    assert [place.launch for place in walk.chain] == ["0.0", "0.1", "0.2"]
+
+
 def test_a_value_that_was_moved_is_found_where_it_lies_first(tmp_path: Path) -> None:
     first = torch.zeros(4, dtype=torch.int64)
     recorder = Recorder()
@@ -192,6 +206,7 @@ def test_an_index_in_memory_that_nobody_wrote(tmp_path: Path) -> None:
     assert walk.evidence == ("buf1[1, 1] is 700, and no recorded launch wrote it",)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
 @pytest.mark.parametrize(
     ("written", "element"),
     [
@@ -204,11 +219,11 @@ def test_an_index_in_memory_that_nobody_wrote(tmp_path: Path) -> None:
     ],
 )
 def test_the_element_of_the_writer_at_the_address_of_an_index(
-    tmp_path: Path, written: slice, element: int | None
+    tmp_path: Path, written: slice, element: int | None, dtype: torch.dtype
 ) -> None:
-    memory = torch.zeros(8, dtype=torch.int64)
+    memory = torch.zeros(8, dtype=dtype)
     recorder = Recorder()
-    recorder.launch(SCALE, torch.zeros(1, dtype=torch.int64), memory[written])
+    recorder.launch(SCALE, torch.zeros(1, dtype=dtype), memory[written])
     recorder.launch(GATHER, TABLE, memory[2:], OUT)
     walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", 2, 700)  # memory[4]
     assert (walk.origin.launch, walk.origin.element) == ("0.0", element)
@@ -253,22 +268,22 @@ def test_a_walk_has_at_most_64_launches(tmp_path: Path) -> None:
 )
 def test_bad_and_absurd_values(tmp_path: Path, value: int, limit: int, bad: bool, absurd: bool) -> None:
     recorder = Recorder()
-    recorder.launch(COPY, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), saved=False)
+    recorder.launch(COPY, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), unsaved=ALL)
     index = replace(index_value(recorder.run(tmp_path), "0.0", "buf0", 0, value), limit=limit)
     assert (index.is_bad, index.is_absurd) == (bad, absurd)
 
 
 def test_coordinates_of_an_index(tmp_path: Path) -> None:
     recorder = Recorder()
-    recorder.launch(COPY, torch.zeros(2, 3, 4, dtype=torch.int64), torch.zeros(1), saved=False)
+    recorder.launch(COPY, torch.zeros(2, 3, 4, dtype=torch.int64), torch.zeros(1), unsaved=ALL)
     assert coordinates(index_value(recorder.run(tmp_path), "0.0", "buf0", 23, 0)) == "1, 2, 3"
 
 
 def test_integer_inputs_of_a_launch(tmp_path: Path) -> None:
     index, other = torch.zeros(3, dtype=torch.int32), torch.zeros(3, dtype=torch.int64)
     recorder = Recorder()
-    recorder.launch(ADD, index, other, other, saved=False)
-    recorder.launch(ADD, TABLE, other, other, saved=False)
+    recorder.launch(ADD, index, other, other, unsaved=ALL)
+    recorder.launch(ADD, TABLE, other, other, unsaved=ALL)
     launches = recorder.run(tmp_path).launches
     assert [[a.name for a in integer_inputs(launch)] for launch in launches] == [["buf0", "buf1"], ["buf1"]]
 
@@ -276,7 +291,7 @@ def test_integer_inputs_of_a_launch(tmp_path: Path) -> None:
 def test_the_walk_ends_where_nothing_was_saved(tmp_path: Path) -> None:
     first = torch.zeros(3, dtype=torch.int64)
     recorder = Recorder()
-    recorder.launch(SCALE, torch.tensor([1, FAR, 2]), first, saved=False)
+    recorder.launch(SCALE, torch.tensor([1, FAR, 2]), first, unsaved=ALL)
     recorder.launch(GATHER, TABLE, first, OUT)
     walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", 1, FAR)
     assert walk.origin.launch == "0.0"
@@ -296,10 +311,10 @@ def test_the_launches_that_produced_an_index(tmp_path: Path) -> None:
 def test_the_launches_that_produced_several_indices_are_ordered_by_distance(tmp_path: Path) -> None:
     memory = [torch.zeros(3, dtype=torch.int64) for _ in range(5)]
     recorder = Recorder()
-    recorder.launch(COPY, memory[0], memory[1], saved=False)
-    recorder.launch(COPY, memory[1], memory[2], saved=False)
-    recorder.launch(COPY, memory[1], memory[3], saved=False)
-    recorder.launch(ADD, memory[2], memory[3], memory[4], saved=False)
+    recorder.launch(COPY, memory[0], memory[1], unsaved=ALL)
+    recorder.launch(COPY, memory[1], memory[2], unsaved=ALL)
+    recorder.launch(COPY, memory[1], memory[3], unsaved=ALL)
+    recorder.launch(ADD, memory[2], memory[3], memory[4], unsaved=ALL)
     run = recorder.run(tmp_path)
     assert [x.id for x in makers(Dataflow(run), run.launch("0.3"))] == ["0.1", "0.2", "0.0"]
 
@@ -308,6 +323,6 @@ def test_at_most_32_launches_that_produced_an_index(tmp_path: Path) -> None:
     one, other = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
     recorder = Recorder()
     for number in range(40):
-        recorder.launch(COPY, *((one, other) if number % 2 else (other, one)), saved=False)
+        recorder.launch(COPY, *((one, other) if number % 2 else (other, one)), unsaved=ALL)
     run = recorder.run(tmp_path)
     assert [x.key.launch for x in makers(Dataflow(run), run.launch("0.39"))] == [*range(38, 6, -1)]

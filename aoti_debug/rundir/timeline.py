@@ -323,7 +323,8 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    unknown = [record.slot for record in (*parts.files, *parts.stats) if record.slot >= len(site.args)]
+    slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    unknown = [slot for slot in slots if slot >= len(site.args)]
     if unknown:
         raise RunDirError(
             f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "

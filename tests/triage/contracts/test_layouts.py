@@ -95,6 +95,8 @@ def test_a_package_that_was_compiled_for_another_device(tmp_path: Path) -> None:
     assert [moved.real(promised) for promised in ("cuda:0", "cuda:1", "cuda:3", "cpu")] == [
         *("cuda:1", "cuda:1", "cuda:3", "cpu"),
     ]
+    anywhere = devices(tmp_path / "d", "cuda:1", promised=("cuda",))
+    assert anywhere.real("cuda") == "cuda:1"
     unknown = devices(tmp_path / "b", promised=("cuda:0",))
     assert [unknown.real(promised) for promised in ("cuda:0", "cuda:3", "cpu")] == ["cuda", "cuda", "cpu"]
     nowhere = devices(tmp_path / "c", "cuda:1", promised=())

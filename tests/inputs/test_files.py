@@ -230,6 +230,14 @@ def test_strides_of_dimensions_that_are_not_fixed() -> None:
             "x.contiguous(memory_format=torch.channels_last)",
         ),
         (
+            torch.zeros(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d),
+            "x.contiguous(memory_format=torch.channels_last_3d)",
+        ),
+        (
+            torch.zeros(2, 2).t(),
+            "torch.empty_strided([2, 2], [1, 2], dtype=x.dtype, device=x.device).copy_(x)",
+        ),
+        (
             torch.zeros(2, 3, 4, 5).transpose(0, 3),
             "torch.empty_strided([5, 3, 4, 2], [1, 20, 5, 60], dtype=x.dtype, device=x.device).copy_(x)",
         ),

@@ -27,8 +27,8 @@ def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -
     """Compares an output with the recorded one.
 
     Args:
-        tolerance: |got - recorded| may be tolerance * (1 + |recorded|), or one step of a floating dtype;
-            0.0: bit for bit.
+        tolerance: |got - recorded| of finite numbers may be tolerance * (1 + |recorded|), or one step of a floating
+            dtype; 0.0: bit for bit.
     """
     text = difference(got, recorded)
     if not text:
@@ -92,10 +92,11 @@ def _wide(row: torch.Tensor) -> torch.Tensor:
 
 def _within(got: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> torch.Tensor:
     mine, theirs = _wide(got), _wide(recorded)
+    finite = mine.isfinite() & theirs.isfinite()
     near = (mine - theirs).abs() <= tolerance * (1 + theirs.abs())
     same = (_bits(got) == _bits(recorded)).all(dim=1) | (mine.isnan() & theirs.isnan())
     step = _steps(got, recorded) <= 1 if got.is_floating_point() else torch.zeros_like(near)
-    return near | same | step
+    return same | (finite & (near | step))
 
 
 def _steps(got: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:
@@ -107,7 +108,7 @@ def _steps(got: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:
     largest = torch.iinfo(integer).max
     mine, theirs = got.view(integer).to(torch.int64), recorded.view(integer).to(torch.int64)
     one, other = (mine & largest), (theirs & largest)
-    same_sign = (mine < 0) == (theirs < 0)
+    same_sign = mine.signbit() == theirs.signbit()
     return torch.where(same_sign, (one - other).abs().double(), one.double() + other.double())
 
 

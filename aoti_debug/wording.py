@@ -92,6 +92,8 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """Like `printable`, for a text of several lines: line breaks and tabs stay."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 

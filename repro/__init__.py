@@ -9,6 +9,7 @@ from pathlib import Path
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.manifest import Kind
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.archive_safety import printable
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
@@ -100,7 +101,8 @@ def write_repro(
     contents = generate(recorded, opened.manifest, arguments)
     tensors = tensor_files(arguments)
     if one_file is None:
-        write_folder(path, contents, arguments)
+        compilation = opened.manifest.compiler if recorded.site.kind is Kind.CPP else None
+        write_folder(path, contents, arguments, compilation)
     else:
         write_file(path, single_file(contents, tensors, one_file))
     size = sum(file.stat().st_size for file in tensors.values())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import files
+from aoti_debug.manifest import KernelCompilation
+from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -31,8 +33,16 @@ def check_free(folder: Path) -> None:
         raise UsageError(f"{folder} already exists", hint="remove it, or name another folder with -o")
 
 
-def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: ReproArguments) -> None:
+def write_folder(
+    folder: Path,
+    contents: Mapping[str, str | bytes],
+    arguments: ReproArguments,
+    compilation: KernelCompilation | None = None,
+) -> None:
     """Writes a repro's folder.
+
+    Args:
+        compilation: that of the kernel, if it is one in C++ whose precompiled header can be used.
 
     Raises:
         UsageError: the folder is there already or cannot be made.
@@ -54,6 +64,8 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes], arguments: R
         (unfinished / "tensors").mkdir()
         for name, source in tensor_files(arguments).items():
             shutil.copyfile(source, unfinished / "tensors" / name)
+        if compilation is not None:
+            kernel_header.link_into(unfinished, compilation)
         unfinished.chmod(0o755)
         unfinished.rename(folder)
     except OSError as error:

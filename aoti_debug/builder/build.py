@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
         joined_sites = None
         library = work / f"{lowered.sources.stem}.so"
-        with _torch_mismatch_in_errors(lowered, tools), _compilation(tools, lowered, work) as compilation:
+        with _torch_mismatch_in_errors(lowered, tools), _compilation(tools, lowered, work) as (compilation, kernels):
             with stages.stage("instrument"):
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
@@ -128,7 +129,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
             original_kernels.verify(checked.output, original_hashes, lowered.model)
             trust.remember(archive.inspect(checked.output))
         if options.plain is not None:
-            _build_plain(options.plain, tools, lowered, work)
+            _build_plain(options.plain, tools, lowered, work, kernels.result())
         if options.keep_sources is not None:
             instrumented = {"wrapper.cpp": wrapper, "sites.cpp": tables, "manifest.json": manifest_json}
             _keep_sources(options.keep_sources, lowered, instrumented)
@@ -148,14 +149,16 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
 
 
 @contextmanager
-def _compilation(tools: Toolchain, lowered: LoweredModel, work: Path) -> Iterator[LibraryCompilation]:
-    """The compilation of the library; it begins with the kernels and the runtime, which need no launch sites."""
+def _compilation(
+    tools: Toolchain, lowered: LoweredModel, work: Path
+) -> Iterator[tuple[LibraryCompilation, Future[Sequence[Path]]]]:
+    """The compilation of the library, and of its kernels; it begins with these and the runtime, which need no sites."""
     objects = work / "objects"
     objects.mkdir()
     with LibraryCompilation(tools, lowered.sources, objects) as compilation:
-        compilation.add_kernels()
+        kernels = compilation.add_kernels()
         compilation.add_runtime()
-        yield compilation
+        yield compilation, kernels
 
 
 @contextmanager
@@ -181,11 +184,11 @@ def _compare(
     return compare_kernels.compare(checked.against.path, KernelSet(fresh.kernels, flags), package_kernels)
 
 
-def _build_plain(output: Path, tools: Toolchain, lowered: LoweredModel, work: Path) -> None:
+def _build_plain(output: Path, tools: Toolchain, lowered: LoweredModel, work: Path, kernels: Sequence[Path]) -> None:
     objects = work / "plain"
     objects.mkdir()
     library = objects / f"{lowered.sources.stem}.so"
-    build_plain_library(tools, lowered.sources, objects, library)
+    build_plain_library(tools, lowered.sources, objects, library, kernels)
     write_package.write_plain(output, lowered, library)
 
 

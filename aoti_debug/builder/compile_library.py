@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.builder import runtime_objects
+from aoti_debug.builder import library_interface, precompiled_headers, runtime_objects
 from aoti_debug.builder.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.runtime_objects import RUNTIME
 from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words, run
@@ -47,11 +47,19 @@ class LibraryCompilation:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def add_kernels(self) -> None:
-        """Adds the generated CPU kernels, if there are any and they are not compiled already."""
+    def add_kernels(self) -> Future[Sequence[Path]]:
+        """Adds the generated CPU kernels, if there are any and they are not compiled already; returns their objects."""
         flags = self._sources.compile_flags
-        if self._sources.original is None and has_code(self._sources.kernels):
-            self._add(_compile_generated, self._sources.kernels, "kernel", flags)
+        if self._sources.original is not None or not has_code(self._sources.kernels):
+            return self.add_objects(())
+        return self._add(_compile_generated, self._sources.kernels, "kernel", flags)
+
+    def add_objects(self, objects: Sequence[Path]) -> Future[Sequence[Path]]:
+        """Adds objects that are compiled already, and returns them."""
+        future: Future[Sequence[Path]] = Future()
+        future.set_result(objects)
+        self._objects.append(future)
+        return future
 
     def add_wrapper(self, text: str) -> None:
         """Adds the wrapper, original or instrumented."""
@@ -86,8 +94,10 @@ class LibraryCompilation:
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)
 
-    def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> None:
-        self._objects.append(self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments))
+    def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> Future[Sequence[Path]]:
+        future = self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments)
+        self._objects.append(future)
+        return future
 
 
 def _link_original(original: Path, work: Path) -> list[str]:
@@ -107,14 +117,22 @@ def _link_original(original: Path, work: Path) -> list[str]:
     ]
 
 
-def build_plain_library(toolchain: Toolchain, sources: Sources, work: Path, library: Path) -> None:
+def build_plain_library(
+    toolchain: Toolchain, sources: Sources, work: Path, library: Path, kernels: Sequence[Path] | None = None
+) -> None:
     """Builds the uninstrumented library: as torch would build it from the same sources, with the same flags.
+
+    Args:
+        kernels: their objects; None to compile them.
 
     Raises:
         ToolchainError: something did not compile or link.
     """
     with LibraryCompilation(toolchain, sources, work) as compilation:
-        compilation.add_kernels()
+        if kernels is None:
+            compilation.add_kernels()
+        else:
+            compilation.add_objects(kernels)
         compilation.add_wrapper(sources.wrapper)
         compilation.link(library)
 
@@ -135,8 +153,24 @@ def _compile_wrapper(
 ) -> list[Path]:
     compiled = templates.result()
     declarations = "" if compiled is None else DECLARATIONS
-    wrapper = _compile_generated(toolchain, sources, work, text, "wrapper", _wrapper_flags(sources), declarations)
-    return wrapper if compiled is None else [*wrapper, compiled]
+    shared = [] if compiled is None else [compiled]
+    flags = _wrapper_flags(sources)
+    parts = library_interface.split(text)
+    if parts is not None:
+        shared.append(_compile_interface(toolchain, parts.interface, _generated_words(flags), declarations))
+        text = parts.model
+    return [*_compile_generated(toolchain, sources, work, text, "wrapper", flags, declarations), *shared]
+
+
+def _compile_interface(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> Path:
+    """The object with a library's C functions, which is kept: they are the same in every library."""
+
+    def fill(directory: Path) -> None:
+        source = directory / "interface.cpp"
+        source.write_text(text)
+        toolchain.compile(source, directory / "interface.o", [*_include(toolchain, text, words, declarations), *words])
+
+    return cache.entry("interfaces", toolchain.key(declarations, text, *words), fill) / "interface.o"
 
 
 def _wrapper_flags(sources: Sources) -> Flags:
@@ -148,11 +182,9 @@ def _compile_generated(
     toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags, declarations: str = ""
 ) -> list[Path]:
     words = _generated_words(flags)
-    header = _precompiled_header(toolchain, text, words, declarations)
     source = work / f"{name}.cpp"
     source.write_text(text)
-    include = ["-include", str(header)] if header else []
-    return [toolchain.compile(source, work / f"{name}.o", [*include, *words])]
+    return [toolchain.compile(source, work / f"{name}.o", [*_include(toolchain, text, words, declarations), *words])]
 
 
 def _generated_words(flags: Flags) -> list[str]:
@@ -167,24 +199,14 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Pa
     return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
 
 
-def _precompiled_header(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> Path | None:
-    """A precompiled header of the includes that `text` begins with, and declarations; None if it has no includes."""
+def _include(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> list[str]:
+    """The option that includes what `text` begins to include, precompiled, and declarations; none without includes."""
     leading = LEADING_INCLUDES.match(text)
     includes = INCLUDE.findall(leading.group()) if leading else []
     if not includes:
-        return None
+        return []
     header = "".join(f"{line}\n" for line in includes) + declarations
-
-    def fill(directory: Path) -> None:
-        path = directory / "leading.h"
-        path.write_text(header)
-        output = directory / f"leading.h{toolchain.compiler.header_suffix}"
-        command = [toolchain.compiler.path, "-x", "c++-header", str(path), *words, "-o", str(output)]
-        run(command, "the headers of torch cannot be precompiled")
-
-    # The order of macros and code generation flags does not matter to a header.
-    ordered = sorted(words, key=lambda word: "" if word.startswith("-I") else word)
-    return cache.entry("headers", toolchain.key(header, *ordered), fill) / "leading.h"
+    return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 
 def _optimize(flags: Flags, level: str) -> Flags:

@@ -63,12 +63,11 @@ def entry(kind: str, name: str, fill: Fill) -> Path:
 
     An exception of `fill` is passed on and leaves no entry.
     """
+    found = find(kind, name)
+    if found is not None:
+        return found
     folder = directory() / kind
     path = folder / name
-    if path.is_dir():
-        with contextlib.suppress(OSError):  # a read-only cache can still be read
-            os.utime(path)
-        return path
     folder.mkdir(parents=True, exist_ok=True)
     _delete_old(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
     with scratch() as work:
@@ -78,6 +77,16 @@ def entry(kind: str, name: str, fill: Fill) -> Path:
         except OSError:
             if not path.is_dir():
                 raise
+    return path
+
+
+def find(kind: str, name: str) -> Path | None:
+    """Returns the directory of an entry; None if there is none."""
+    path = directory() / kind / name
+    if not path.is_dir():
+        return None
+    with contextlib.suppress(OSError):  # a read-only cache can still be read
+        os.utime(path)
     return path
 
 

@@ -81,7 +81,8 @@ class Argument:
     @property
     def tensor(self) -> Tensor | None:
         """The tensor after the launch, else the one before it; None if it is no tensor."""
-        return next((value for value in (self.after, self.before) if isinstance(value, Tensor)), None)
+        value = self.after if isinstance(self.after, Tensor) else self.before
+        return value if isinstance(value, Tensor) else None
 
     @property
     def layout(self) -> Layout | None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from .header_name import header_name
+
 # Appended to a kernel's source: calls the kernel so that an exception comes back as text instead of ending the process.
 CALL = """
 #line 1 "replay_call"
@@ -109,8 +111,16 @@ def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, fl
     build = _beside(folder) or _elsewhere()
     library = build / f"{key}.so"
     if not library.exists():
-        _compile(compiler, text, build / f"{key}.cpp", library)
+        _compile(_with_header(compiler, text, build), text, build / f"{key}.cpp", library)
     return library
+
+
+def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:
+    """With the precompiled header of the package's kernels, if it lies there and the text begins with it."""
+    header = build / header_name(torch.__version__, compiler.flags)
+    if not header.with_name(f"{header.name}.gch").is_file() or not text.startswith(header.read_text(encoding="utf-8")):
+        return compiler
+    return replace(compiler, flags=("-include", str(header), *compiler.flags))
 
 
 def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:

@@ -200,13 +200,14 @@ def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
     for launch in range(6):
         writer.launch(launch, 0, X, W)
     whole = read(tmp_path, writer)
-    data = writer.bytes()
-    counts = []
-    with (tmp_path / "journal.bin").open("wb", buffering=0) as file:
-        file.write(data[: abi.JOURNAL_HEADER.size - 1])
-        for at in range(abi.JOURNAL_HEADER.size - 1, len(data)):
-            file.write(data[at : at + 1])
-            counts.append(len(journal.read(tmp_path / "journal.bin").records))
+    data, file = writer.bytes(), tmp_path / "journal.bin"
+    file.write_bytes(data[: abi.JOURNAL_HEADER.size])
+    counts = [len(journal.read(file).records)]
+    with file.open("ab", buffering=0) as growing:
+        for position in range(abi.JOURNAL_HEADER.size, len(data)):
+            growing.write(data[position : position + 1])
+            counts.append(len(journal.read(file).records))
+    assert file.read_bytes() == data
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, len(whole.records))
 

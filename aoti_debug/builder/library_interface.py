@@ -1,0 +1,42 @@
+"""Takes the C functions of a model's library out of its wrapper, to be compiled once for all models.
+
+Inductor writes the same functions, which a host calls, into every wrapper: half of the time that one compiles.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_FUNCTIONS = re.compile(
+    r"^(?:namespace \{\n(?:(?!\} // namespace).*\n)*\} // namespace\n+)?"
+    r'extern "C" \{\n(?:(?!\} // extern|extern "C" \{).*\n)*\} // extern "C"\n',
+    re.MULTILINE,
+)
+_NAME = re.compile(r"^AOTIRuntimeError (\w+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SplitWrapper:
+    """A wrapper as two translation units.
+
+    Attributes:
+        interface: the C functions, with what precedes them in the wrapper.
+        model: all but the C functions; its lines keep their numbers.
+    """
+
+    interface: str
+    model: str
+
+
+def split(wrapper: str) -> SplitWrapper | None:
+    """Splits a wrapper, instrumented or not; None where it has other functions than those of a library's interface."""
+    found = _FUNCTIONS.search(wrapper)
+    if found is None:
+        return None
+    functions, rest = found.group(), wrapper[found.end() :]
+    names = _NAME.findall(functions)
+    if "AOTInductorModelContainerRun" not in names or re.search(rf"\b(?:{'|'.join(names)})\b", rest):
+        return None
+    model = wrapper[: found.start()] + "\n" * functions.count("\n") + rest
+    return SplitWrapper(wrapper[: found.end()], model)

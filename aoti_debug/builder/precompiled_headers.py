@@ -1,0 +1,46 @@
+"""Precompiled headers, kept between builds; the repro of a kernel is compiled with that of its package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from aoti_debug.builder.runtime_objects import RUNTIME
+from aoti_debug.builder.toolchain import Toolchain, run
+from aoti_debug.machine import cache
+from aoti_debug.manifest import KernelCompilation
+
+_KIND, _NAME = "headers", "leading.h"
+
+
+def precompile(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
+    """Returns the header with this text; its precompiled form lies beside it.
+
+    Args:
+        words: the flags that it is compiled with, `-I` among them.
+
+    Raises:
+        ToolchainError: it does not compile.
+    """
+
+    def fill(directory: Path) -> None:
+        path = directory / _NAME
+        path.write_text(text)
+        output = directory / f"{_NAME}{toolchain.compiler.header_suffix}"
+        command = [toolchain.compiler.path, "-x", "c++-header", str(path), *words, "-o", str(output)]
+        run(command, "the headers of torch cannot be precompiled")
+
+    return cache.entry(_KIND, _key(toolchain, text, words), fill) / _NAME
+
+
+def find(toolchain: Toolchain, text: str, compilation: KernelCompilation) -> Path | None:
+    """The header with this text that was precompiled for the kernels of a package; None if the cache has none."""
+    includes = [f"-I{path}" for path in (*compilation.include_dirs, RUNTIME)]
+    found = cache.find(_KIND, _key(toolchain, text, [*compilation.kernel_flags, *includes]))
+    return None if found is None else found / _NAME
+
+
+def _key(toolchain: Toolchain, text: str, words: Sequence[str]) -> str:
+    """The order of macros and code generation flags does not matter to a header."""
+    ordered = sorted(words, key=lambda word: "" if word.startswith("-I") else word)
+    return toolchain.key(text, *ordered)

@@ -1,0 +1,93 @@
+"""The precompiled header of a package's kernels, in their repros; the headers of torch are small ones here."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder import precompiled_headers
+from aoti_debug.builder.runtime_objects import RUNTIME
+from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.manifest import KernelCompilation
+from aoti_debug.repro import kernel_header
+from aoti_debug.repro.cpp import PREFIX
+from aoti_debug.repro.templates.cpp_build import CppCompiler, library_of
+
+FLAGS = ("-O1", "-fPIC", "-std=c++17")
+KERNEL = f'#include <{PREFIX}>\nextern "C" void planted(int* out) {{ *out = VALUE; }}\n'
+
+
+@pytest.fixture(autouse=True)
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = Toolchain(find_compiler(), find_torch())
+    if found.compiler.is_clang:
+        pytest.skip("only the header of g++ is linked")
+    return found
+
+
+@pytest.fixture
+def include(tmp_path: Path) -> Path:
+    return tmp_path / "include"
+
+
+def define(include: Path, value: str) -> None:
+    header = include / PREFIX
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text(f"#ifndef VALUE\n#define VALUE {value}\n#endif\n")
+
+
+def precompile(tools: Toolchain, include: Path) -> None:
+    words = [*FLAGS, f"-I{include}", f"-I{RUNTIME}"]
+    precompiled_headers.precompile(tools, f"#include <{PREFIX}>\n", words)
+
+
+def compilation(tools: Toolchain, include: Path, flags: tuple[str, ...] = FLAGS) -> KernelCompilation:
+    return KernelCompilation(tools.compiler.path, flags, (str(include),))
+
+
+def result(tools: Toolchain, include: Path, folder: Path, flags: tuple[str, ...] = FLAGS) -> int:
+    library = library_of(CppCompiler(tools.compiler.path, flags, (str(include),), ()), KERNEL, "planted", folder)
+    value = ctypes.c_int()
+    ctypes.CDLL(str(library)).planted(ctypes.byref(value))
+    return value.value
+
+
+def test_a_kernel_is_compiled_with_the_header_of_its_package(tools: Toolchain, include: Path, tmp_path: Path) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    define(include, "8")  # shows which one is read
+    for name, linked in (("with", True), ("without", False)):
+        (tmp_path / name).mkdir()
+        if linked:
+            kernel_header.link_into(tmp_path / name, compilation(tools, include))
+    assert result(tools, include, tmp_path / "with") == 7
+    assert result(tools, include, tmp_path / "without") == 8
+
+
+def test_other_flags_do_without(tools: Toolchain, include: Path, tmp_path: Path) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    define(include, "8")
+    kernel_header.link_into(tmp_path, compilation(tools, include))
+    assert result(tools, include, tmp_path, (*FLAGS, "-O2")) == 8
+
+
+def test_a_header_that_is_gone_is_not_missed(tools: Toolchain, include: Path, tmp_path: Path) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    kernel_header.link_into(tmp_path, compilation(tools, include))
+    (link,) = (tmp_path / "build").glob("*.gch")
+    link.resolve().unlink()
+    assert result(tools, include, tmp_path) == 7
+
+
+def test_nothing_is_linked_where_no_header_is(tools: Toolchain, include: Path, tmp_path: Path) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    kernel_header.link_into(tmp_path, compilation(tools, include, (*FLAGS, "-DOTHER")))
+    kernel_header.link_into(tmp_path, KernelCompilation("no-such-compiler", FLAGS, (str(include),)))
+    assert not (tmp_path / "build").exists()

@@ -46,6 +46,7 @@ def operands(
         (X, (), 0, "a row of x (6 elements, 1 zero, finite from 0 to 5)"),
         (X, (1,), 0, "a row of x (6 elements, 1 zero, finite from 0 to 5)"),
         (X, (5,), 1, ""),
+        (X, (2, 4), 1, ""),
         (X[:0], (2,), 1, ""),
         (X.reshape(2, 1, 3), (2, 3), 4, "a row of x (1 element, finite from 4 to 4)"),
         (torch.arange(12.0).reshape(2, 2, 3), (2, 3), 4, "a row of x (2 elements, finite from 7 to 10)"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
+from aoti_debug.compare import program_values
 from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
@@ -158,6 +159,7 @@ class _Session:
             except AotiDebugError as error:
                 note.text = f"no repro: {error}"
                 return ""
+            program_values.move_to_repro(self._folder, repro.path)
             note.text = wording.count(repro.tensors, "tensor")
         return str(repro.path)
 

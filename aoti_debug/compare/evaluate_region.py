@@ -6,9 +6,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare import index_ties
+from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
 from aoti_debug.compare.layouts import as_written, load, load_value
@@ -31,12 +32,19 @@ _HALF = ("float16", "bfloat16")
 
 
 class RegionEvaluator:
-    """Evaluates the regions of one graph, each in several arithmetics."""
+    """Evaluates the regions of one graph, each in several arithmetics.
 
-    def __init__(self, reference: Reference, device: str, metric: Metric | None = None) -> None:
+    Args:
+        kept: the folder for the values of the first region with a wrong output; None to keep none.
+    """
+
+    def __init__(
+        self, reference: Reference, device: str, metric: Metric | None = None, kept: Path | None = None
+    ) -> None:
         self._reference = reference
         self._device = device
         self._metric = metric
+        self._kept = kept
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
@@ -107,9 +115,18 @@ class RegionEvaluator:
                     if len(region.outputs) == 1:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
+            if self._kept is not None and any(output.wrong for output in measured):
+                self._keep(self._kept, region, symbols, double)
+                self._kept = None
         if not measured:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes)
+
+    def _keep(self, folder: Path, region: Region, symbols: Symbols, double: Evaluation) -> None:
+        for item in region.outputs:
+            with contextlib.suppress(NotEvaluableError):
+                value = as_written(double.value(item.value), load(item, self._device), item, symbols)
+                program_values.save(folder, item.recorded.argument, value)
 
     def _output(
         self,

@@ -58,6 +58,21 @@ def difference(got: torch.Tensor, recorded: torch.Tensor) -> str:
     return f"differs in {count} of {got.numel()} elements: {_worst(got, recorded, unequal, shape)}"
 
 
+def program_text(expected: torch.Tensor | None, got: torch.Tensor) -> str:
+    """Says how an output differs from what the program gives; "" if that is not known, or has another shape.
+
+    Args:
+        expected: in float64.
+    """
+    if expected is None or expected.shape != got.shape or got.numel() == 0:
+        return ""
+    mine, theirs = _row(got), _row(expected)
+    error = (mine.to(theirs.dtype) - theirs).abs().nan_to_num(nan=math.inf)
+    worst = int(error.argmax())
+    place = ", ".join(map(str, index_of(worst, tuple(got.shape))))
+    return f"farthest from the program: [{place}] is {mine[worst].item()!r}, the program gives {theirs[worst].item()!r}"
+
+
 def unequal_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """bool [numel]: which elements of two tensors of one dtype and shape differ, row-major."""
     return (_bits(_row(one)) != _bits(_row(other))).any(dim=1)

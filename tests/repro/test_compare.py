@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from aoti_debug.repro.templates.compare import OutputComparison, compare, difference, index_of
+from aoti_debug.repro.templates.compare import OutputComparison, compare, difference, index_of, program_text
 
 NAN = math.nan
 
@@ -179,3 +179,13 @@ def test_a_tolerance_allows_one_step_of_the_dtype() -> None:
     assert not compare(torch.nextafter(above, torch.tensor(math.inf)), recorded, 1e-12).passes
     assert not compare(above, recorded).passes
     assert compare(recorded, recorded) == OutputComparison(True, "equal bit for bit")
+
+
+def test_what_the_program_gives_is_told_beside_the_output() -> None:
+    expected = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    got = torch.tensor([[1.0, 2.5], [3.0, 4.25]])
+    assert program_text(expected, got) == "farthest from the program: [0, 1] is 2.5, the program gives 2.0"
+    got[1, 0] = math.nan
+    assert program_text(expected, got) == "farthest from the program: [1, 0] is nan, the program gives 3.0"
+    assert program_text(None, got) == program_text(expected.flatten(), got) == ""
+    assert program_text(torch.zeros(0, dtype=torch.float64), torch.zeros(0)) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug import wording
+from aoti_debug.compare import program_values
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import CLEAN, Finding
@@ -39,6 +40,8 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
     confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
+    if confirmation.repro is not None:
+        program_values.move_to_repro(model.repro.parent, confirmation.repro)
     of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)

@@ -61,10 +61,18 @@ def test_the_first_wrong_launch(run: RunDir) -> None:
     assert (finding.origin.operator, finding.origin.frame) == ("aten.tanh.default", LINE)
     assert finding.evidence == (
         "buf0[1, 1] is 1.5, should be 1.25, eager computes 1.2500001",
-        "computed by aten.tanh.default (tanh)",
         "1 launch before it computed what the program says",
         "also wrong from their own inputs: 0.2",
     )
+
+
+def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    several = (Suspect("mul", "aten.mul.Tensor", LINE), Suspect("tanh", "aten.tanh.default", LINE))
+    rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
+    finding = wrong_values.finding_of(replace(comparison, rows=rows))
+    assert finding.origin is None
+    assert finding.evidence[1] == "it is computed by aten.mul.Tensor (mul), aten.tanh.default (tanh)"
 
 
 def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) -> None:

@@ -11,6 +11,7 @@ from aoti_debug.compare.measurement import Measurement
 from aoti_debug.compare.text import values_text
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.values import unravel
 from aoti_debug.wrapper.launch_traits import traits_of
@@ -33,6 +34,20 @@ def finding_of(comparison: Comparison) -> Finding:
     only = row.suspects[0] if len(row.suspects) == 1 else None
     origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
     return Finding(WRONG_VALUE, what, where, evidence=evidence, origin=None if origin == where else origin)
+
+
+def bytes_to_save(run: RunDir) -> int:
+    """About how many bytes of tensors a run at level 1 saves: what is written, and once each what is only read."""
+    written, read = 0, {}
+    for launch in run.launches:
+        for argument in launch.args:
+            if argument.layout is None or argument.tensor is None:
+                continue
+            if argument.written:
+                written += argument.layout.bytes
+            else:
+                read[argument.tensor.data_ptr] = argument.layout.bytes
+    return written + sum(read.values())
 
 
 def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:

@@ -85,6 +85,14 @@ def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) ->
     assert (none.what, none.warnings) == ("", ("no launch could be compared with the program",))
 
 
+def test_the_bytes_to_save_count_what_is_only_read_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",), weights=("weight",))
+    recorder.journal.call_begin()
+    recorder.launch("a", {"arg0": torch.ones(4), "weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    recorder.launch("b", {"weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    assert wrong_values.bytes_to_save(recorder.run()) == 4 * (4 + 100 + 10 + 10)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "word"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 from aoti_debug import wording
@@ -17,12 +18,17 @@ from aoti_debug.triage.checks import fault
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 
 KIND = wrong_values.WRONG_VALUE
+LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
     if not model.options.compare or not has_reference(first.run):
         return None
+    needed, free = wrong_values.bytes_to_save(first.run), shutil.disk_usage(model.repro.parent).free
+    if needed > min(LARGEST, free // 2):
+        reason = f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does"
+        return Suspicion(Finding(CLEAN, "", warnings=(f"not compared with the program: {reason}",)), first.diagnosed)
     saved = model.trials.all_tensors()
     if saved.verdict is not None:
         return fault.of_ended(model, saved)

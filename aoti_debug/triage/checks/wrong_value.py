@@ -23,21 +23,25 @@ LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
-    if not model.options.compare or not has_reference(first.run):
+    if not model.options.compare or first.run.package is None:
         return None
+    if not has_reference(first.run):
+        return _not_compared("the package does not hold the graph that it was compiled from", first)
     needed, free = wrong_values.bytes_to_save(first.run), shutil.disk_usage(model.repro.parent).free
     if needed > min(LARGEST, free // 2):
-        reason = f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does"
-        return Suspicion(Finding(CLEAN, "", warnings=(f"not compared with the program: {reason}",)), first.diagnosed)
+        return _not_compared(f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does", first)
     saved = model.trials.all_tensors()
     if saved.verdict is not None:
         return fault.of_ended(model, saved)
     try:
         comparison = _compared(model, saved)
     except AotiDebugError as error:
-        warning = f"not compared with the program: {wording.first_line(str(error))}"
-        return Suspicion(Finding(CLEAN, "", warnings=(warning,)), saved.diagnosed)
+        return _not_compared(wording.first_line(str(error)), saved)
     return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed)
+
+
+def _not_compared(reason: str, result: RunResult) -> Suspicion:
+    return Suspicion(Finding(CLEAN, "", warnings=(f"not compared with the program: {reason}",)), result.diagnosed)
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:

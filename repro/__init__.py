@@ -9,13 +9,15 @@ from pathlib import Path
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import Kind
+from aoti_debug.manifest import Kind, Manifest
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.archive_safety import printable
+from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate import generate
+from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
@@ -101,8 +103,7 @@ def write_repro(
     contents = generate(recorded, opened.manifest, arguments)
     tensors = tensor_files(arguments)
     if one_file is None:
-        compilation = opened.manifest.compiler if recorded.site.kind is Kind.CPP else None
-        write_folder(path, contents, arguments, compilation)
+        write_folder(path, contents, arguments, _header(recorded, opened.manifest))
     else:
         write_file(path, single_file(contents, tensors, one_file))
     size = sum(file.stat().st_size for file in tensors.values())
@@ -130,6 +131,13 @@ def _check_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
 
 def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
     return recorded_launch(diagnosed.run, launch, fault_of(launch, diagnosed.verdict))
+
+
+def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None:
+    if recorded.site.kind is not Kind.CPP:
+        return None
+    kernel = manifest.kernel(recorded.site.kernel)
+    return None if kernel is None else kernel_header.find(manifest.compiler, kernel.source)
 
 
 def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:

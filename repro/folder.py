@@ -10,9 +10,8 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import files
-from aoti_debug.manifest import KernelCompilation
-from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments
+from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
 
@@ -37,12 +36,12 @@ def write_folder(
     folder: Path,
     contents: Mapping[str, str | bytes],
     arguments: ReproArguments,
-    compilation: KernelCompilation | None = None,
+    header: KernelHeader | None = None,
 ) -> None:
     """Writes a repro's folder.
 
     Args:
-        compilation: that of the kernel, if it is one in C++ whose precompiled header can be used.
+        header: precompiled, for a C++ kernel.
 
     Raises:
         UsageError: the folder is there already or cannot be made.
@@ -64,8 +63,8 @@ def write_folder(
         (unfinished / "tensors").mkdir()
         for name, source in tensor_files(arguments).items():
             shutil.copyfile(source, unfinished / "tensors" / name)
-        if compilation is not None:
-            kernel_header.link_into(unfinished, compilation)
+        if header is not None:
+            header.link_into(unfinished)
         unfinished.chmod(0o755)
         unfinished.rename(folder)
     except OSError as error:

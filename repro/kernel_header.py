@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.builder import precompiled_headers
@@ -9,27 +10,47 @@ from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine.compiler import check_compiler, find_torch
 from aoti_debug.manifest import KernelCompilation
-from aoti_debug.repro.cpp import PREFIX
 from aoti_debug.repro.templates.header_name import header_name
 
-_TEXT = f"#include <{PREFIX}>\n"
+
+@dataclass(frozen=True)
+class KernelHeader:
+    """A header for a repro.
+
+    Attributes:
+        name: of its file in the repro.
+        text: the includes that the kernel begins with.
+        precompiled: where this machine keeps its precompiled form.
+    """
+
+    name: str
+    text: str
+    precompiled: Path
+
+    def link_into(self, folder: Path) -> None:
+        """Writes it into a repro's folder, with a link to its precompiled form."""
+        build = folder / "build"
+        build.mkdir(mode=0o700)
+        (build / self.name).write_text(self.text)
+        (build / f"{self.name}{self.precompiled.suffix}").symlink_to(self.precompiled)
 
 
-def link_into(folder: Path, compilation: KernelCompilation) -> None:
-    """Links the header into a repro's folder, where this machine still has it: compiling takes a third of the time.
+def find(compilation: KernelCompilation, source: str) -> KernelHeader | None:
+    """Finds the header for a kernel; with it, a kernel compiles in a third of the time. None if it is not there.
 
     Only that of g++, which reads the text instead where the header was made by another g++ or for another processor.
     """
     try:
         toolchain = Toolchain(check_compiler(compilation.command), find_torch())
     except ToolchainError:
-        return
-    header = None if toolchain.compiler.is_clang else precompiled_headers.find(toolchain, _TEXT, compilation)
-    if header is None:
-        return
-    suffix = toolchain.compiler.header_suffix
-    build = folder / "build"
-    build.mkdir(mode=0o700)
-    link = build / header_name(toolchain.torch.version, compilation.kernel_flags)
-    link.write_text(_TEXT)
-    link.with_name(link.name + suffix).symlink_to(header.with_name(header.name + suffix))
+        return None
+    if toolchain.compiler.is_clang:
+        return None
+    includes = precompiled_headers.leading_includes(source)
+    for count in range(len(includes), 0, -1):
+        text = precompiled_headers.text_of(includes[:count])
+        precompiled = precompiled_headers.find(toolchain, text, compilation)
+        if precompiled is not None:
+            name = header_name(toolchain.torch.version, compilation.kernel_flags)
+            return KernelHeader(name, text, precompiled)
+    return None

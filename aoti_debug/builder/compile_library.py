@@ -6,7 +6,6 @@ Objects are compiled in parallel. Precompiled headers are kept between builds.
 from __future__ import annotations
 
 import mmap
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,8 +20,6 @@ from aoti_debug.frontend.sources import Flags, Sources, has_code
 from aoti_debug.machine import cache
 
 SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0
-LEADING_INCLUDES = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
-INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
 EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 
 
@@ -201,11 +198,10 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Pa
 
 def _include(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> list[str]:
     """The option that includes what `text` begins to include, precompiled, and declarations; none without includes."""
-    leading = LEADING_INCLUDES.match(text)
-    includes = INCLUDE.findall(leading.group()) if leading else []
+    includes = precompiled_headers.leading_includes(text)
     if not includes:
         return []
-    header = "".join(f"{line}\n" for line in includes) + declarations
+    header = precompiled_headers.text_of(includes) + declarations
     return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,19 @@ from aoti_debug.machine import cache
 from aoti_debug.manifest import KernelCompilation
 
 _KIND, _NAME = "headers", "leading.h"
+_LEADING = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
+_INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
+
+
+def leading_includes(source: str) -> list[str]:
+    """The `#include <…>` lines that a source begins with; comments may lie between them."""
+    leading = _LEADING.match(source)
+    return _INCLUDE.findall(leading.group()) if leading else []
+
+
+def text_of(includes: Sequence[str]) -> str:
+    """The text of a header of these lines."""
+    return "".join(f"{line}\n" for line in includes)
 
 
 def precompile(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
@@ -34,10 +48,10 @@ def precompile(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
 
 
 def find(toolchain: Toolchain, text: str, compilation: KernelCompilation) -> Path | None:
-    """The header with this text that was precompiled for the kernels of a package; None if the cache has none."""
-    includes = [f"-I{path}" for path in (*compilation.include_dirs, RUNTIME)]
-    found = cache.find(_KIND, _key(toolchain, text, [*compilation.kernel_flags, *includes]))
-    return None if found is None else found / _NAME
+    """The precompiled form of the header with this text, for the kernels of a package; None if the cache has none."""
+    directories = [f"-I{path}" for path in (*compilation.include_dirs, RUNTIME)]
+    found = cache.find(_KIND, _key(toolchain, text, [*compilation.kernel_flags, *directories]))
+    return None if found is None else found / f"{_NAME}{toolchain.compiler.header_suffix}"
 
 
 def _key(toolchain: Toolchain, text: str, words: Sequence[str]) -> str:

@@ -55,11 +55,11 @@ def tools() -> Toolchain:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def sources(tmp_path: Path, cache_home: Path) -> Sources:
     flags = Flags(
         compiler="g++",
         definitions=("A_VALUE=50", "WITH_BLANK"),
-        include_dirs=(str(tmp_path),),
+        include_dirs=(str(cache_home),),  # the same for all: they share headers
         cflags=("O3", "fPIC", "std=c++17"),
         ldflags=(),
         libraries_dirs=(),

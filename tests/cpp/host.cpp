@@ -2,13 +2,18 @@
 //
 // usage: host PACKAGE INPUT.pt... ; each input is a tensor saved by torch.save's zip format through torch::pickle_save.
 // Prints one line per output: its sum in double.
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <vector>
+
+namespace torch::jit {
+// As in torch/csrc/jit/serialization/pickle.h, which takes ten seconds to compile.
+TORCH_API c10::IValue pickle_load(const std::vector<char>& data);
+}  // namespace torch::jit
 
 static at::Tensor read_tensor(const char* path) {
   std::ifstream file(path, std::ios::binary);

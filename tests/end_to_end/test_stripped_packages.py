@@ -12,6 +12,7 @@ import archives
 import pytest
 import torch
 from built_model import FromPackage
+from once import once
 from stripped_package import order, stripped
 
 from aoti_debug.builder.build import build
@@ -45,7 +46,10 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[1])
 
 @pytest.fixture(scope="module")
 def lookup(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lookup")
+    return once(tmp_path_factory, "lookup", compile_lookup)
+
+
+def compile_lookup(folder: Path) -> Path:
     subprocess.run([sys.executable, "-c", LOOKUP, str(folder / "whole.pt2")], check=True)
     torch.save((torch.ones(8, 32), torch.arange(8)), folder / "good.pt")
     torch.save((torch.ones(8, 32), torch.full((8,), 1_000_000)), folder / "bad.pt")

@@ -21,6 +21,7 @@ import compile_packages
 import pytest
 import torch
 from compile_packages import INPUT
+from once import once
 from torch._inductor.package import load_package
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.export.pt2_archive._package import load_pt2
@@ -40,8 +41,12 @@ KERNELS = 2  # one of them is that of the constants
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the packages: moved away from where they were compiled, and the compiler's caches deleted."""
-    there = tmp_path_factory.mktemp("there")
-    (there / "packages").mkdir()
+    return once(tmp_path_factory, "packages", compiled_elsewhere)
+
+
+def compiled_elsewhere(folder: Path) -> Path:
+    there = folder / "there"
+    (there / "packages").mkdir(parents=True)
     for known in Path(cache_dir()).glob("*/*"):  # what torch has found out about this machine, and its headers
         if len(known.parent.name) == 2 or known.parent.name == "precompiled_headers":
             (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
@@ -52,19 +57,19 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(there / "cache")},
         check=True,
     )
-    here = tmp_path_factory.mktemp("here") / "packages"
-    shutil.move(there / "packages", here)
+    shutil.move(there / "packages", folder / "packages")
     shutil.rmtree(there)
-    return here
+    return folder / "packages"
 
 
 @pytest.fixture(scope="module")
-def instrumented(packages: Path) -> Callable[..., BuildSummary]:
+def instrumented(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BuildSummary]:
     """Instruments one of the packages, once."""
+    folder = tmp_path_factory.mktemp("instrumented")
 
     @functools.cache
     def build(name: str, model: str = "") -> BuildSummary:
-        output = packages / f"{name}.{model}.instrumented.pt2"
+        output = folder / f"{name}.{model}.instrumented.pt2"
         return builder.build_report(BuildOptions(program=packages / f"{name}.pt2", output=output, model=model))
 
     return build

@@ -10,6 +10,7 @@ from pathlib import Path
 import native_library
 import pytest
 from native_library import SOURCE, line_of
+from once import once
 from wrong_types import assert_refused
 
 from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
@@ -201,7 +202,7 @@ def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
 
 @pytest.fixture(scope="session")
 def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return native_library.package(tmp_path_factory.mktemp("native"))
+    return once(tmp_path_factory, "native", native_library.package)
 
 
 def verdict_of(package: Path, base: Path, **options: float) -> Verdict:

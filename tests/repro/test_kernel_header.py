@@ -49,6 +49,12 @@ def compilation(tools: Toolchain, include: Path, flags: tuple[str, ...] = FLAGS)
     return KernelCompilation(tools.compiler.path, flags, (str(include),))
 
 
+def link(folder: Path, compiled: KernelCompilation) -> None:
+    header = kernel_header.find(compiled, KERNEL)
+    assert header is not None
+    header.link_into(folder)
+
+
 def result(tools: Toolchain, include: Path, folder: Path, flags: tuple[str, ...] = FLAGS) -> int:
     library = library_of(CppCompiler(tools.compiler.path, flags, (str(include),), ()), KERNEL, "planted", folder)
     value = ctypes.c_int()
@@ -63,7 +69,7 @@ def test_a_kernel_is_compiled_with_the_header_of_its_package(tools: Toolchain, i
     for name, linked in (("with", True), ("without", False)):
         (tmp_path / name).mkdir()
         if linked:
-            kernel_header.link_into(tmp_path / name, compilation(tools, include))
+            link(tmp_path / name, compilation(tools, include))
     assert result(tools, include, tmp_path / "with") == 7
     assert result(tools, include, tmp_path / "without") == 8
 
@@ -72,22 +78,33 @@ def test_other_flags_do_without(tools: Toolchain, include: Path, tmp_path: Path)
     define(include, "7")
     precompile(tools, include)
     define(include, "8")
-    kernel_header.link_into(tmp_path, compilation(tools, include))
+    link(tmp_path, compilation(tools, include))
     assert result(tools, include, tmp_path, (*FLAGS, "-O2")) == 8
 
 
 def test_a_header_that_is_gone_is_not_missed(tools: Toolchain, include: Path, tmp_path: Path) -> None:
     define(include, "7")
     precompile(tools, include)
-    kernel_header.link_into(tmp_path, compilation(tools, include))
-    (link,) = (tmp_path / "build").glob("*.gch")
-    link.resolve().unlink()
+    link(tmp_path, compilation(tools, include))
+    (precompiled,) = (tmp_path / "build").glob("*.gch")
+    precompiled.resolve().unlink()
     assert result(tools, include, tmp_path) == 7
 
 
-def test_nothing_is_linked_where_no_header_is(tools: Toolchain, include: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("includes", [1, 2])
+def test_a_kernel_may_include_more(tools: Toolchain, include: Path, tmp_path: Path, includes: int) -> None:
     define(include, "7")
     precompile(tools, include)
-    kernel_header.link_into(tmp_path, compilation(tools, include, (*FLAGS, "-DOTHER")))
-    kernel_header.link_into(tmp_path, KernelCompilation("no-such-compiler", FLAGS, (str(include),)))
-    assert not (tmp_path / "build").exists()
+    source = "".join(f"#include <{name}>\n" for name in (PREFIX, "cstdint")[:includes]) + "int x;\n"
+    header = kernel_header.find(compilation(tools, include), source)
+    assert header is not None
+    assert header.text == f"#include <{PREFIX}>\n"
+
+
+def test_there_may_be_no_header(tools: Toolchain, include: Path) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    assert kernel_header.find(compilation(tools, include, (*FLAGS, "-DOTHER")), KERNEL) is None
+    assert kernel_header.find(KernelCompilation("no-such-compiler", FLAGS, (str(include),)), KERNEL) is None
+    assert kernel_header.find(compilation(tools, include), f"#include <cstdint>\n{KERNEL}") is None
+    assert kernel_header.find(compilation(tools, include), "int x;\n") is None

@@ -1,0 +1,39 @@
+"""The order of the tests: each worker begins with files that take long, so that none is left with one at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Longest first. The second one begins with what torch compiles: the first one meanwhile makes the headers for all.
+LONGEST = (
+    *("repro/test_execution.py", "frontend/test_compiled_package.py", "corpus/test_corpus.py"),
+    *("triage/test_torture.py", "end_to_end/test_every_package.py", "triage/contracts/test_contracts.py"),
+    *("compare/test_compare.py", "repro/test_sanitize.py", "builder/test_build.py", "native/test_crash_stacks.py"),
+    *("frontend/worker/test_lower.py", "runtime_shims/test_sanitizers.py", "repro/test_reduce.py"),
+    *("end_to_end/test_stripped_packages.py", "runtime_shims_cuda/test_cuda_ptx.py", "repro/test_replay.py"),
+    *("repro/test_triton_recorded.py", "triage/test_compiled_package.py", "wrapper/test_real.py"),
+)
+
+
+def dealt(tests: Sequence[T], file_of: Callable[[T], str], workers: int) -> list[T]:
+    """All tests: the longest files in turn to each worker, whose share is filled up with the others.
+
+    xdist gives each worker a part of the list, of equal length; an idle worker takes over from the end of a part.
+
+    Args:
+        file_of: the path of a test's file, below tests/.
+    """
+    shares: list[list[T]] = [[] for _ in range(workers)]
+    for number, long in enumerate(LONGEST):
+        shares[number % workers] += [test for test in tests if file_of(test) == long]
+    others = [test for test in tests if file_of(test) not in LONGEST]
+    length = -(-len(tests) // workers)
+    ordered: list[T] = []
+    for share in shares:
+        room = max(length - len(share), 0)
+        ordered += [*share, *others[:room]]
+        del others[:room]
+    return ordered + others

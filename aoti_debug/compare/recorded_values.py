@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.kernel_stores import stores_to
 from aoti_debug.compare.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
@@ -64,7 +65,7 @@ class RecordedValues:
         self.run = run
         self._reference = reference
         self._weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
-        self._sources = {kernel.name: kernel.source for kernel in run.manifest.kernels if kernel.language == "triton"}
+        self._kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
         self.reads: dict[LaunchKey, tuple[Read, ...]] = {}
         self.writes: dict[LaunchKey, tuple[Write, ...]] = {}
         self.symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
@@ -92,9 +93,10 @@ class RecordedValues:
             return False
         if argument.role is Role.UNKNOWN:
             return True
-        sources = [self._sources.get(kernel, "") for kernel in launch.site.launches]
-        store = re.compile(rf"tl\.(?:store|atomic_\w+)\(\s*{re.escape(argument.spec.param)}\b")
-        return argument.role is Role.INOUT and all(sources) and not any(map(store.search, sources)) and bool(sources)
+        kernels = [self._kernels.get(name) for name in launch.site.launches or (launch.site.kernel,)]
+        return argument.role is Role.INOUT and all(
+            kernel is not None and kernel.source and not stores_to(kernel, argument.spec.param) for kernel in kernels
+        )
 
     def graph(self, launch: Launch) -> Graph | None:
         """The graph that a launch belongs to; None if it is not in the reference."""

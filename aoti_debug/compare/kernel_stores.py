@@ -1,0 +1,25 @@
+"""The stores of a generated kernel, found in its source."""
+
+from __future__ import annotations
+
+import re
+
+from aoti_debug.manifest import Kernel
+
+_TRITON = (r"tl\.(?:store|atomic_\w+)\(\s*{p}\b",)
+_CPP = (
+    r"\bstore\(\s*{p}\b",  # tmp5.store(in_out_ptr0 + …)
+    r"\b{p}\[(?:[^\[\]]|\[[^\[\]]*\])*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)",  # in_out_ptr0[…] = …
+    r"&\s*{p}\b",  # atomic_add(&in_out_ptr0[…], …)
+    r"[(,]\s*{p}\s*(?:\+[^,;]*)?[,)]",  # transpose_mxn<…>(…, in_out_ptr0 + …, …)
+)
+_LOAD = r"\b(?:loadu|load)\(\s*{p}\b"
+
+
+def stores_to(kernel: Kernel, parameter: str) -> bool:
+    """True if a kernel may store to what a parameter points to."""
+    name = re.escape(parameter)
+    if kernel.language == "triton":
+        return any(re.search(pattern.format(p=name), kernel.source) for pattern in _TRITON)
+    source = re.sub(_LOAD.format(p=name), "load(", kernel.source)
+    return any(re.search(pattern.format(p=name), source) for pattern in _CPP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _LONGEST_LINE = 300
@@ -48,6 +48,12 @@ def article(noun: str) -> str:
 def comma_separated(names: Iterable[str]) -> str:
     """The names in one line: "a, b"; "none" if there are none."""
     return ", ".join(names) or "none"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """Names with commas between them; of more than `most`, the rest is counted: "0.1, 0.2 and 3 more"."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:

@@ -29,7 +29,8 @@ from planted_models import DIFFICULT, EXAMPLES, Example
 from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
-from aoti_debug.compare.compare import PRELOADED, CompareObserver, compare
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare_run import PRELOADED
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import MAX_SUSPECTS
@@ -162,7 +163,7 @@ def _clean(name: str, example: Example, folder: Path) -> Clean:
     began = time.monotonic()
     run = runner.run(work / "package.pt2", level=1, phase="both", out=work / "runs").run
     middle = time.monotonic()
-    comparison = compare(CompareOptions(run.path, out=work / "compares"), CompareObserver())
+    comparison = compare(CompareOptions(run.path, out=work / "compares"))
     rows = comparison.rows
     result = Clean(
         name,
@@ -237,7 +238,7 @@ def _plant(plant: Plant, work: Path, original: RunDir) -> Found | None:
     expected = _first_changed(run.run, original)
     if expected is None or run.verdict is not None:
         return None
-    comparison = compare(CompareOptions(run.run.path, out=work / "compares"), CompareObserver())
+    comparison = compare(CompareOptions(run.run.path, out=work / "compares"))
     first = comparison.first_wrong
     shown = first.suspects[:MAX_SUSPECTS] if first else ()
     operators = [suspect.operator.split(".")[1] for suspect in shown]

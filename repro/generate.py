@@ -19,7 +19,7 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArgumen
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     script = kind_of(launch, manifest).script(launch, manifest, arguments)
-    header = list(_header(launch, script.about))
+    header = list(_header(launch, script))
     title = f"{launch.id} {launch.site.kernel}"
     return {
         "repro.py": render(title, header, script, arguments, launch.fault),
@@ -28,7 +28,13 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArgumen
     }
 
 
-def _header(launch: RecordedLaunch, about: tuple[str, ...]) -> Iterator[str]:
+_EXECUTED = {
+    "cpp": "the source below, compiled with the recorded command",
+    "triton": "the recorded machine code, or the source below",
+}
+
+
+def _header(launch: RecordedLaunch, script: Script) -> Iterator[str]:
     site, run = launch.site, launch.run
     yield f"Launch {launch.id} of {site.kernel}, alone, with its recorded arguments."
     yield ""
@@ -37,7 +43,11 @@ def _header(launch: RecordedLaunch, about: tuple[str, ...]) -> Iterator[str]:
     if site.op:
         way = "the proxy executor" if site.kind is Kind.PROXY else f"C shim {site.callee}"
         yield f"operator    {site.op} ({way})"
-    yield from about
+    executed = [_EXECUTED.get(traits_of(site.kind).replay, "this operator")]
+    executed += [f"the module {module}" for module in script.modules]
+    executed += [f"the library {library}" for library in script.libraries]
+    yield f"executes    {', '.join(executed)}"
+    yield from script.about
     yield from _provenance(site.provenance)
     if launch.fault:
         yield f"ended in    {launch.fault}"

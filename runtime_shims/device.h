@@ -38,6 +38,10 @@ bool write_crumb(void* stream, size_t offset, uint32_t value);
 
 // The same for the flight recorder's memory.
 bool register_flight(void* base, size_t bytes);
+
+// Ends that; the device must have done all that it was told to write there. False: it still knows the memory.
+bool unregister_flight();
+
 bool write_flight(void* stream, size_t offset, uint32_t value);
 
 // Enqueues on `stream` the copy of device memory to `host`, in the flight recorder's memory, after everything enqueued

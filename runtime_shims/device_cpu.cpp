@@ -13,6 +13,8 @@ bool write_crumb(void*, size_t, uint32_t) { return false; }
 
 bool register_flight(void*, size_t) { return false; }
 
+bool unregister_flight() { return true; }
+
 bool write_flight(void*, size_t, uint32_t) { return false; }
 
 bool copy_to_flight(void*, uint64_t, size_t, void*) { return false; }

@@ -77,6 +77,19 @@ bool Flight::has_arrived(uint64_t generation) const {
   return __atomic_load_n(&entry->arrived, __ATOMIC_ACQUIRE) == static_cast<uint32_t>(generation);
 }
 
+bool Flight::all_arrived() const {
+  for (uint32_t i = 0; i < header()->n_launches; ++i) {
+    if (!has_arrived(launch_at(i)->generation)) return false;
+  }
+  return true;
+}
+
+void Flight::close() {
+  if (!open_.exchange(false)) return;
+  if (device_.has_value() && !(all_arrived() && device::unregister_flight())) return shared_.remove();
+  shared_.discard();
+}
+
 bool Flight::grow_host(uint64_t bytes) {
   const uint64_t limit = device_.has_value() ? host_->end() : header()->host_bytes;
   for (const uint64_t step :

@@ -36,8 +36,11 @@ class Flight {
   // Copies what the launch is about to read: on the host at once, on the device in the order of `stream`.
   void record(const LaunchId& id, void* stream, const FlightOrder& order, const std::vector<FlightSource>& sources);
 
-  // Removes the shared memory: nothing is to be rescued.
+  // Removes the name of the shared memory: nothing is to be rescued.
   void remove() { shared_.remove(); }
+
+  // Gives the shared memory back; what a device may still write to only loses its name. No thread is recording.
+  void close();
 
  private:
   // Where the tensors of one launch go, and what became of each.
@@ -52,6 +55,7 @@ class Flight {
   FlightLaunch* launch_at(uint64_t generation) const;
   FlightTensor* tensor_at(uint64_t index) const;
   bool has_arrived(uint64_t generation) const;
+  bool all_arrived() const;
 
   Plan plan(uint64_t generation, const FlightOrder& order, const std::vector<FlightSource>& sources);
   std::optional<FlightRoom> room(std::optional<FlightRing>& ring, uint64_t bytes, uint64_t generation,

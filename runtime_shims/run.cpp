@@ -68,7 +68,7 @@ void Run::finish(bool idle) {
   if (idle && journal.is_open()) journal.trim();
   if (!directory.has_parent()) {
     crumbs.keep_copy();
-    if (!has_failed()) flight.remove();
+    if (!has_failed()) idle ? flight.close() : flight.remove();
   }
   directory.finish("clean");
 }

@@ -228,6 +228,7 @@ class JournalWriter:
         flags: int = 0,
         integer: int = 0,
         call: int = 0,
+        kind: CallKind = CallKind.MODEL,
         content: int = 0xDEADBEEF12345678,
     ) -> None:
         s = statistics or Statistics(0, 0, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
@@ -237,7 +238,7 @@ class JournalWriter:
             call,
             launch,
             slot,
-            CallKind.MODEL,
+            kind,
             phase,
             integer,
             s.numel,

@@ -6,20 +6,16 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import wording
 from aoti_debug.cli import options
-from aoti_debug.cli.lines import is_live, print_lines, width
-from aoti_debug.compare.compare import CompareObserver, CompareStep, compare
+from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.step_lines import StepLines
+from aoti_debug.compare.compare import compare
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
-from aoti_debug.show.cells import shorten_middle
-
-_NAME = 30  # columns
+from aoti_debug.machine.last_durations import LastDurations
 
 
 @click.command("compare")
@@ -88,49 +84,10 @@ def command(
         imports=imports,
         libraries=libraries,
     )
-    with StepLines() as lines:
+    with StepLines(LastDurations("compare", str(model.resolve()))) as lines:
         comparison = compare(chosen, lines)
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
         print_lines(["", *comparison_lines(comparison, width())])
     context.exit(EXIT_CLEAN if comparison.first_wrong is None else EXIT_FINDING)
-
-
-class StepLines(CompareObserver):
-    """Prints one line for each step on stderr; on a terminal also the step that goes on."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._progress: Progress | None = None
-
-    def __enter__(self) -> StepLines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
-    def began(self, name: str) -> None:
-        """Shows the step that goes on."""
-        self._stop()
-        if is_live(self._console):
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._progress = Progress(*columns, TimeElapsedColumn(), console=self._console, transient=True)
-            self._progress.add_task(name, total=None)
-            self._progress.start()
-
-    def evaluated(self, done: int, total: int) -> None:
-        """Shows how far the evaluation is."""
-        if self._progress is not None:
-            self._progress.update(self._progress.task_ids[0], completed=done, total=total)
-
-    def finished(self, step: CompareStep) -> None:
-        """Prints a line."""
-        self._stop()
-        line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {step.text}"
-        click.echo(shorten_middle(line, width(err=True)), err=True)
-
-    def _stop(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None

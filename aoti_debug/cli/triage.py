@@ -1,4 +1,4 @@
-"""`aoti-debug triage`: finds out why a model crashes, hangs or computes NaN."""
+"""`aoti-debug triage`: finds out why a model crashes, hangs, or computes NaN or wrong values."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import report, wording
+from aoti_debug import report
 from aoti_debug.cli import options
-from aoti_debug.cli.lines import is_live, print_lines, width
+from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.machine.timings import since_process_start
-from aoti_debug.show.cells import shorten_middle
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
-from aoti_debug.triage.triage_directory import Step
-
-_NAME = 30  # columns
 
 
 @click.command("triage")
@@ -51,6 +46,7 @@ _NAME = 30  # columns
 )
 @options.calls
 @click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
+@click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
 @click.option(
     "--inf",
     "infinities",
@@ -100,6 +96,7 @@ def command(
     name: str,
     calls: int,
     guards: bool,
+    no_compare: bool,
     infinities: str,
     stall: float,
     tries: int,
@@ -111,7 +108,7 @@ def command(
     timings: bool,
     as_json: bool,
 ) -> None:
-    """Find out why MODEL.pt2 crashes, hangs or computes NaN.
+    """Find out why MODEL.pt2 crashes, hangs, or computes NaN or wrong values.
 
     MODEL.pt2 is an exported program, a package that torch has compiled (its own kernels and weights are run), or one
     that `aoti-debug build` made. It is run several times, each time in a process of its own; then the guilty launch is
@@ -131,12 +128,13 @@ def command(
         tries=tries,
         infinities=Infinities(infinities),
         guards=guards,
+        compare=not no_compare,
         inductor_configs=options.parse_configs(configs),
         imports=imports,
         libraries=libraries,
         trusted=trusted,
     )
-    with StepProgress(LastDurations("triage", str(model.resolve()))) as progress:
+    with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
     page = report.write_triage(finished)
     if as_json:
@@ -164,35 +162,3 @@ def with_relative_paths(finding: Finding) -> Finding:
 def relative(path: Path) -> str:
     """The path relative to the working directory, if it is inside it."""
     return str(path).removeprefix(f"{Path.cwd()}/")
-
-
-class StepProgress:
-    """Prints one line for each step on stderr: its duration and result; on a terminal also the step that goes on."""
-
-    def __init__(self, last: LastDurations) -> None:
-        self._console = Console(stderr=True)
-        self._last = last
-        self._progress: Progress | None = None
-
-    def __enter__(self) -> StepProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
-    def __call__(self, name: str, step: Step | None) -> None:
-        self._stop()
-        if step is not None:
-            self._last.remember(step.name, step.seconds)
-            line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
-            print_lines([shorten_middle(line, width(err=True))], err=True)
-        elif is_live(self._console):
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=self._console, transient=True)
-            self._progress.add_task(name + self._last.hint(name), total=None)
-            self._progress.start()
-
-    def _stop(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None

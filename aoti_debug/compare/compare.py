@@ -7,31 +7,24 @@ aoti_debug_compares/20261120-231501-4711/
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.compare.comparison import Comparison, assemble
+from aoti_debug.compare import program_values
+from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run
+from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
-from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.compare.plan import CompareRequest
-from aoti_debug.compare.programs import program_runs
-from aoti_debug.compare.regions import Regions, find_regions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.inputs.files import missing_inputs_error
 from aoti_debug.machine import files, python_process, stamped_directories
+from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.reference import program
-from aoti_debug.reference.program import Reference
 from aoti_debug.repro import write_repro
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import run_with
@@ -42,41 +35,9 @@ from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
 RESULT = "compare.json"  # docs/compare.schema.json
-PRELOADED = ("torch", "aoti_debug.run.worker")  # what its processes need
 
 
-@dataclass(frozen=True)
-class CompareStep:
-    """A step of a comparison that is finished.
-
-    Attributes:
-        text: its result in a few words.
-    """
-
-    name: str
-    seconds: float
-    text: str
-
-
-class CompareObserver:
-    """Receives the progress of a comparison; ignores all of it. Subclasses override what they need."""
-
-    def began(self, name: str) -> None:
-        """A step began."""
-
-    def evaluated(self, done: int, total: int) -> None:
-        """Some of the regions are evaluated."""
-
-    def finished(self, step: CompareStep) -> None:
-        """A step is finished."""
-
-
-@dataclass
-class _Note:
-    text: str = ""
-
-
-def compare(options: CompareOptions, observer: CompareObserver | None = None) -> Comparison:
+def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:
     """Compares every launch of a model with what its program says.
 
     Raises:
@@ -92,7 +53,7 @@ def compare(options: CompareOptions, observer: CompareObserver | None = None) ->
     except OSError as error:
         raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
     try:
-        comparison = _Session(options, folder, observer or CompareObserver()).compare()
+        comparison = _Session(options, folder, Steps(listener)).compare()
         files.write(folder / RESULT, json.dumps(document(comparison), indent=1, allow_nan=False))
         stamped_directories.link_latest(folder)
         return comparison
@@ -113,34 +74,18 @@ def _check(options: CompareOptions) -> None:
 
 
 class _Session:
-    def __init__(self, options: CompareOptions, folder: Path, observer: CompareObserver) -> None:
+    def __init__(self, options: CompareOptions, folder: Path, steps: Steps) -> None:
         self._options = options
         self._folder = folder
-        self._observer = observer
+        self._steps = steps
 
     def compare(self) -> Comparison:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
             run = self._run()
-            reference, package = _reference(run)
-            with self._step("plan") as note:
-                regions = _selected(find_regions(run, reference), run, self._options.filters)
-                note.text = wording.count(len(regions.regions), "region")
-            with self._step("evaluate") as note:
-                request = CompareRequest(
-                    package=str(package),
-                    device=run.manifest.device,
-                    regions=regions.regions,
-                    programs=program_runs(run, reference, regions),
-                    metric=self._options.metric,
-                    imports=tuple(dict.fromkeys((*run.manifest.imports, *self._options.imports))),
-                    libraries=(*run.manifest.libraries, *map(str, self._options.libraries)),
-                )
-                total = len(regions.regions)
-                evaluated = evaluate(request, self._folder, lambda done: self._observer.evaluated(done, total))
-                note.text = f"{wording.count(len(evaluated.results), 'region')} in three arithmetics"
-            rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
-            comparison = Comparison(run, rows, evaluated.program_failure)
+            options = self._options
+            scope = Scope(options.filters, options.metric, imports=options.imports, libraries=options.libraries)
+            comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
             return comparison if wrong is None else replace(comparison, repro=self._repro(run, wrong.launch))
 
@@ -162,7 +107,7 @@ class _Session:
 
     def _built(self) -> Path:
         options, output = self._options, self._folder / PACKAGE
-        with self._step("build") as note:
+        with self._steps.step("build") as note:
             built = builder.build_report(
                 BuildOptions(
                     program=options.model,
@@ -186,7 +131,7 @@ class _Session:
         return self._record(run.package, self._options.inputs or run.inputs, run.info.calls)
 
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
-        with self._step("run, level 1") as note:
+        with self._steps.step("run, level 1") as note:
             result = run_with(
                 RunOptions(
                     package=package,
@@ -206,7 +151,7 @@ class _Session:
 
     def _repro(self, run: RunDir, launch: Launch) -> str:
         """The folder of the repro of a launch; "" if it cannot be replayed."""
-        with self._step("repro") as note:
+        with self._steps.step("repro") as note:
             try:
                 repro = write_repro(
                     launch.kernel, run=DiagnosedRun(run), launch=launch.id, output=self._folder / "repro"
@@ -214,70 +159,10 @@ class _Session:
             except AotiDebugError as error:
                 note.text = f"no repro: {error}"
                 return ""
+            program_values.move_to_repro(self._folder, repro.path)
             note.text = wording.count(repro.tensors, "tensor")
         return str(repro.path)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[_Note]:
-        self._observer.began(name)
-        note, began = _Note(), time.monotonic()
-        yield note
-        self._observer.finished(CompareStep(name, time.monotonic() - began, note.text))
-
-
-def _reference(run: RunDir) -> tuple[Reference, Path]:
-    """The reference of the package of a run, and the package."""
-    if run.package is None:
-        raise RunDirError(
-            f"the package of run {run.path.name} is gone; it holds the reference", hint="build and run the model again"
-        )
-    package = archive.inspect(run.package)
-    if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
-        raise ArtifactError(
-            f"{run.package} does not hold the graph that it was compiled from",
-            hint="build the exported program again with this version of aoti-debug",
-        )
-    if package.manifest().source_sha256 != run.manifest.source_sha256:
-        raise ArtifactError(
-            f"{run.package} is another package than that of run {run.path.name}: their wrappers differ",
-            hint="run the package again",
-        )
-    reference = program.from_json(package.read(program.MEMBER))
-    if not reference.graphs:
-        raise ArtifactError(
-            f"{run.package} holds no graph: {reference.failure or 'this torch did not report any'}",
-            hint="use a torch from 2.11 on",
-        )
-    return reference, run.package
 
 
 def _has_tensors(run: RunDir) -> bool:
     return any(saved.path for launch in run.launches for a in launch.args for saved in a.files.values())
-
-
-def _selected(regions: Regions, run: RunDir, filters: tuple[str, ...]) -> Regions:
-    """The regions of the launches whose kernel passes the filters.
-
-    Raises:
-        UsageError: none does.
-    """
-    if not filters:
-        return regions
-    passes = _filter(filters)
-    kept = tuple(region for region in regions.regions if passes(run.launch(region.launch).kernel))
-    if not kept:
-        raise UsageError(
-            f"no launch that can be compared passes --filter {' '.join(filters)}",
-            hint=run_directory.name_hint(filters[0], run.kernels()),
-        )
-    return replace(regions, regions=kept)
-
-
-def _filter(filters: tuple[str, ...]) -> Callable[[str], bool]:
-    excluded = [pattern[1:] for pattern in filters if pattern.startswith("!")]
-    included = [pattern for pattern in filters if not pattern.startswith("!")] or ["*"]
-
-    def passes(kernel: str) -> bool:
-        return any(fnmatchcase(kernel, p) for p in included) and not any(fnmatchcase(kernel, p) for p in excluded)
-
-    return passes

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
 from aoti_debug.compare.plan import Region
-from aoti_debug.compare.recorded_values import written
 from aoti_debug.compare.regions import Regions
 from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
 from aoti_debug.manifest import ModelLine
@@ -66,6 +65,24 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """The part of a run that was compared.
+
+    Attributes:
+        launches: those that write a tensor.
+        compared: of those, the ones that were compared themselves.
+        through_readers: those that were compared through the launches that read what they wrote.
+        bytes, compared_bytes: of outputs.
+    """
+
+    launches: int
+    compared: int
+    through_readers: int
+    bytes: int
+    compared_bytes: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The comparison of a run.
 
@@ -84,6 +101,18 @@ class Comparison:
     def first_wrong(self) -> Row | None:
         """The first wrong launch; None if there is none."""
         return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+
+    @property
+    def coverage(self) -> Coverage:
+        """The part of the run that was compared."""
+        writing = [row for row in self.rows if row.reason != SILENT]
+        return Coverage(
+            launches=len(writing),
+            compared=sum(bool(row.outputs) for row in writing),
+            through_readers=sum(row.reason == PRIVATE and row.compared_bytes > 0 for row in writing),
+            bytes=sum(row.bytes for row in writing),
+            compared_bytes=sum(row.compared_bytes for row in writing),
+        )
 
 
 def assemble(
@@ -107,7 +136,8 @@ def assemble(
     rows = []
     for launch in run.launches:
         region, result = by_launch.get(launch.id), result_of.get(launch.id)
-        sizes = {a.name: a.layout.bytes for a in written(launch) if a.layout is not None}
+        arguments = [write.argument for write in regions.values.writes.get(launch.key, ())]
+        sizes = {a.name: a.layout.bytes for a in arguments if a.layout is not None}
         if region is None or result is None:
             private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
             reason = reasons.get(launch.id, "it was not selected")

@@ -22,12 +22,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "run": str(comparison.run.path),
         "first_wrong": None if wrong is None else wrong.launch.id,
         "repro": comparison.repro or None,
-        "coverage": {
-            "launches": len(rows),
-            "compared": sum(bool(row.outputs) for row in rows),
-            "bytes": sum(row.bytes for row in rows),
-            "compared_bytes": sum(row.compared_bytes for row in rows),
-        },
+        "coverage": asdict(comparison.coverage),
         "program_failure": comparison.program_failure or None,
         "launches": [_row(row) for row in rows],
     }

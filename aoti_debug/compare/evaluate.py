@@ -5,9 +5,10 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from aoti_debug import dtypes
@@ -16,6 +17,7 @@ from aoti_debug.dtypes import Category
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+_USER_TRITON = "higher_order.triton_kernel_wrapper"
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
@@ -29,6 +31,9 @@ class NotEvaluableError(Exception):
 class Evaluation:
     """The values of a graph's nodes.
 
+    Args:
+        stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
+
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
         fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
@@ -36,11 +41,14 @@ class Evaluation:
         terms: the number of terms of the longest sum or product of terms so far.
     """
 
-    def __init__(self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str) -> None:
+    def __init__(
+        self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str, stored: Set[str] = frozenset()
+    ) -> None:
         self._reference = reference
         self._graph = graph
         self._arithmetic = arithmetic
         self._device = device
+        self._stored = stored
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -60,7 +68,8 @@ class Evaluation:
             self.values[ValueKey(node.name)] = size
             return
         try:
-            self.values[ValueKey(node.name)] = self._result(node)
+            result = self._result(node)
+            self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
 
@@ -75,7 +84,7 @@ class Evaluation:
         return self.values[key]
 
     def _result(self, node: Node) -> Any:
-        args, kwargs = self._arguments(node)
+        args, kwargs = self.arguments(node)
         if node.target in _BRANCHES:
             return self._branch(args) if node.target == CONDITION else self._loop(args)
         if is_random(node.target, args, kwargs):
@@ -106,10 +115,15 @@ class Evaluation:
             if node.kind is NodeKind.CALL:
                 inner.run(node)
         output = graph.nodes[-1]
-        results = inner._arguments(output)[0][0]
+        results = inner.arguments(output)[0][0]
         return results if isinstance(results, list) else [results]
 
-    def _arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a node by position and by name; of what it overwrites, a copy.
+
+        Raises:
+            NotEvaluableError: a value that it needs could not be evaluated.
+        """
         current: dict[str, Any] = {}
         for name in node.inputs:
             if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:
@@ -145,6 +159,8 @@ class Evaluation:
                 return torch.device(self._device)
             case "layout" | "memory_format":
                 return getattr(torch, text)
+            case "dict":
+                return {name: self._value(item, current) for name, item in text.items()}
             case "slice":
                 return slice(*(self._value(part, current) for part in text))
         raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
@@ -240,9 +256,13 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
+    if target.startswith(_USER_TRITON):
+        raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
         raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
     parts = target.split(".")
+    if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
+        _register_inductor_prims()
     try:
         if len(parts) == 3 and parts[0] not in ("math", "_operator"):
             function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
@@ -256,6 +276,12 @@ def operator_of(target: str) -> Callable[..., Any]:
     return operator
 
 
+def _register_inductor_prims() -> None:
+    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch._inductor.inductor_prims")
+
+
 def is_floating(dtype: str) -> bool:
     """True for a floating or complex dtype."""
     info = dtypes.of_name(dtype)
@@ -267,6 +293,15 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
         return function(*args, **kwargs)
     except _FAILURES as error:
         raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+
+
+def _rounded(node: Node, value: Any) -> Any:
+    """The result of a node, rounded to the dtype that it has in the program."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or len(node.types) != 1 or node.types[0] is None:
+        return value
+    return value.to(getattr(torch, node.types[0].dtype)).to(value.dtype)
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare import index_ties
+from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Measurement, RegionResult
+from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import KnownValue, Region
+from aoti_debug.compare.trace_element import ElementTrace
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, Reference, ValueKey
@@ -28,12 +32,19 @@ _HALF = ("float16", "bfloat16")
 
 
 class RegionEvaluator:
-    """Evaluates the regions of one graph, each in several arithmetics."""
+    """Evaluates the regions of one graph, each in several arithmetics.
 
-    def __init__(self, reference: Reference, device: str, metric: Metric | None = None) -> None:
+    Args:
+        kept: the folder for the values of the first region with a wrong output; None to keep none.
+    """
+
+    def __init__(
+        self, reference: Reference, device: str, metric: Metric | None = None, kept: Path | None = None
+    ) -> None:
         self._reference = reference
         self._device = device
         self._metric = metric
+        self._kept = kept
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
@@ -43,6 +54,36 @@ class RegionEvaluator:
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
+
+    def trace(self, region: Region, traced: TracedElement) -> Origin | None:
+        """The operator that made an element of an output non-finite; None if no evaluation makes it so."""
+        graph = self._reference.graph(region.graph, region.function)
+        output = next((item for item in region.outputs if item.recorded.argument == traced.argument), None)
+        if graph is None or output is None:
+            return None
+        with contextlib.suppress(NotEvaluableError, RunDirError):
+            return self._trace(graph, region, output, traced)
+        return None
+
+    def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
+        import torch
+
+        symbols = Symbols(known=region.symbols)
+        known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
+        actual = load(output, self._device)
+        number = actual.reshape(-1)[traced.element].double()
+        with torch.no_grad():
+            for arithmetic in Arithmetic:
+                evaluation = _evaluate(self._reference, graph, region, symbols, arithmetic, known, self._device)
+                value = evaluation.value(output.value)
+                numbered = torch.arange(value.numel(), device=value.device).reshape(value.shape)
+                element = int(as_written(numbered, actual, output, symbols).reshape(-1)[traced.element])
+                same = torch.isclose(value.reshape(-1)[element].double(), number, equal_nan=True)
+                if not same or bool(number.isfinite()):
+                    continue
+                made = ElementTrace(self._reference, graph, evaluation, self._device).origin(output.value, element)
+                return None if made is None else Origin(traced, *made)
+        return None
 
     def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
         import torch
@@ -54,24 +95,38 @@ class RegionEvaluator:
         with torch.no_grad():
             known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
 
-            def evaluate(arithmetic: Arithmetic, values: dict[ValueKey, Any]) -> Evaluation:
-                return _evaluate(self._reference, graph, region, symbols, arithmetic, values, self._device)
+            def evaluate(
+                arithmetic: Arithmetic, values: dict[ValueKey, Any], stored: Set[str] = frozenset()
+            ) -> Evaluation:
+                return _evaluate(self._reference, graph, region, symbols, arithmetic, values, self._device, stored)
 
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
-            kernel = evaluate(Arithmetic.KERNEL, known) if _has_half(graph, region) else eager
+            kernels: tuple[Evaluation, ...] = (eager,)
+            if _has_half(graph, region):
+                outputs = frozenset(item.value.node for item in region.outputs)
+                kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
             measured: list[Measurement] = []
             notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
             for item in region.outputs:
                 try:
-                    measured.append(self._output(graph, item, symbols, eager, kernel, double, known, evaluate))
+                    measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate))
                 except NotEvaluableError as error:
                     if len(region.outputs) == 1:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
+            if self._kept is not None and any(output.wrong for output in measured):
+                self._keep(self._kept, region, symbols, double)
+                self._kept = None
         if not measured:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes)
+
+    def _keep(self, folder: Path, region: Region, symbols: Symbols, double: Evaluation) -> None:
+        for item in region.outputs:
+            with contextlib.suppress(NotEvaluableError):
+                value = as_written(double.value(item.value), load(item, self._device), item, symbols)
+                program_values.save(folder, item.recorded.argument, value)
 
     def _output(
         self,
@@ -79,10 +134,10 @@ class RegionEvaluator:
         item: KnownValue,
         symbols: Symbols,
         eager: Evaluation,
-        kernel: Evaluation,
+        kernels: Sequence[Evaluation],
         double: Evaluation,
         known: dict[ValueKey, Any],
-        evaluate: Callable[[Arithmetic, dict[ValueKey, Any]], Evaluation],
+        evaluate: Callable[..., Evaluation],
     ) -> Measurement:
         actual = load(item, self._device)
 
@@ -93,7 +148,8 @@ class RegionEvaluator:
         named = graph.by_name[node.inputs[0]] if node.target == "_operator.getitem" and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
         ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
-        output = Evaluated(actual, expected(eager), expected(kernel), expected(double), ties=ties, terms=double.terms)
+        kernel = _nearest([expected(kernel) for kernel in kernels], actual)
+        output = Evaluated(actual, expected(eager), kernel, expected(double), ties=ties, terms=double.terms)
         measured = measure(subject, output)
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             perturbed = tuple(
@@ -117,14 +173,27 @@ def _evaluate(
     arithmetic: Arithmetic,
     known: dict[ValueKey, Any],
     device: str,
+    stored: Set[str] = frozenset(),
 ) -> Evaluation:
-    evaluation = Evaluation(reference, graph, arithmetic, device)
+    evaluation = Evaluation(reference, graph, arithmetic, device, stored)
     for key, value in known.items():
         evaluation.set(key, value)
     for name in region.nodes:
         node = graph.by_name[name]
         evaluation.run(node, symbols.value(node.size) if node.size else None)
     return evaluation
+
+
+def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.Tensor:
+    """Of each element, the candidate that is nearest to the actual one: a kernel may reload what it has stored."""
+    import torch
+
+    nearest, *others = candidates
+    for other in others:
+        wide = actual.to(nearest.dtype)
+        equal = (other == wide) | (other.isnan() & wide.isnan())
+        nearest = torch.where(equal | ((other - wide).abs() < (nearest - wide).abs()), other, nearest)
+    return nearest
 
 
 def _has_half(graph: Graph, region: Region) -> bool:

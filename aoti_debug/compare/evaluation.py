@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, read_message
 from aoti_debug.errors import TargetError
@@ -28,6 +29,7 @@ class Evaluated:
     """The measurements of a run."""
 
     results: list[RegionResult] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
     program_failure: str = ""
 
@@ -82,6 +84,8 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                 case RegionResult() as result:
                     evaluated.results.append(result)
                     progress(len(evaluated.results))
+                case Origin() as origin:
+                    evaluated.origins.append(origin)
                 case Inherited() as difference:
                     evaluated.inherited.append(difference)
                 case ProgramFailure(reason):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aoti_debug.compare.origin import TracedElement
 from aoti_debug.reference.program import ValueKey
 
 
@@ -89,6 +90,7 @@ class CompareRequest:
         package: the instrumented package, which holds the reference.
         device: "cpu" or "cuda".
         metric: "FILE.py:FUNCTION"; "" for none.
+        traced: elements of outputs of the regions, to be followed to the operator that made them non-finite.
         imports, libraries: Python modules and shared libraries that register operators.
     """
 
@@ -97,5 +99,6 @@ class CompareRequest:
     regions: tuple[Region, ...]
     programs: tuple[ProgramRun, ...] = ()
     metric: str = ""
+    traced: tuple[TracedElement, ...] = ()
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()

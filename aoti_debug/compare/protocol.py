@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.origin import Origin
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.machine.messages import Messages
 
@@ -16,11 +17,12 @@ class Failed:
     error: ErrorData
 
 
-Message = RegionResult | Inherited | ProgramFailure | Failed
+Message = RegionResult | Origin | Inherited | ProgramFailure | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "region": RegionResult,
+        "origin": Origin,
         "inherited": Inherited,
         "program failure": ProgramFailure,
         "failed": Failed,

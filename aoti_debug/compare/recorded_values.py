@@ -64,6 +64,7 @@ class RecordedValues:
         self.run = run
         self._reference = reference
         self._weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
+        self._sources = {kernel.name: kernel.source for kernel in run.manifest.kernels if kernel.language == "triton"}
         self.reads: dict[LaunchKey, tuple[Read, ...]] = {}
         self.writes: dict[LaunchKey, tuple[Write, ...]] = {}
         self.symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
@@ -74,6 +75,26 @@ class RecordedValues:
         for launch in run.launches:
             if launch.status is LaunchStatus.RETURNED:
                 self._follow(launch, versions)
+
+    def _written(self, launch: Launch) -> Iterator[Argument]:
+        """The tensors that a launch wrote, each once.
+
+        Of an argument of unknown role, only if its bytes changed; so, too, of one that a kernel takes as read and
+        written but never stores to: Inductor has removed the store.
+        """
+        for argument in {argument.name: argument for argument in launch.args}.values():
+            if argument.written and argument.layout is not None and not self._is_unwritten(launch, argument):
+                yield argument
+
+    def _is_unwritten(self, launch: Launch, argument: Argument) -> bool:
+        before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
+        if before is None or after is None or before.hash != after.hash:
+            return False
+        if argument.role is Role.UNKNOWN:
+            return True
+        sources = [self._sources.get(kernel, "") for kernel in launch.site.launches]
+        store = re.compile(rf"tl\.(?:store|atomic_\w+)\(\s*{re.escape(argument.spec.param)}\b")
+        return argument.role is Role.INOUT and all(sources) and not any(map(store.search, sources)) and bool(sources)
 
     def graph(self, launch: Launch) -> Graph | None:
         """The graph that a launch belongs to; None if it is not in the reference."""
@@ -93,7 +114,7 @@ class RecordedValues:
         inputs = [a for a in launch.args if a.role in _READ and a.tensor is not None]
         self.reads[launch.key] = tuple(self._read(launch, argument) for argument in inputs)
         self.writes[launch.key] = tuple(
-            Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in written(launch)
+            Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in self._written(launch)
         )
         frame = frame_of(launch)
         for write in self.writes[launch.key]:
@@ -148,7 +169,7 @@ class RecordedValues:
         writes: dict[tuple[Frame, str], list[tuple[Launch, str]]] = defaultdict(list)
         for launch in self.run.launches:
             if launch.status is LaunchStatus.RETURNED:
-                for argument in written(launch):
+                for argument in self._written(launch):
                     writes[frame_of(launch), self._variable(launch, argument)].append((launch, argument.name))
         values: dict[tuple[LaunchKey, str], ValueKey | None] = {}
         for (_, name), places in writes.items():
@@ -178,12 +199,3 @@ class RecordedValues:
 def frame_of(launch: Launch) -> Frame:
     """The execution of a graph that a launch belongs to."""
     return launch.key.kind, launch.key.call, launch.site.subgraph, launch.loops
-
-
-def written(launch: Launch) -> Iterator[Argument]:
-    """The tensors that a launch wrote, each once; of an argument of unknown role, only if its bytes changed."""
-    for argument in {argument.name: argument for argument in launch.args}.values():
-        before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
-        unchanged = before is not None and after is not None and before.hash == after.hash
-        if argument.written and argument.layout is not None and not (argument.role is Role.UNKNOWN and unchanged):
-            yield argument

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.measurement import Element, Measurement
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
@@ -49,25 +49,25 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
 
 def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     """The number of launches and bytes that were compared, and why the others were not."""
-    selected = [row for row in comparison.rows if row.reason not in (SILENT, PRIVATE)]
-    compared = [row for row in selected if row.outputs]
-    total = sum(row.bytes for row in comparison.rows)
-    covered = sum(row.compared_bytes for row in comparison.rows)
-    share = 100 * covered / total if total else 0.0
-    others = [r for r in comparison.rows if r.reason == PRIVATE and r.compared_bytes]
-    through = f", {wording.count(len(others), 'launch')} through their readers" if others else ""
+    coverage = comparison.coverage
+    share = 100 * coverage.compared_bytes / coverage.bytes if coverage.bytes else 0.0
+    readers = coverage.through_readers
+    through = f", {wording.count(readers, 'launch')} through their readers" if readers else ""
     lines = wording.wrapped(
-        f"compared: {len(compared)} of {wording.count(len(selected), 'launch')}{through}, "
-        f"{wording.byte_size(covered)} of {wording.byte_size(total)} of outputs ({share:.1f} %)",
+        f"compared: {coverage.compared} of {wording.count(coverage.launches, 'launch')}{through}, "
+        f"{wording.byte_size(coverage.compared_bytes)} of {wording.byte_size(coverage.bytes)} of outputs "
+        f"({share:.1f} %)",
         width,
     )
     reasons: dict[str, list[str]] = {}
-    for row in selected:
+    for row in comparison.rows:
+        if row.reason in (SILENT, PRIVATE):
+            continue
         for reason in (row.reason, *row.notes):
             if reason:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
-        lines += wording.wrapped(f"note: {_listed(launches)}: {reason}", width)
+        lines += wording.wrapped(f"note: {wording.some(launches, 4)}: {reason}", width)
     if comparison.program_failure:
         lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
@@ -81,7 +81,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
     lines = [f"WRONG {row.launch.id} {row.launch.kernel}{together}", *_element_lines(worst)]
     lines += _suspect_lines(row.suspects)
     others = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
-    lines += [f"  also     wrong from their own inputs: {_listed(others)}"] if others else []
+    lines += [f"  also     wrong from their own inputs: {wording.some(others, 4)}"] if others else []
     if comparison.repro:
         lines.append(f"  repro    {comparison.repro}")
     lines.append(f"  next     {_next(comparison, row)}")
@@ -99,11 +99,16 @@ def _element_lines(worst: Measurement) -> list[str]:
     if element is None:
         return []
     place = ", ".join(map(str, unravel(element.index, worst.shape)))
-    floating = f", eager computes {element.eager}" if element.eager != element.expected else ""
     return [
-        f"  element  {worst.argument}[{place}] is {element.actual}, should be {element.expected}{floating}",
+        f"  element  {worst.argument}[{place}] {values_text(element)}",
         f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements are wrong",
     ]
+
+
+def values_text(element: Element) -> str:
+    """ "is 1.5, should be 1.25, eager computes 1.2500001"."""
+    floating = f", eager computes {element.eager}" if element.eager != element.expected else ""
+    return f"is {element.actual}, should be {element.expected}{floating}"
 
 
 def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
@@ -147,8 +152,3 @@ def _metric(row: Row) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.2g}" if value else "0"
-
-
-def _listed(launches: Sequence[str]) -> str:
-    shown = ", ".join(launches[:4])
-    return shown if len(launches) <= 4 else f"{shown} and {len(launches) - 4} more"

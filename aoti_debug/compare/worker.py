@@ -29,14 +29,14 @@ def main() -> int:
     request = json_data.parse(CompareRequest, Path(path).read_bytes())
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
-            _compare(request, pipe)
+            _compare(request, Path(path).parent, pipe)
         except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
             pipe.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
             return 1
     return 0
 
 
-def _compare(request: CompareRequest, pipe: TextIO) -> None:
+def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     import torch
 
     for module in request.imports:
@@ -45,8 +45,11 @@ def _compare(request: CompareRequest, pipe: TextIO) -> None:
         torch.ops.load_library(library)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
-    evaluator = RegionEvaluator(reference, device, _metric(request.metric))
+    evaluator = RegionEvaluator(reference, device, _metric(request.metric), kept=folder)
     for region in request.regions:
+        for traced in request.traced:
+            if traced.launch == region.launch and (origin := evaluator.trace(region, traced)) is not None:
+                pipe.write(message_line(origin) + "\n")
         pipe.write(message_line(evaluator.measure(region)) + "\n")
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):

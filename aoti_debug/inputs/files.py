@@ -180,19 +180,17 @@ def _from_arguments(path: Path, data: Any, signature: ModelSignature) -> Inputs:
         readings.append(Inputs(tuple(data), {}))
     else:
         raise ArtifactError(f"{path} holds a {type(data).__name__}, not a model's inputs", hint=_FORMS)
-    return max(
-        (_ordered(reading, signature) for reading in readings), key=lambda reading: _structure_match(reading, signature)
-    )
+    ordered = [_ordered(reading, signature) for reading in readings]
+    return next((reading for reading in ordered if _has_exported_structure(reading, signature)), ordered[0])
 
 
-def _structure_match(reading: Inputs, signature: ModelSignature) -> int:
-    """Rates a reading: 2 for the exported structure, 1 for only the right number of values, 0 for neither."""
+def _has_exported_structure(reading: Inputs, signature: ModelSignature) -> bool:
     from torch.utils import _pytree as pytree
 
-    values, structure = pytree.tree_flatten((tuple(reading.args), dict(reading.kwargs)))
-    if signature.in_spec and structure == pytree.treespec_loads(signature.in_spec):
-        return 2
-    return int(len(values) == signature.count)
+    if not signature.in_spec:
+        return False
+    structure = pytree.tree_structure((tuple(reading.args), dict(reading.kwargs)))
+    return bool(structure == pytree.treespec_loads(signature.in_spec))
 
 
 def _ordered(inputs: Inputs, signature: ModelSignature) -> Inputs:

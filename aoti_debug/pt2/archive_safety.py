@@ -44,9 +44,9 @@ def check(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
         raise ArtifactError(
             f"{path} would grow from {stored} to {unpacked} bytes; nothing was unpacked", hint=UNTRUSTED_HINT
         )
-    name, count = Counter(info.filename for info in members).most_common(1)[0] if members else ("", 0)
-    if count > 1:
-        raise ArtifactError(f"{path} names {printable(name)} twice; nothing was unpacked", hint=UNTRUSTED_HINT)
+    for name, count in Counter(info.filename for info in members).items():
+        if count > 1:
+            raise ArtifactError(f"{path} names {printable(name)} twice; nothing was unpacked", hint=UNTRUSTED_HINT)
 
 
 def printable(name: str) -> str:
@@ -74,16 +74,12 @@ def _unsafe_reason(info: zipfile.ZipInfo) -> str:
 
 
 def _grows_too_much(unpacked: int, stored: int) -> bool:
-    return unpacked > _RATIO_CHECKED_FROM and unpacked > _MAX_RATIO * max(stored, 1)
+    return unpacked > _RATIO_CHECKED_FROM and unpacked > _MAX_RATIO * stored
 
 
 def _check_name(path: Path, name: str) -> None:
     unsafe = (
-        name.startswith(("/", "\\"))
-        or "\0" in name
-        or "\\" in name
-        or (len(name) > 1 and name[1] == ":")
-        or ".." in PurePosixPath(name).parts
+        name.startswith("/") or "\0" in name or "\\" in name or name[1:2] == ":" or ".." in PurePosixPath(name).parts
     )
     if unsafe:
         raise ArtifactError(

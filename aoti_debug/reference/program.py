@@ -11,7 +11,7 @@ value is an object with one member:
     {"float": "inf"}             a float that JSON lacks: "inf", "-inf", "nan"
     {"complex": [1.0, 0.0]}
     {"dtype": "float32"}, {"device": "cuda:0"}, {"layout": "strided"}, {"memory_format": "contiguous_format"}
-    {"slice": [null, 4, 1]}, {"operator": "aten.add.Tensor"}
+    {"slice": [null, 4, 1]}, {"operator": "aten.add.Tensor"}, {"dict": {"out": {"node": "empty"}}}
     {"unknown": "Generator"}     a value of a type that has no form here: the node cannot be evaluated
 """
 

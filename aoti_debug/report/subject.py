@@ -13,11 +13,12 @@ from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
+from aoti_debug.machine.steps import Step
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Step, TriageDir
+from aoti_debug.triage.triage_directory import TriageDir
 
 REPORT = triage_directory.REPORT
 

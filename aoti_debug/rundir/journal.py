@@ -108,8 +108,8 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
 def _offsets(file: BinaryIO, block_bytes: int) -> Iterator[int]:
     """The offsets of the blocks; those in holes of a sparse file are left out, which may be as large as it says."""
     descriptor, first = file.fileno(), abi.JOURNAL_HEADER.size
-    end, data_end = os.fstat(descriptor).st_size, 0
-    offset = first
+    end = os.fstat(descriptor).st_size
+    offset = data_end = first
     while offset < end:
         if offset >= data_end:
             try:
@@ -119,7 +119,7 @@ def _offsets(file: BinaryIO, block_bytes: int) -> Iterator[int]:
                 if error.errno == errno.ENXIO:  # nothing but a hole up to the end
                     return
                 raise
-            offset = max(offset, first + (data - first) // block_bytes * block_bytes)
+            offset = first + (data - first) // block_bytes * block_bytes
         yield offset
         offset += block_bytes
 

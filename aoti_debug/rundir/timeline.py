@@ -292,7 +292,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 damages.append(record)
             case records.RunEnd():
                 ended = True
-    kernels = {kernel.id: kernel for kernel in manifest.kernels if kernel.id >= 0}
+    kernels = {kernel.id: kernel for kernel in manifest.kernels}
     return Timeline(
         calls=tuple(_call(begin, call_ends.get((begin.kind, begin.call))) for begin in call_begins),
         launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
@@ -325,9 +325,10 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
         )
     site = manifest.sites[begin.site]
     slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
-    if slots and not (min(slots) >= 0 and max(slots) < len(site.args)):
+    unknown = [slot for slot in slots if slot >= len(site.args)]
+    if unknown:
         raise RunDirError(
-            f"the run is damaged: a tensor of argument {max(slots, key=abs)} of launch {begin.key}, which has "
+            f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "
             f"{len(site.args)} arguments",
             hint="run the package again",
         )

@@ -14,6 +14,7 @@ from aoti_debug import wording
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.steps import Step, Steps
 from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
 from aoti_debug.run.runner import RunResult
@@ -21,8 +22,6 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory.walk_back import makers
-from aoti_debug.triage.steps import Steps
-from aoti_debug.triage.triage_directory import Step
 from aoti_debug.wrapper.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
@@ -30,6 +29,7 @@ USAGE = 2  # exit code of a script that does not have the mode: the source of it
 
 # Modes of a repro by what they can show.
 EXACT = ("cubin", "native", "operator")
+SOURCE = ("interpret", "checked")  # the kernel's source, interpreted or compiled with checks
 FAULT = (*EXACT, "interpret", "checked", "memcheck", "address")
 OVERRUN = ("poison", "memcheck", "address", "checked", "interpret")
 UNINITIALISED = ("initcheck", "poison")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from aoti_debug.diagnosis.findings import CLEAN, FindingKind
-from aoti_debug.triage.checks import contract, fault, hang, nonfinite, overrun, uninitialised
+from aoti_debug.triage.checks import contract, fault, hang, nonfinite, overrun, uninitialised, wrong_value
 from aoti_debug.triage.investigation import Check
 
 # In the order in which a triage looks: what the first run shows, then what takes more runs.
-CHECKS: tuple[Check, ...] = (contract, hang, fault, overrun, uninitialised, nonfinite)
+CHECKS: tuple[Check, ...] = (contract, hang, fault, overrun, uninitialised, nonfinite, wrong_value)
 
 
 def by_value() -> dict[str, FindingKind]:

@@ -10,11 +10,11 @@ from typing import Protocol
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.machine.steps import Steps
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.steps import Steps
 from aoti_debug.triage.trials import Trials
 
 

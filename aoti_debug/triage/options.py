@@ -26,6 +26,7 @@ class TriageOptions:
         stall: seconds without a launch that begins or ends until the model counts as hung.
         tries: runs to attempt to reproduce a fault.
         infinities: how unintended infinities are reported.
+        compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
         trusted: run the model even if it was not made here by this user.
         inductor_configs, imports, libraries: as for `build` and `run`.
@@ -38,6 +39,7 @@ class TriageOptions:
     stall: float = 60.0
     tries: int = 3
     infinities: Infinities = Infinities.FAIL
+    compare: bool = True
     guards: bool = False
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()

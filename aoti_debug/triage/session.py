@@ -15,6 +15,7 @@ from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.machine import python_process
+from aoti_debug.machine.steps import Step, Steps
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
@@ -26,8 +27,6 @@ from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
 from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.steps import Steps
-from aoti_debug.triage.triage_directory import Step
 from aoti_debug.triage.trials import Trials
 
 PACKAGE = "package.pt2"
@@ -100,16 +99,18 @@ def _outcome(model: Investigation) -> Outcome:
     if first.run.manifest.without_source:
         return Outcome(_from_outside(first), first.run)
     warnings: tuple[str, ...] = ()
+    seen = ["no fault"]
     for check in finding_kinds.CHECKS:
         suspicion = check.look(model, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
+        seen += [suspicion.finding.what] if suspicion.finding.what else []
         if suspicion.finding.kind != CLEAN:
             finding = replace(suspicion.finding, warnings=warnings)
             return finding_kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
     calls = wording.count(model.options.calls, "call")
-    what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: no fault, outputs finite"
+    what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)
 
 

@@ -8,17 +8,17 @@ from importlib import metadata
 
 import aoti_debug
 from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.triage import session, triage_directory
 from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.steps import Listener, Steps
-from aoti_debug.triage.triage_directory import Record, Step, TriageDir
+from aoti_debug.triage.triage_directory import Record, TriageDir
 
 
-def triage(options: TriageOptions, listener: Listener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
+def triage(options: TriageOptions, listener: StepListener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
     """Finds out why a model crashes, hangs or computes what is not finite.
 
     Args:
-        listener: called at the begin and end of every step.
+        listener: told of the begin and end of every step.
         command: the words of the command line, for the record.
 
     Returns:
@@ -30,7 +30,7 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
     """
     base_is_new = not options.out.exists()
     folder = triage_directory.create(options.out)
-    steps = Steps(listener or _silent)
+    steps = Steps(listener)
     try:
         outcome = session.investigate(options, folder, steps)
     except BaseException:
@@ -47,10 +47,6 @@ def triage(options: TriageOptions, listener: Listener | None = None, *, command:
     )
     triage_directory.write(folder, record)
     return TriageDir(folder, record, outcome.opened)
-
-
-def _silent(name: str, step: Step | None) -> None:
-    """Ignores all steps."""
 
 
 def _versions() -> dict[str, str]:

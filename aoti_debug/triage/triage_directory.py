@@ -18,6 +18,7 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine import files, json_data, members, stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
+from aoti_debug.machine.steps import Step
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -28,25 +29,6 @@ RUNS = "runs"
 REPRO = "repro"
 REPORT = Path("report") / "index.html"
 _MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of a triage.
-
-    Attributes:
-        name: "build", "run, level 3".
-        seconds: its duration.
-        text: its result, one line.
-        timings: seconds of its phases, in order, where they are known.
-        began: seconds from the beginning of the triage; steps may go on side by side.
-    """
-
-    name: str
-    seconds: float
-    text: str
-    timings: Mapping[str, float] = field(default_factory=dict)
-    began: float = 0.0
 
 
 @dataclass(frozen=True)

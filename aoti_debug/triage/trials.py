@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug import wording
+from aoti_debug.machine.steps import Steps
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.steps import Steps
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
@@ -42,6 +42,10 @@ class Trials:
         """Level 1: the tensors of some launches."""
         ids = ",".join(launch.id for launch in launches)
         return self._run("run, level 1", level=1, launch=ids, phase="both", environment=environment or {})
+
+    def all_tensors(self) -> RunResult:
+        """Level 1: the tensors of all launches."""
+        return self._run("run, level 1, all", level=1, phase="both")
 
     def guarded_tensors(self, launches: Sequence[Launch]) -> RunResult:
         """Level 1 with guard zones around every buffer: an out-of-bounds write does no damage."""

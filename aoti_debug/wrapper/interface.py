@@ -34,7 +34,7 @@ def outputs(wrapper: str, body: Body) -> tuple[str, ...]:
     for m in _OUTPUT.finditer(wrapper, body.opening, body.closing):
         position = m.group(3)
         names[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
-    return tuple(names.get(position, "") for position in range(max(names, default=-1) + 1))
+    return tuple(names.get(position, "") for position in range(max(names) + 1)) if names else ()
 
 
 def handed_out(wrapper: str, body: Body) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from aoti_debug.manifest import Kernel
 from aoti_debug.wrapper.functions import triton_functions
@@ -24,7 +25,7 @@ def cpp_kernels(text: str) -> tuple[Kernel, ...]:
     """
     starts = [match.start() for match in _SECTION.finditer(text)] or [0]
     starts[0] = 0
-    sections = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))
+    sections = (text[a:b] for a, b in pairwise((*starts, len(text))))
     return tuple(
         Kernel(name=name, language="cpp", source=section.strip() + "\n", sha256=_sha256(section.strip() + "\n"))
         for section in sections

@@ -27,8 +27,8 @@ def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -
     """Compares an output with the recorded one.
 
     Args:
-        tolerance: |got - recorded| may be tolerance * (1 + |recorded|), or one step of a floating dtype;
-            0.0: bit for bit.
+        tolerance: |got - recorded| of finite numbers may be tolerance * (1 + |recorded|), or one step of a floating
+            dtype; 0.0: bit for bit.
     """
     text = difference(got, recorded)
     if not text:
@@ -56,6 +56,21 @@ def difference(got: torch.Tensor, recorded: torch.Tensor) -> str:
     if count == 0:
         return ""
     return f"differs in {count} of {got.numel()} elements: {_worst(got, recorded, unequal, shape)}"
+
+
+def program_text(expected: torch.Tensor | None, got: torch.Tensor) -> str:
+    """Says how an output differs from what the program gives; "" if that is not known, or has another shape.
+
+    Args:
+        expected: in float64.
+    """
+    if expected is None or expected.shape != got.shape or got.numel() == 0:
+        return ""
+    mine, theirs = _row(got), _row(expected)
+    error = (mine.to(theirs.dtype) - theirs).abs().nan_to_num(nan=math.inf)
+    worst = int(error.argmax())
+    place = ", ".join(map(str, index_of(worst, tuple(got.shape))))
+    return f"farthest from the program: [{place}] is {mine[worst].item()!r}, the program gives {theirs[worst].item()!r}"
 
 
 def unequal_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -92,10 +107,11 @@ def _wide(row: torch.Tensor) -> torch.Tensor:
 
 def _within(got: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> torch.Tensor:
     mine, theirs = _wide(got), _wide(recorded)
+    finite = mine.isfinite() & theirs.isfinite()
     near = (mine - theirs).abs() <= tolerance * (1 + theirs.abs())
     same = (_bits(got) == _bits(recorded)).all(dim=1) | (mine.isnan() & theirs.isnan())
     step = _steps(got, recorded) <= 1 if got.is_floating_point() else torch.zeros_like(near)
-    return near | same | step
+    return same | (finite & (near | step))
 
 
 def _steps(got: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:
@@ -107,7 +123,7 @@ def _steps(got: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:
     largest = torch.iinfo(integer).max
     mine, theirs = got.view(integer).to(torch.int64), recorded.view(integer).to(torch.int64)
     one, other = (mine & largest), (theirs & largest)
-    same_sign = (mine < 0) == (theirs < 0)
+    same_sign = mine.signbit() == theirs.signbit()
     return torch.where(same_sign, (one - other).abs().double(), one.double() + other.double())
 
 

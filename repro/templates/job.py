@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 
 from .devices import available_device
 from .kernel import Findings, ReplayKernel, Settings
@@ -61,6 +62,11 @@ class Job:
     def after(self, output: LaunchArgument | Result) -> torch.Tensor:
         """The recorded values of an output."""
         return load(self.folder / "tensors" / f"after_{output.name}.safetensors", output)
+
+    def program_values(self, name: str) -> torch.Tensor | None:
+        """What the program gives for an output, in float64; None where it was not evaluated."""
+        path = self.folder / "tensors" / f"program_{name}.safetensors"
+        return next(iter(load_file(path).values())) if path.is_file() else None
 
     def on(self, backend: str) -> Job:
         """The job with its tensors where a back end wants them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .child import ReplayReport
-from .compare import OutputComparison, compare, kind
+from .compare import OutputComparison, compare, kind, program_text
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
 from .kernel import NATIVE
 from .memory import LaunchArgument, Result
@@ -48,6 +48,8 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
     width = max((len(name) for name in compared), default=0)
     for name, comparison in compared.items():
         print(f"  {name:{width}}  {kind(tensors[name])}  {comparison.text}")
+        if text := program_text(job.program_values(name), tensors[name]):
+            print(f"  {'':{width}}  {text}")
     return DIFFERS if bad else AS_RECORDED
 
 

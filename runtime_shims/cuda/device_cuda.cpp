@@ -289,6 +289,16 @@ bool register_flight(void* base, size_t bytes) {
   return attempt([&] { return state().flight.open(base, bytes); }, false);
 }
 
+bool unregister_flight() {
+  CUcontext context = current_context();
+  if (context == nullptr) {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    context = state().known_context;
+  }
+  const WithContext current(context);
+  return attempt([] { return state().flight.close(); }, false);
+}
+
 bool write_flight(void* stream, size_t offset, uint32_t value) {
   return state().flight.write(static_cast<CUstream>(stream), offset, value);
 }

@@ -12,7 +12,7 @@ namespace aoti_debug::cuda {
 template <class Of>
 class SharedWords {
  public:
-  // Registers host memory with the driver, for the life of the process.
+  // Registers host memory with the driver, until `close`.
   bool open(void* base, size_t bytes) {
     if (current_context() == nullptr) return false;
     const RelaxedCapture relaxed;
@@ -23,6 +23,16 @@ class SharedWords {
     if (result != CUDA_SUCCESS || device_address(base) == 0) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
     base_ = base;
+    ++generation_;
+    return true;
+  }
+
+  // Nothing may be on its way to the memory. False: the driver still knows it.
+  bool close() {
+    const RelaxedCapture relaxed;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (base_ == nullptr || current_context() == nullptr || cuMemHostUnregister(base_) != CUDA_SUCCESS) return false;
+    base_ = nullptr;
     ++generation_;
     return true;
   }

@@ -5,10 +5,7 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug.cli import main, triage
-from aoti_debug.machine.last_durations import LastDurations
-from aoti_debug.show import cells
-from aoti_debug.triage.triage_directory import Step
+from aoti_debug.cli import main
 
 
 def test_a_model_that_is_not_there_leaves_nothing_behind(
@@ -31,22 +28,3 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: tuple[str, ...]
     model = archives.write(tmp_path / "model.pt2", archives.PROGRAM)
     assert main.run(["triage", str(model), *options, "--out", str(tmp_path / "out")]) == 2
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("columns", [80, 120, cells.UNLIMITED])
-def test_a_step_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
-) -> None:
-    monkeypatch.setattr(triage, "width", lambda *, err: columns)
-    step = Step(
-        "repro, checked", 13.7, f"out-of-bounds load from table: element {2**47} of 64000, {'9' * 60} past the end"
-    )
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with triage.StepProgress(LastDurations("triage", "model.pt2")) as progress:
-        progress(step.name, step)
-    assert LastDurations("triage", "model.pt2").hint(step.name) == " (last time 13.7 s)"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert len(line) <= columns
-    assert line.startswith("repro, checked")
-    assert line.endswith(" past the end")
-    assert ("…" in line) == (columns < 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 import schema
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from aoti_debug.cli.main import group
@@ -132,6 +134,10 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert any(line.startswith("  element  buf1[") for line in lines)
     repro = (tmp_path / "aoti_debug_compares" / "latest").resolve() / "repro" / "repro.py"
     assert f"  next     python {repro}" in lines
+    expected = load_file(repro.parent / "tensors" / "program_buf1.safetensors")["buf1"]
+    assert (expected.dtype, tuple(expected.shape)) == (torch.float64, (8, 32))
+    replayed = subprocess.run([sys.executable, str(repro)], capture_output=True, text=True, check=True)
+    assert "farthest from the program: [" in replayed.stdout
 
 
 def line_of(text: str) -> int:

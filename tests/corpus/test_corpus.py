@@ -21,7 +21,14 @@ ALWAYS = frozenset(
         *("index_past_end", "index_made_earlier", "second_call", "while_iteration_7", "embedding_bag_past_end"),
         *("zero_by_zero", "half_overflow", "nan_in_weight", "inf_minus_inf"),
         *("fake_lies_about_dtype", "mutated_alias_with_offset", "inputs_overlap", "input_with_other_strides"),
-        *("operator_segfaults", "operator_throws", "operator_waits", "write_into_neighbour", "half_left_unwritten"),
+        *(
+            "operator_segfaults",
+            "operator_throws",
+            "operator_waits",
+            "write_into_neighbour",
+            "half_left_unwritten",
+            "wrong_relu",
+        ),
         *("attention_boolean_mask", "guarded_layers", "pictures", "infinite_bounds", "random_numbers", "cond"),
     }
 )

@@ -88,6 +88,30 @@ def test_memory_that_was_given_to_another_buffer_is_no_longer_read(tmp_path: Pat
     assert read_by(run, "0.2", "buf2") == ["0.3"]
 
 
+def test_a_launch_that_reads_and_overwrites_a_buffer_ends_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (REUSES, (A, A)), (SECOND, (A, B)))
+    assert read_by(run, "0.0", "buf0") == ["0.1"]
+
+
+@pytest.mark.parametrize(
+    ("other", "overlaps", "covers"),
+    [
+        (ByteRange("cpu", 10, 20), True, True),
+        (ByteRange("cpu", 11, 19), True, True),
+        (ByteRange("cpu", 9, 20), True, False),
+        (ByteRange("cpu", 10, 21), True, False),
+        (ByteRange("cpu", 0, 11), True, False),
+        (ByteRange("cpu", 0, 10), False, False),
+        (ByteRange("cpu", 19, 30), True, False),
+        (ByteRange("cpu", 20, 30), False, False),
+        (ByteRange("cuda:0", 10, 20), False, False),
+    ],
+)
+def test_ranges_of_bytes(other: ByteRange, overlaps: bool, covers: bool) -> None:
+    range_ = ByteRange("cpu", 10, 20)
+    assert (range_.overlaps(other), range_.covers(other)) == (overlaps, covers)
+
+
 def test_what_changes_in_place_reads_and_ends_it(tmp_path: Path) -> None:
     run = recorded(tmp_path, (SECOND, (A, B)), (IN_PLACE, (B,)), (REUSES, (B, A)))
     assert read_by(run, "0.0", "buf1") == ["0.1"]

@@ -373,6 +373,33 @@ def test_a_fault_of_an_earlier_call(tmp_path: Path) -> None:
     assert verdict.surfaced.id == "1.1"
 
 
+CUDA_H = {  # errors of a kernel that failed while it ran, as cuda.h numbers them
+    "ECC_UNCORRECTABLE": 214,
+    "NVLINK_UNCORRECTABLE": 220,
+    "ILLEGAL_ADDRESS": 700,
+    "LAUNCH_TIMEOUT": 702,
+    "CONTEXT_IS_DESTROYED": 709,
+    "ASSERT": 710,
+    "HARDWARE_STACK_ERROR": 714,
+    "ILLEGAL_INSTRUCTION": 715,
+    "MISALIGNED_ADDRESS": 716,
+    "INVALID_ADDRESS_SPACE": 717,
+    "INVALID_PC": 718,
+    "LAUNCH_FAILED": 719,
+    "CONTAINED": 721,
+}
+
+
+@pytest.mark.parametrize("name", CUDA_H)
+def test_errors_that_a_later_call_reports(tmp_path: Path, name: str) -> None:
+    writer = started(TRITON, TRITON, TRITON, ended=2, crumb_every=1)
+    cuda_fault(writer, 2, CUDA_H[name])
+    verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(0))
+    assert verdict is not None
+    assert [launch.id for launch in verdict.suspects] == ["0.0"]
+    assert verdict.surfaced is not None
+
+
 def test_a_fault_that_the_last_wait_notices(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, TRITON, crumb_every=1)
     writer.call_end(launches=3)
@@ -518,6 +545,17 @@ def test_sequence_numbers_wrap_around(tmp_path: Path) -> None:
 
 
 # What to type next
+
+
+@pytest.mark.parametrize(("level", "verbs"), [(1, ["aoti-debug show"]), (2, ["aoti-debug run", "aoti-debug show"])])
+def test_a_launch_that_cannot_be_replayed(tmp_path: Path, level: int, verbs: list[str]) -> None:
+    """Its tensors are shown; a run at another level has none."""
+    writer = JournalWriter(level=level)
+    writer.call_begin()
+    writer.launch_begin(0, ITEM, X)
+    verdict = judge(tmp_path, writer, SEGV)
+    assert verdict is not None
+    assert [" ".join(command.split()[:2]) for command in verdict.next_commands] == verbs
 
 
 def test_next_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,14 @@ def test_strides_of_dimensions_that_are_not_fixed() -> None:
             "x.contiguous(memory_format=torch.channels_last)",
         ),
         (
+            torch.zeros(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d),
+            "x.contiguous(memory_format=torch.channels_last_3d)",
+        ),
+        (
+            torch.zeros(2, 2).t(),
+            "torch.empty_strided([2, 2], [1, 2], dtype=x.dtype, device=x.device).copy_(x)",
+        ),
+        (
             torch.zeros(2, 3, 4, 5).transpose(0, 3),
             "torch.empty_strided([5, 3, 4, 2], [1, 20, 5, 60], dtype=x.dtype, device=x.device).copy_(x)",
         ),
@@ -291,6 +299,36 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes, message: st
     with pytest.raises(ArtifactError) as caught:
         files.read(path, BOTH)
     assert str(caught.value).startswith(message.format(path=path))
+
+
+def test_a_pair_of_tuple_and_dict_without_an_exported_structure(tmp_path: Path) -> None:
+    path = tmp_path / "in.pt"
+    torch.save(((X,), {"y": Y}), path)
+    assert_same(files.read(path, ModelSignature(BOTH.leaves)), (X,), {"y": Y})
+
+
+def test_named_tensors_move_to_the_device_of_export() -> None:
+    described = ModelSignature((tensor_leaf("x", X.to("meta")), tensor_leaf("y", Y)), spec_of(X, Y))
+    inputs = files.arrange(Path("in.safetensors"), {"x": X, "y": Y}, described)
+    assert [value.device.type for value in inputs.args] == ["meta", "cpu"]
+    assert inputs.args[1] is Y
+
+
+def test_a_package_without_inputs_lists_what_the_model_takes() -> None:
+    error = files.missing_inputs_error("m.pt2", BOTH)
+    assert str(error) == "m.pt2 has no inputs in it"
+    assert error.hint == (
+        "pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+        "\n  x float32[2, 3] on cpu\n  y int64[2] on cpu"
+    )
+
+
+def test_a_wrong_number_of_inputs_is_that_of_no_position() -> None:
+    with pytest.raises(InputMismatch) as caught:
+        files.check(Inputs((X,), {}), BOTH, "in.pt")
+    (mismatch,) = caught.value.mismatches
+    assert (mismatch.name, mismatch.position, mismatch.kind) == ("", -1, "count")
+    assert (mismatch.promised, mismatch.found) == ("2 inputs", "1 input")
 
 
 def test_code_in_a_pt_file_does_not_run(tmp_path: Path) -> None:

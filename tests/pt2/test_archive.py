@@ -9,7 +9,7 @@ import archives
 import pytest
 
 from aoti_debug import manifest
-from aoti_debug.errors import ArtifactError
+from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind
 
@@ -45,6 +45,10 @@ def test_kinds_of_archives(
         (b'\x10\0\0\0\0\0\0\0{"x":{}}        ', "a safetensors file"),
         (b' {"a": 1}', "JSON"),
         (b"import torch\n", "text"),
+        (b"\t\r\n ~", "text"),
+        (b"x" * 512 + b"\0", "text"),  # by the first 512 bytes
+        (b"x" * 511 + b"\0", "not a zip archive"),
+        (b'\0\0\0\0\1\0\0\0{"x":{}}', "not a zip archive"),  # a header of 4 GiB
         (b"\x00\x01\x02\xff", "not a zip archive"),
     ],
 )
@@ -98,11 +102,50 @@ def test_refuses_members_that_reach_past_the_data(tmp_path: Path) -> None:
     path = archives.write(tmp_path / "x.pt2", archives.PROGRAM)
     with zipfile.ZipFile(path) as archive:
         start = archive.start_dir
-    data = bytearray(path.read_bytes())
-    data[start + 20 : start + 24] = (1 << 20).to_bytes(4, "little")  # the first member's compressed size
-    path.write_bytes(data)
+    space = start - 30  # behind the first member's header
+
+    def stored_bytes(size: int) -> None:
+        data = bytearray(path.read_bytes())
+        data[start + 20 : start + 24] = size.to_bytes(4, "little")  # the first member's compressed size
+        path.write_bytes(data)
+
+    stored_bytes(space)
+    assert pt2_archive.inspect(path).kind is ArtifactKind.EXPORTED
+    stored_bytes(space + 1)
     with pytest.raises(ArtifactError, match=r"models/model\.json reaches past the end of its data"):
         pt2_archive.inspect(path)
+
+
+def test_folders_are_no_members(tmp_path: Path) -> None:
+    path = archives.write(tmp_path / "x.pt2", {"models/": b"", **archives.PROGRAM})
+    assert pt2_archive.inspect(path).members == tuple(archives.PROGRAM)
+
+
+def test_the_sources_of_wrappers(tmp_path: Path) -> None:
+    members = {
+        f"{archives.MODEL}a.wrapper.cpp": b"",
+        f"{archives.MODEL}b.wrapper.cpp": b"class AOTInductorModel {};",
+        f"{archives.MODEL}b.kernel.cpp": b"class AOTInductorModel {};",
+        "data/aotinductor/stripped/c.wrapper.cpp": b"",
+        **archives.FRAME,
+    }
+    package = pt2_archive.inspect(archives.write(tmp_path / "x.pt2", members))
+    assert package.wrapper_sources("model") == (f"{archives.MODEL}a.wrapper.cpp", f"{archives.MODEL}b.wrapper.cpp")
+    assert [package.has_source(model) for model in ("model", "stripped", "mod")] == [True, False, False]
+
+
+def test_a_model_of_a_package_is_named_unless_it_is_the_only_one(tmp_path: Path) -> None:
+    one = pt2_archive.inspect(archives.write(tmp_path / "one.pt2", archives.PACKAGE))
+    members = {**archives.PACKAGE, "data/aotinductor/decoder/x.so": b""}
+    two = pt2_archive.inspect(archives.write(tmp_path / "two.pt2", members))
+    assert pt2_archive.resolve_model(one, "") == pt2_archive.resolve_model(one, "model") == "model"
+    assert pt2_archive.resolve_model(two, "decoder") == "decoder"
+    with pytest.raises(UsageError, match=r"two\.pt2 holds 2 models") as unnamed:
+        pt2_archive.resolve_model(two, "")
+    assert unnamed.value.hint == "name one with --model: decoder, model"
+    with pytest.raises(UsageError, match=r"two\.pt2 holds no model 'other'") as unknown:
+        pt2_archive.resolve_model(two, "other")
+    assert unknown.value.hint == "it holds decoder, model"
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:

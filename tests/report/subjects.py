@@ -13,11 +13,12 @@ from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.machine.steps import Step
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Record, Step, TriageDir
+from aoti_debug.triage.triage_directory import Record, TriageDir
 from aoti_debug.values import Number
 
 SOURCE = "void made_by_inductor(float* out) {\n  out[0] = secret_weight_17 * 2;\n}\n"

@@ -5,15 +5,15 @@ import time
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, tensor
+from factories import JournalWriter, statistics, tensor
 
-from aoti_debug import abi
-from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
+from aoti_debug import abi, dtypes
+from aoti_debug.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import CType
 from aoti_debug.rundir import journal, records
 from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Absent, Number
+from aoti_debug.values import Absent, Number, Tensor
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)
@@ -295,3 +295,146 @@ def test_a_record_that_fills_its_block_to_the_end(tmp_path: Path) -> None:
 def test_blocks_without_room_for_a_record_are_damage(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="is damaged: blocks of 16 bytes"):
         read(tmp_path, JournalWriter(block_bytes=abi.BLOCK_HEADER.size))
+
+
+def test_values_that_fill_their_block_to_the_end(tmp_path: Path) -> None:
+    begin = abi.RECORD_HEADER.size + abi.LAUNCH_BEGIN.size + 2 * abi.SLOT_VALUE.size
+    writer = JournalWriter(block_bytes=abi.BLOCK_HEADER.size + begin)
+    writer.launch_begin(0, 0, Absent.UNSET, Absent.NULL)
+    content = read(tmp_path, writer)
+    assert (names(content), content.damaged_blocks) == (["LaunchBegin"], 0)
+
+
+def record(type_: abi.RecordType, payload: bytes) -> JournalWriter:
+    """A journal of that record in a block that it fills."""
+    size = abi.RECORD_HEADER.size + len(payload)
+    writer = JournalWriter(block_bytes=abi.BLOCK_HEADER.size + -(-size // 8) * 8)
+    writer._record(type_, payload)
+    return writer
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        record(abi.RecordType.CALL_BEGIN, b""),
+        record(abi.RecordType.LAUNCH_END, abi.LAUNCH_END.codec.pack(0, 0, 0, CallKind.MODEL, 1)),
+        record(abi.RecordType.CALL_END, abi.CALL_END.codec.pack(0, 99, False, 0)),
+    ],
+    ids=["too short", "more values than the block holds", "no kind of call"],
+)
+def test_a_record_that_cannot_be_decoded_is_damage(tmp_path: Path, damaged: JournalWriter) -> None:
+    content = read(tmp_path, damaged)
+    assert (names(content), content.damaged_blocks) == ([], 1)
+
+
+def test_blocks_behind_holes_of_a_sparse_file(tmp_path: Path) -> None:
+    size = 1 << 16
+    writer = JournalWriter(block_bytes=size)
+    for thread in range(3):
+        writer.thread = thread
+        writer.launch_begin(thread, 0)
+    data = writer.bytes()
+    blocks = [data[start : start + size] for start in range(abi.JOURNAL_HEADER.size, len(data), size)]
+    with (tmp_path / "journal.bin").open("wb") as file:
+        file.write(data[: abi.JOURNAL_HEADER.size])
+        for position, block in zip((3, 40, 1 << 20), blocks, strict=True):  # the last one at 64 GiB
+            file.seek(abi.JOURNAL_HEADER.size + position * size)
+            file.write(block)
+        file.truncate(1 << 40)
+    content = journal.read(tmp_path / "journal.bin")
+    assert [r.key.launch for r in content.records if isinstance(r, records.LaunchBegin)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("flags", "capturing"), [(0, False), (CallFlag.CAPTURING, True)])
+def test_calls_under_capture(tmp_path: Path, flags: int, capturing: bool) -> None:
+    writer = JournalWriter()
+    writer.call_begin(flags=flags)
+    (begin,) = read(tmp_path, writer).records
+    assert isinstance(begin, records.CallBegin)
+    assert begin.capturing is capturing
+
+
+@pytest.mark.parametrize(
+    ("flags", "not_started", "breadcrumb"),
+    [(0, False, False), (LaunchFlag.NOT_STARTED, True, False), (LaunchFlag.CRUMB, False, True)],
+)
+def test_flags_of_launches(tmp_path: Path, flags: int, not_started: bool, breadcrumb: bool) -> None:
+    writer = JournalWriter()
+    writer.launch_end(0, flags=flags)
+    (end,) = read(tmp_path, writer).records
+    assert isinstance(end, records.LaunchEnd)
+    assert (end.not_started, end.breadcrumb) == (not_started, breadcrumb)
+
+
+@pytest.mark.parametrize(
+    ("counts", "extremum"), [((1, 0, 0, 0), 2.5), ((4, 1, 1, 1), 2.5), ((3, 1, 1, 1), None), ((0, 0, 0, 0), None)]
+)
+def test_extrema_are_those_of_finite_elements(
+    tmp_path: Path, counts: tuple[int, int, int, int], extremum: float | None
+) -> None:
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(0, 0, Phase.AFTER, Statistics(*counts, 0, 2.5, 2.5, 0, 0, 0.0, 0.0))
+    (stats,) = read(tmp_path, writer).records
+    assert isinstance(stats, records.TensorStats)
+    assert stats.statistics is not None
+    assert (stats.statistics.min, stats.statistics.max) == (extremum, extremum)
+
+
+UNKNOWN_DTYPE = 200
+
+
+def layout_record(writer: JournalWriter, dtype: int) -> None:
+    """Writes a layout of four elements with the number 0, as which X is known already."""
+    payload = abi.LAYOUT.codec.pack(0, dtype, 0, -1, 0, 1, 0, 4) + (4).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    writer._record(abi.RecordType.LAYOUT, payload)
+
+
+def test_a_tensor_of_unknown_dtype(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.launch_begin(0, 0, X)
+    layout_record(writer, UNKNOWN_DTYPE)
+    (begin,) = read(tmp_path, writer).records
+    assert isinstance(begin, records.LaunchBegin)
+    value = begin.values.decode()[0]
+    assert isinstance(value, Tensor)
+    assert (value.layout.shape, value.layout.strides, value.layout.item_bytes) == ((4,), (1,), 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "known"),
+    [
+        ("uint8", b"abcd", True),
+        ("uint8", b"abcde", False),
+        ("uint8", b"abc", False),
+        ("uint8", b"", True),
+        ("qint8", b"abcd", False),
+        ("qint8", b"", True),
+        ("", b"abcd", False),
+        ("", b"", True),
+    ],
+)
+def test_recorded_elements_have_the_size_of_their_tensor(
+    tmp_path: Path, dtype: str, values: bytes, known: bool
+) -> None:
+    writer = JournalWriter(level=2)
+    writer.launch_begin(0, 0, X)
+    numbers = [each.name for each in dtypes.DTYPES]
+    layout_record(writer, numbers.index(dtype) if dtype else UNKNOWN_DTYPE)
+    writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, values=values)
+    content = read(tmp_path, writer)
+    assert [r.values for r in content.records if isinstance(r, records.TensorStats)] == ([values] if known else [])
+    assert content.damaged_blocks == (not known)
+
+
+def test_recorded_elements_without_a_layout_are_damage(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), values=b"abcd")
+    assert read(tmp_path, writer).damaged_blocks == 1
+
+
+def test_damage_to_a_guard(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.damage(2, 5, b"abc", at=0x1000, size=64, allocation=9)
+    (damage,) = read(tmp_path, writer).records
+    assert isinstance(damage, records.GuardDamage)
+    assert (damage.first, damage.last, damage.found) == (5, 7, b"abc")

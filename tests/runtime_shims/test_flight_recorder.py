@@ -203,7 +203,7 @@ def test_no_recorder_unless_asked_for(load: Load, run: Path) -> None:
 
 
 def test_a_recorder_that_cannot_be_set_up(load: Load, run: Path, journal: Decode) -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = shared_files()
     runtime = load(FLIGHT=3, FLIGHT_BYTES="9999T")
     site = runtime.site(0, "k", Slot("x"))
     for _ in range(2):
@@ -214,7 +214,12 @@ def test_a_recorder_that_cannot_be_set_up(load: Load, run: Path, journal: Decode
     assert (code, text.startswith("no flight recorder: cannot set up")) == (5, True)
     assert len(journal().of("launch_end")) == 2
     assert not (run / "flight.bin").is_symlink()
-    assert set(os.listdir("/dev/shm")) == before
+    assert shared_files() == before
+
+
+def shared_files() -> set[str]:
+    """The names of this process's shared memory."""
+    return {path.name for path in Path("/dev/shm").glob(f"aoti_debug-{os.getpid()}-*")}
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -230,6 +235,11 @@ def test_without_a_parent_the_memory_of_a_clean_run_goes(load: Load, tmp_path: P
     assert shared.exists()
     runtime.unload()
     assert (path.is_symlink(), shared.exists()) == (fails, fails)
+    assert is_mapped(shared) == fails
+
+
+def is_mapped(shared: Path) -> bool:
+    return str(shared) in Path("/proc/self/maps").read_text()
 
 
 # ---- a device, whose work is done when the test says so
@@ -244,6 +254,18 @@ def filled(runtime: Runtime, value: float, elements: int = 4096) -> Handle:
 
 def pointer(stream: int) -> ctypes.c_void_p:
     return ctypes.c_void_p(stream)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_memory_that_the_device_may_still_write_to_stays(start: Load, tmp_path: Path, waits: bool) -> None:
+    runtime = start(RUN=None, DIR=tmp_path / "runs", FLIGHT=2, FLIGHT_BYTES=16 * PAGE)
+    set_(runtime, "flight waits", int(waits))
+    with runtime.call():
+        launch_with(runtime, runtime.site(0, "k", Slot("x")), filled(runtime, 1))
+    shared = Path(os.readlink(tmp_path / "runs" / "latest" / "flight.bin"))
+    runtime.unload()
+    assert not shared.exists()
+    assert is_mapped(shared) == waits
 
 
 def test_what_the_device_has_not_reached_overwrites_nothing(start: Load, run: Path) -> None:

@@ -87,7 +87,15 @@ class Recorder:
         after = {**reads, **writes, **{name: pair[1] for name, pair in changes.items()}}
         number = self._launches.get(call, 0)
         self._launches[call] = number + 1
-        fields = {"op": op, "kind": kind, "subgraph": subgraph, "loops": len(loops), "operands": operands}
+        launches = tuple(known.name for known in self.kernels if known.name == kernel)
+        fields = {
+            "launches": launches,
+            "op": op,
+            "kind": kind,
+            "subgraph": subgraph,
+            "loops": len(loops),
+            "operands": operands,
+        }
         self._sites.append(site(kernel, *args, line=line, **fields))
         values: list[Value] = [self._value(name, before[name]) for name in roles]
         values += [Number(value, CType.F64) for value in numbers.values()]
@@ -140,5 +148,6 @@ class Recorder:
         if not self.save:
             return
         file = f"tensors/{call}/{launch:04}_{slot}_{phase.name}_{name}.safetensors"
-        self.journal.tensor_file(launch, slot, phase, file, size=tensor.numel() * tensor.element_size(), call=call)
+        size = tensor.numel() * tensor.element_size()
+        self.journal.tensor_file(launch, slot, phase, file, size=size, call=call, content=content)
         self._files.append((file, name, tensor))

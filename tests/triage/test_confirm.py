@@ -9,10 +9,10 @@ import pytest
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.machine.steps import Steps
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.triage import confirm
 from aoti_debug.triage.confirm import Confirmation, Trial
-from aoti_debug.triage.steps import Steps
 
 FAULT = Finding(findings.FAULT, "SIGSEGV")
 
@@ -76,7 +76,7 @@ def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
         monkeypatch.setattr(confirm, "this_machine", lambda *_, **__: None)
         monkeypatch.setattr(confirm, "modes", lambda *_: tuple(Mode(name, (name,)) for name in outcomes))
         monkeypatch.setattr(confirm, "gather", gather)
-        steps = Steps(lambda name, step: None)
+        steps = Steps()
         launch = SimpleNamespace(site=SimpleNamespace(kind=None))
         run = SimpleNamespace(manifest=SimpleNamespace(compiler=None, device="cpu"))
         confirm.run(Path("repro"), launch, run, confirm.FAULT, steps)  # type: ignore[arg-type]

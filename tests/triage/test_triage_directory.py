@@ -11,10 +11,11 @@ from wrong_types import assert_refused
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.machine.steps import Step
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts.kind import CONTRACT
-from aoti_debug.triage.triage_directory import Record, Step, TriageDir
+from aoti_debug.triage.triage_directory import Record, TriageDir
 
 FRAME = ModelLine("/home/u/model.py", 28, "forward", "rows = table[index]")
 ORIGIN = Place("0.1", "cpp_fused_mul_0", "", "", "buf1", 100, FRAME)

@@ -106,3 +106,4 @@ def test_operators_that_allocate_their_outputs_are_listed() -> None:
     sort = next(site for site in sites if "sort" in site.callee)
     assert all(reason for reason in listed.values())
     assert any(reason == f"{sort.op or sort.kernel} allocates it itself" for reason in listed.values())
+    assert not any(a.guarded for a in allocated if a.reason)

@@ -47,6 +47,11 @@ OUT = Role.OUT
             id="what wrote the tensor that it reads",
         ),
         pytest.param(
+            [known(0, tensor("a", OUT)), known(1, tensor("b", OUT)), lost(2, tensor("a"), tensor("b"))],
+            101,
+            id="the latest writer of any",
+        ),
+        pytest.param(
             [known(0, tensor("a", OUT)), known(1, tensor("a", OUT)), lost(2, tensor("a"))], 101, id="the latest writer"
         ),
         pytest.param(

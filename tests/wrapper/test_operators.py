@@ -64,3 +64,17 @@ def test_shims_that_the_user_declared() -> None:
         "any_name": "mylib.op.out",
     }
     assert operator_of("any_name", OPERATORS | shims) == "mylib.op.out"
+
+
+@pytest.mark.parametrize(
+    ("operators", "spellings"),
+    [
+        (("aten::f.x", "aten.f.x"), ("aten::f.x", "aten.f.x")),
+        (("aten::f.default", "aten.f.default"), ("aten::f.default", "aten.f.default", "aten::f", "aten.f")),
+    ],
+)
+def test_a_schema_is_found_under_every_spelling(operators: tuple[str, ...], spellings: tuple[str, ...]) -> None:
+    for operator in operators:
+        for spelling in spellings:
+            assert schema_of(operator, {spelling: "f(Tensor x) -> Tensor", "aten::g": ""}) == "f(Tensor x) -> Tensor"
+        assert schema_of(operator, {"aten::g": "g()"}) == ""

@@ -95,6 +95,15 @@ def test_promises_that_contradict_each_other_are_none() -> None:
     assert promised_layouts.parse([one + one.replace("float32", "float64")]) == ((), ())
 
 
+def test_graphs_of_branches_alone_belong_to_the_model() -> None:
+    branch = "true_graph_0_buf1.layout = FixedLayout('cpu', torch.float32, size=[4], stride=[1])\n"
+    layouts, _ = promised_layouts.parse([branch, branch.replace("true", "false")])
+    assert texts(layouts) == [
+        "run_impl true_graph_0_buf1 cpu float32 [4] [1]",
+        "run_impl false_graph_0_buf1 cpu float32 [4] [1]",
+    ]
+
+
 def test_nothing_promised() -> None:
     assert promised_layouts.parse([]) == ((), ())
     assert promised_layouts.parse(["AFTER FUSION\n"]) == ((), ())

@@ -53,3 +53,11 @@ def test_unnamed_arguments_are_named_after_their_position() -> None:
     scalar = slots.number("2L*s77", value=5, form=Form.SCALAR, ctype="int64_t")
     symbol = slots.number("s77", value=6, form=Form.SCALAR, ctype="int64_t")
     assert names(null, bare, scalar, symbol) == ["indices[0]", "arg3[1]", "arg5", "s77"]
+
+
+def test_what_has_no_name_is_named_after_its_position() -> None:
+    null = slots.tensor("nullptr", value=3, form=Form.TENSOR, role=Role.IN)
+    item = slots.tensor("nullptr", value=3, form=Form.LIST, role=Role.IN, element=0)
+    number = slots.number("3L", value=4, form=Form.SCALAR, ctype="int64_t")
+    assert names(null, item, number) == ["arg3", "arg3[0]", "arg4"]
+    assert [(slot.arg.element, slot.arg.base) for slot in (null, item, number)] == [(-1, ""), (0, ""), (-1, "")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import texts
 
 from aoti_debug.manifest import CType, KernelParam
@@ -87,3 +88,71 @@ def test_mutated_parameters_are_as_inductor_notes_them() -> None:
 def test_triton_on_the_cpu_has_no_launch() -> None:
     parsed = function("call_add_kernel_0", "cpu_forms")
     assert (parsed.launch, parsed.kernel_params, parsed.cubin) == (None, (), "")
+
+
+def made_up(*lines: str) -> TritonFunction:
+    """A function of a kernel k, with those lines in its body."""
+    body = "\n    ".join(lines)
+    return functions(f"static void call_k(\n    int64_t n\n){{\n    {body}\n}}\n")["call_k"]
+
+
+LAUNCH = "launchKernel(kernels_.k, 1, 1, 1, 4, 0, kernel_args_, stream_);"
+
+
+@pytest.mark.parametrize(
+    ("line", "cubin", "mangled"),
+    [
+        ('kernels_.k = loadKernel("/tmp/k.cubin", "k_mangled", 0);', "/tmp/k.cubin", "k_mangled"),
+        ('kernels_.k = loadKernel(__k_start, "k_mangled", 0);', "", "k_mangled"),
+        (r'kernels_.k = loadKernel("/tmp/\"k\".cubin", "k", 0, cubin_dir_);', '/tmp/"k".cubin', "k"),
+        ('kernels_.k = loadKernel("/tmp/k.cubin", "k_mangled");', "", ""),
+        ("auto loadKernel = 3;", "", ""),
+    ],
+)
+def test_the_binary_of_a_kernel(line: str, cubin: str, mangled: str) -> None:
+    found = made_up(line, LAUNCH)
+    assert (found.cubin, found.mangled) == (cubin, mangled)
+    assert found.launch is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LAUNCH.replace(", stream_", ""),
+        LAUNCH.replace(" 4, 0,", " warps, 0,"),
+        LAUNCH.replace(" 4, 0,", " 4, shared,"),
+        LAUNCH.replace("launchKernel(", "launchOther("),
+    ],
+)
+def test_launches_in_another_form(line: str) -> None:
+    found = made_up(line)
+    assert (found.launch, found.kernel_params, found.scratch) == (None, (), {})
+
+
+def test_the_configuration_of_a_launch() -> None:
+    found = made_up(
+        "uint32_t grid_0 = n / 2;",
+        "int64_t global_scratch_7_size[] = {256*grid_0};",
+        "int64_t profile_scratch_8_size[] = {static_cast<int64_t>(64)};",
+        LAUNCH.replace("k, 1,", "k, grid_0,").replace("4, 0,", "8, 1024,"),
+        "uint32_t grid_1 = 3;",
+    )
+    assert found.launch is not None
+    assert (found.launch.num_warps, found.launch.shared_bytes) == (8, 1024)
+    assert found.launch.grid == ("grid_0", "1", "1")
+    assert found.launch.sizes == (("grid_0", "n / 2"),)
+    assert found.scratch == {"global_scratch": 256, "profile_scratch": 64}
+    assert found.kernel_params == ()  # the array of arguments is not there
+
+
+@pytest.mark.parametrize(
+    ("comment", "source"),
+    [
+        ("/* async_compile.triton('k', '''\n  a\n    b\n\n  c\n''') */", "a\n  b\n\nc\n"),
+        ("/* async_compile.triton('k', '''a''') */", "a\n"),
+        ("/* a comment */", ""),
+        ("// async_compile.triton('k', '''a''')", ""),
+    ],
+)
+def test_the_source_of_a_kernel(comment: str, source: str) -> None:
+    assert made_up(comment, LAUNCH).source == source

@@ -26,6 +26,7 @@ from aoti_debug.reference.program import (
 )
 from aoti_debug.wrapper import stack_frames
 
+_USER_TRITON = ("triton_kernel_wrapper_mutation",)
 _KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
 
 
@@ -129,6 +130,8 @@ def _argument(value: Any) -> Any:
             return {"complex": [value.real, value.imag]}
         case list() | tuple():
             return [_argument(item) for item in value]
+        case dict():
+            return {"dict": {str(name): _argument(item) for name, item in value.items()}}
         case slice():
             return {"slice": [_argument(part) for part in (value.start, value.stop, value.step)]}
         case torch.fx.Node():
@@ -182,6 +185,8 @@ def _mutated(node: Any) -> Iterator[str]:
     """The nodes whose tensors a call overwrites; a copy of a tensor to itself overwrites nothing."""
     import torch
 
+    if str(node.target) in _USER_TRITON:
+        yield from _mutated_by_user_kernel(node)
     if not isinstance(node.target, torch._ops.OpOverload):
         return
     if str(node.target) == "aten.copy_.default" and node.args[0] is node.args[1]:
@@ -229,6 +234,21 @@ def _call_of(operation: Any) -> Any:
     overload = getattr(operation.node, "op_overload", None)
     calls = [origin for origin in getattr(operation.node, "origins", ()) if origin.target is overload]
     return calls[0] if len(calls) == 1 else None
+
+
+def _mutated_by_user_kernel(node: Any) -> Iterator[str]:
+    """The tensors that a user-defined Triton kernel writes; all that it gets where torch does not tell."""
+    import torch
+
+    tensors = {name: item for name, item in node.kwargs["kwargs"].items() if isinstance(item, torch.fx.Node)}
+    written = list(tensors)
+    with contextlib.suppress(ImportError, AttributeError, TypeError, KeyError, RuntimeError):
+        from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors
+
+        values = {name: getattr(item, "meta", {}).get("val", item) for name, item in node.kwargs["kwargs"].items()}
+        indices = (node.kwargs["kernel_idx"], node.kwargs["constant_args_idx"])
+        written = get_mutated_tensors(*indices, values, node.kwargs["tma_descriptor_metadata"])
+    yield from (tensors[name].name for name in written if name in tensors)
 
 
 def _flat(values: Any) -> Iterator[Any]:

@@ -130,7 +130,7 @@ def _source_index(run: RunDir, producer: Launch, index: IndexValue) -> IndexValu
         position = _corresponding(index, values.shape)
         if position is not None:
             candidate = IndexValue(producer, argument, position, int(flat[position]), index.limit)
-            if candidate.is_bad and (candidate.value == index.value or candidate.is_absurd):
+            if candidate.value == index.value or candidate.is_absurd:
                 return candidate
         equal = (flat == index.value).nonzero()
         if len(equal):
@@ -158,7 +158,7 @@ def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
 def _same_memory(index: IndexValue, result: Argument) -> int | None:
     """The row-major element of `result` at the address of the index; None if its layout has none at that address."""
     read, written = index.argument.tensor, result.tensor
-    if read is None or written is None or written.layout.item_bytes == 0:
+    if read is None or written is None:
         return None
     at = unravel(index.element, read.layout.shape)
     offset = sum(c * s for c, s in zip(at, read.layout.strides, strict=True)) * read.layout.item_bytes

@@ -125,7 +125,7 @@ def _position_evidence(run: RunDir, launch: Launch) -> list[str]:
     elif launch.site.subgraph:
         sentences.append(f"it ran in the branch {launch.site.subgraph}")
     calls = {other.key.call for other in run.launches if other.key.kind is launch.key.kind}
-    if len(calls) > 1 and launch.key.call > min(calls):
+    if launch.key.call > min(calls):
         sentences.append(
             f"it ran in call {launch.key.call} (counted from 0); the earlier calls did not have this problem"
         )

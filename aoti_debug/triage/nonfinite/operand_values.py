@@ -95,10 +95,10 @@ def _reduced_values(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...])
 def row(values: Tensor) -> str:
     """ "(16 elements, 1 +Inf, 3 zeros, finite from -2 to 5)"."""
     if str(values.dtype) == "torch.bool":
-        return f"({values.numel()} elements, {int(values.sum())} true)"
+        return f"({wording.count(values.numel(), 'element')}, {int(values.sum())} true)"
     flat = values.reshape(-1).double()
     if flat.numel() and bool((flat == -math.inf).all()):
-        return f"({flat.numel()} elements, all -Inf)"
+        return f"({wording.count(flat.numel(), 'element')}, all -Inf)"
     counts = {
         "NaN": int(flat.isnan().sum()),
         "+Inf": int((flat == math.inf).sum()),

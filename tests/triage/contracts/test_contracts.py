@@ -170,6 +170,19 @@ def test_unbacked_sizes_differ_between_iterations(tmp_path: Path) -> None:
     assert check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
 
 
+def test_unbacked_sizes_differ_between_branches(tmp_path: Path) -> None:
+    branches = [
+        site("aten", arg("buf1", Role.OUT, Form.OUTPUT_SLOT), kind=Kind.SHIM_ALLOC, subgraph=f"true_graph_{number}")
+        for number in range(2)
+    ]
+    promise = Promise("buf1", "cpu", "float32", ("u3",), ("1",))
+    journal = JournalWriter()
+    for number in range(2):
+        journal.launch_begin(number, number, Absent.UNSET)
+        journal.launch_end(number, {0: tensor(number + 2)})
+    assert check(run_of(tmp_path, described(*branches, promises=[promise]), journal)) == ()
+
+
 def test_a_scalar_argument_binds_a_size(tmp_path: Path) -> None:
     number = arg("ks0", Role.NONE, Form.SCALAR, text="s5", ctype="int64_t")
     kernel = site("cpp_fused_0", arg("buf2", Role.OUT), number, kind=Kind.CPP)
@@ -255,8 +268,9 @@ def test_a_view_whose_elements_lie_outside(tmp_path: Path, view: object, problem
     make = site("cpp_fused_1", arg("buf1", Role.OUT), kind=Kind.CPP)
     read = site("cpp_fused_add_0", arg("buf1_view", base="buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)
     journal = JournalWriter()
-    journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000))
-    journal.launch(1, 1, view, BUF2)  # type: ignore[arg-type]
+    for call in range(2):
+        journal.launch(0, 0, tensor(4, 8, data_ptr=0x2000), call=call)
+        journal.launch(1, 1, view, BUF2, call=call)  # type: ignore[arg-type]
     (finding,) = check(run_of(tmp_path, described(make, read), journal))
     assert finding.what == f"cpp_fused_add_0 was passed buf1_view: {problem}"
     assert finding.where is not None
@@ -332,6 +346,7 @@ def test_arguments_that_a_kernel_was_compiled_for(tmp_path: Path) -> None:
         ({"m": 2}, "was compiled for ynumel = 1, but it is 2", "m"),
         ({"n": 1 << 32, "passed": 0}, "takes xnumel as int32_t: 4294967296 becomes 0", "n"),
         ({"device": "cpu"}, "was passed x: float32[32] on cpu, but the kernel runs on cuda:0", "x"),
+        ({"device": "cpu", "n": 30}, "was passed x: float32[32] on cpu, but the kernel runs on cuda:0", "x"),
         ({"device": "cuda:1"}, "was passed x: float32[32] on cuda:1, but the kernel runs on cuda:0", "x"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from aoti_debug.manifest import Kernel
 from aoti_debug.triage.kernel_source import slices
 from aoti_debug.triage.kernel_source.placement import LaunchTensors
-from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, find_cause
+from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, domain_error, find_cause
 from aoti_debug.triage.nonfinite.observed import Special
 
 torch = pytest.importorskip("torch")
@@ -195,3 +195,92 @@ tl.store(out_ptr0 + (x0), tmp0, xmask)
     proven = cause(kernel, {"in_ptr0": values(1, INF)}, ("out_ptr0", values(0, NAN)), 1, numbers={"alpha": 0.0})
     assert proven is not None
     assert proven.sentences[0].startswith("inf * 0 is NaN")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "allowed", "refused"),
+    [
+        ("float32", 5e-4, 2e-3),
+        ("float16", 9e-3, 2e-2),
+        ("bfloat16", 4e-2, 8e-2),
+        ("float8_e4m3fn", 0.15, 0.3),
+        ("float8_e5m2", 0.25, 0.5),
+    ],
+)
+def test_what_was_recorded_may_be_rounded_as_its_dtype_is(dtype: str, allowed: float, refused: float) -> None:
+    special, wrong = (Special.NAN, NAN) if dtype == "float8_e4m3fn" else (Special.PLUS_INF, INF)
+    for error, proven in ((allowed, True), (refused, False)):
+        after = values(16 * (1 + error), wrong)
+        found = cause(
+            sources.TRITON_HALF,
+            {"in_ptr0": values(4, 1e25)},
+            ("out_ptr0", after),
+            1,
+            special,
+            {"in_ptr0": "float32", "out_ptr0": dtype},
+        )
+        assert (found is not None) is proven
+
+
+@pytest.mark.parametrize(("recorded", "proven"), [(448, True), (-448, True), (440, False), (0, False)])
+def test_float8_e4m3fn_may_hold_its_largest_number_for_what_is_too_large(recorded: float, proven: bool) -> None:
+    """Some conversions saturate, others give NaN."""
+    dtypes = {"in_ptr0": "float32", "out_ptr0": "float8_e4m3fn"}
+    reads = {"in_ptr0": values(2, 30, 30)}
+    found = cause(sources.TRITON_HALF, reads, ("out_ptr0", values(4, NAN, recorded)), 1, dtypes=dtypes)
+    assert (found is not None) is proven
+
+
+def test_a_value_that_was_read_and_does_not_fit() -> None:
+    body = "tmp0 = tl.load(in_ptr0 + (x0), xmask)\ntl.store(out_ptr0 + (x0), tmp0, xmask)"
+    kernel = sources.triton("k", "in_ptr0, out_ptr0", body)
+    dtypes = {"in_ptr0": "float32", "out_ptr0": "float16"}
+    reads = {"in_ptr0": values(2, 70000)}
+    proven = cause(kernel, reads, ("out_ptr0", values(2, INF)), 1, Special.PLUS_INF, dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith("70000, beyond the largest float16 (65504): `tl.store(")
+
+
+def test_a_sum_of_infinities() -> None:
+    rows = torch.ones(2, 8, dtype=torch.float64)
+    rows[1, :3] = values(INF, -INF, INF)
+    dtypes = {"in_ptr0": "float16", "out_ptr0": "float16"}
+    proven = cause(sources.CPP_SUM_HALF, {"in_ptr0": rows}, ("out_ptr0", rows.sum(1) * 300), 1, dtypes=dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith("the sum of 8 elements, 2 +Inf and 1 -Inf among them: `")
+
+
+def test_sums_none_of_which_is_finite() -> None:
+    rows = torch.full((2, 32), 10.0, dtype=torch.float64)
+    dtypes = {"in_ptr0": "float16", "out_ptr0": "float16"}
+    proven = cause(sources.CPP_SUM_HALF, {"in_ptr0": rows}, ("out_ptr0", values(INF, INF)), 1, Special.PLUS_INF, dtypes)
+    assert proven is not None
+    assert proven.sentences[0].startswith("the sum of 32 elements is 96000, beyond the largest float16 (65504): `")
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "exact", "reason"),
+    [
+        ("log", (-0.5,), NAN, "is the logarithm of a negative number"),
+        ("log2", (0.0,), -INF, "is the logarithm of zero"),
+        ("log", (INF,), INF, ""),
+        ("log1p", (-1.5,), NAN, "is the logarithm of a negative number"),
+        ("log1p", (-1.0,), -INF, "is the logarithm of zero"),
+        ("log1p", (-0.5,), NAN, "is NaN"),
+        ("log1p", (INF,), INF, "is +Inf"),
+        ("sqrt", (-0.5,), NAN, "is the square root of a negative number"),
+        ("rsqrt", (-0.5,), NAN, "is the square root of a negative number"),
+        ("rsqrt", (0.0,), INF, "is +Inf"),
+        ("sqrt", (NAN,), NAN, "is NaN"),
+        ("exp", (-0.5,), NAN, "is NaN"),
+        ("pow", (-0.5, 0.5), NAN, "is a fractional power of a negative number"),
+        ("pow", (-0.5, -INF), INF, "is +Inf"),
+        ("pow", (0.0, NAN), NAN, "is NaN"),
+        ("pow", (0.5, NAN), NAN, "is NaN"),
+        ("mul", (-1.0, INF), -INF, "is -Inf"),
+    ],
+)
+def test_reasons_for_which_an_operation_is_not_finite(
+    name: str, operands: tuple[float, ...], exact: float, reason: str
+) -> None:
+    assert domain_error(name, operands, exact) == reason

@@ -130,6 +130,22 @@ def test_a_bias_counts(tmp_path: Path) -> None:
     )
 
 
+def test_a_chain_keeps_the_launches_on_the_way(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf3",))
+    infinite, nan = torch.tensor([INF, 0.0]), torch.tensor([NAN, 0.0])
+    recorder.launch("exp", {"arg0": torch.tensor([99.0, -9.0])}, {"buf0": infinite})
+    recorder.launch("copy", {"buf0": infinite}, {"buf1": infinite})
+    recorder.launch("again", {"buf1": infinite}, {"buf2": infinite})
+    recorder.launch("subtract", {"buf2": infinite}, {"buf3": nan})
+    finding = explained(recorder)
+    assert [(place.launch, place.argument, place.element) for place in finding.chain] == [
+        ("0.0", "buf0", 0),
+        ("0.1", "buf1", None),
+        ("0.2", "buf2", None),
+        ("0.3", "buf3", 0),
+    ]
+
+
 def test_a_run_in_which_the_value_was_finite(tmp_path: Path) -> None:
     runs = []
     for folder, value in (("first", NAN), ("second", 1.0)):

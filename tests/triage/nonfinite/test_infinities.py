@@ -45,7 +45,8 @@ def test_numbers_of_an_operator_s_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "signs"), [('{"as_float": -Infinity}', {-1}), ('{"as_float": "inf"}', {1}), ("{}", set())]
+    ("text", "signs"),
+    [('{"as_float": -Infinity}', {-1}), ('{"as_float": "inf"}', {1}), ('-"-inf"', {1}), ("{}", set())],
 )
 def test_numbers_behind_the_proxy_executor(tmp_path: Path, text: str, signs: set[int]) -> None:
     recorder = Recorder(tmp_path)
@@ -58,10 +59,27 @@ def test_an_attention_may_give_the_logarithm_of_an_empty_sum(tmp_path: Path) -> 
     recorder = Recorder(tmp_path)
     op = "aten._scaled_dot_product_flash_attention_for_cpu.default"
     recorder.launch("aoti_torch_cpu__scaled_dot_product", {"q": ONE}, {"buf0": ONE, "lse": ONE}, op=op)
-    assert -1 in signs_of(recorder.run(), "lse")
+    assert signs_of(recorder.run(), "lse") == {-1, 1}
 
 
 def test_constants_anywhere_in_a_source() -> None:
     assert infinite_constants(sources.CPP_MASKED_FILL) == {-1}
     assert infinite_constants(sources.TRITON_PADDED) == {-1}
     assert infinite_constants(sources.CPP_DIV) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "signs"),
+    [
+        ("triton", 'float("inf")', {1}),
+        ("triton", "-float('inf')", {-1}),
+        ("triton", '-float("-inf")', {1}),
+        ("triton", 'float("+inf"), float("-inf")', {1, -1}),
+        ("triton", "float('information')", set()),
+        ("cpp", "- std::numeric_limits<float>::infinity()", {-1}),
+        ("cpp", "std::numeric_limits<double>::infinity()", {1}),
+        ("cpp", "std::numeric_limits<double>::max()", set()),
+    ],
+)
+def test_signs_of_constants(language: str, source: str, signs: set[int]) -> None:
+    assert infinite_constants(Kernel("k", language, source, "0" * 64)) == signs

@@ -57,3 +57,19 @@ def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:
     outcome = nonfinite.find(Dataflow(recorder.run()), Infinities.FAIL)
     assert outcome.finding is None
     assert [warning.split()[2] for warning in outcome.warnings] == ["buf1", "buf2", "buf0"]
+
+
+def test_the_magnitude_counts(tmp_path: Path) -> None:
+    (warning,) = warnings(tmp_path, -40000, 60000, dtype=torch.float16)
+    assert "holds 60000, 92% of" in warning
+    assert warnings(tmp_path / "half", 32752, dtype=torch.float16) == ()  # half of the largest
+    (warning,) = warnings(tmp_path / "negative", -60000, 40000, dtype=torch.float16)
+    assert "holds -60000, 92% of" in warning
+
+
+def test_one_warning_for_each_tensor_of_a_kernel(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for value in (40000.0, 60000.0, 50000.0, 60000.0):
+        recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([value], dtype=torch.float16)})
+    (warning,) = near_overflow.warnings(recorder.run().launches)
+    assert warning.startswith("near overflow: buf0 of 0.1 k holds 60000, 92% of the largest float16")

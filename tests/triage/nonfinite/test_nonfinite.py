@@ -157,6 +157,30 @@ class TestNan:
             in finding(recorder).evidence
         )
 
+    def test_the_first_of_two_calls(self, recorder: Recorder) -> None:
+        recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)})
+        recorder.launch("k", {"arg0": values(1)}, {"buf9": values(1)}, call=1)
+        assert finding(recorder).evidence == (
+            "0.0 k produces 1 NaN in buf9 (1 element)",
+            "it reads finite values in arg0 (0 to 0)",
+            "the NaN leaves the model as output 0 (buf9)",
+        )
+
+    def test_at_most_three_further_roots_are_listed(self, recorder: Recorder) -> None:
+        buffers = {f"buf{number}": values(NAN) for number in range(6)}
+        for name in buffers:
+            recorder.launch(f"make_{name}", {"arg0": values(0)}, {name: values(NAN)})
+        recorder.launch("sum", buffers, {"buf9": values(NAN)})
+        others = [line for line in finding(recorder).evidence if line.endswith(", too")]
+        assert others == [f"0.{n} make_buf{n} produces 1 NaN in buf{n} (1 element), too" for n in (1, 2, 3)]
+
+    def test_at_most_three_handled_nans_are_listed(self, recorder: Recorder) -> None:
+        buffers = {f"buf{number}": values(NAN) for number in range(5)}
+        for name in buffers:
+            recorder.launch(f"make_{name}", {"arg0": values(0)}, {name: values(NAN)})
+        recorder.launch("where", buffers, {"buf9": values(1)})
+        assert [line.split()[1] for line in search(recorder).warnings] == ["make_buf0", "make_buf1", "make_buf2"]
+
     def test_an_iteration_of_a_loop(self, recorder: Recorder) -> None:
         recorder.launch("k", {"arg0": values(1)}, {"buf9": values(1)}, loops=(6,), subgraph="while_loop_body_graph_0")
         recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)}, loops=(7,), subgraph="while_loop_body_graph_0")
@@ -235,6 +259,45 @@ class TestInfinities:
         mask = torch.tensor([True, False])
         recorder.launch(kernel.name, {"mask": mask, "arg0": values(1, 2)}, {"buf9": values(-INF, 2)})
         assert search(recorder) == NonFinite(None)
+
+    def test_an_overflow_of_half_precision_that_a_launch_reads_does_harm(self, recorder: Recorder) -> None:
+        half = values(INF, 2, dtype=torch.float16)
+        guilty = recorder.launch("square", {"arg0": values(1e30, 2)}, {"buf0": half})
+        recorder.launch("clamp", {"buf0": half}, {"buf9": values(1, 2)})
+        assert where(recorder) == (guilty, "buf0")
+        assert finding_text(recorder) == "the +Inf is the result of an overflow, and later launches read it"
+
+    @pytest.mark.parametrize(("value", "dtype"), [(INF, torch.float32), (-INF, torch.float16)])
+    def test_other_infinities_that_only_launches_read_are_harmless(
+        self, recorder: Recorder, value: float, dtype: torch.dtype
+    ) -> None:
+        infinite = values(value, 2, dtype=dtype)
+        recorder.launch("square", {"arg0": values(1e30, 2)}, {"buf0": infinite})
+        recorder.launch("clamp", {"buf0": infinite}, {"buf9": values(1, 2)})
+        outcome = search(recorder)
+        assert outcome.finding is None
+        assert len(outcome.warnings) == 1
+
+    def test_an_infinity_with_one_root_in_an_input_is_not_unintended(self, recorder: Recorder) -> None:
+        recorder.launch("exp", {"l_weight": values(1000, 2)}, {"buf0": values(INF, 7)})
+        recorder.launch("add", {"arg0": values(INF, 1), "buf0": values(INF, 7)}, {"buf9": values(INF, 8)})
+        assert search(recorder).finding is None
+
+    def test_the_earliest_infinity_is_to_blame(self, recorder: Recorder) -> None:
+        recorder.outputs = ("buf8", "buf9")
+        guilty = recorder.launch("exp", {"arg0": values(1000)}, {"buf9": values(INF)})
+        recorder.launch("exp2", {"arg0": values(1000)}, {"buf8": values(INF)})
+        assert where(recorder) == (guilty, "buf9")
+
+    def test_an_infinity_elsewhere_is_a_warning_beside_nan(self, recorder: Recorder) -> None:
+        recorder.outputs = ("buf8", "buf9")
+        guilty = recorder.launch("log", {"arg0": values(-1)}, {"buf9": values(NAN)})
+        recorder.launch("exp", {"arg0": values(1000)}, {"buf8": values(INF)})
+        outcome = search(recorder)
+        assert outcome.needed == (guilty,)
+        assert outcome.warnings == (
+            "0.1 exp produces 1 +Inf in buf8 (1 element), which leaves the model as output 0 (buf8)",
+        )
 
     def test_a_mask_explains_its_own_sign_only(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)

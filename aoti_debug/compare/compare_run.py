@@ -1,0 +1,140 @@
+"""Compares every launch of a recorded run with the graph that its kernels were generated from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.compare.comparison import Comparison, assemble
+from aoti_debug.compare.evaluation import evaluate
+from aoti_debug.compare.plan import CompareRequest
+from aoti_debug.compare.programs import program_runs
+from aoti_debug.compare.regions import Regions, find_regions
+from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.machine.steps import Steps
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.reference import program
+from aoti_debug.reference.program import Reference
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
+
+PRELOADED = ("torch", "aoti_debug.run.worker")  # what the processes of a comparison need
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The launches of a run to compare, and what their evaluation needs.
+
+    Attributes:
+        filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
+        metric: "FILE.py:FUNCTION"; "" for none.
+        inherited: also evaluate the whole program, for the inherited errors.
+        imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
+    """
+
+    filters: tuple[str, ...] = ()
+    metric: str = ""
+    inherited: bool = True
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+
+
+def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Comparison:
+    """Compares the launches of a run that saved tensors.
+
+    Args:
+        folder: for the request and the output of the process that evaluates the graph.
+
+    Raises:
+        UsageError: no launch is in the scope.
+        ArtifactError: the package holds no reference.
+        TargetError: the program cannot be evaluated.
+        RunDirError: the run's package is gone.
+    """
+    reference, package = reference_of(run)
+    with steps.step("plan") as note:
+        regions = _selected(find_regions(run, reference), run, scope.filters)
+        note.text = wording.count(len(regions.regions), "region")
+    with steps.step("evaluate") as note:
+        request = CompareRequest(
+            package=str(package),
+            device=run.manifest.device,
+            regions=regions.regions,
+            programs=program_runs(run, reference, regions) if scope.inherited else (),
+            metric=scope.metric,
+            imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
+            libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
+        )
+        total = len(regions.regions)
+        evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
+        note.text = f"{wording.count(len(evaluated.results), 'region')} in three arithmetics"
+    rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
+    return Comparison(run, rows, evaluated.program_failure)
+
+
+def has_reference(run: RunDir) -> bool:
+    """True if the package of a run holds the graph that its kernels were generated from."""
+    return run.package is not None and program.MEMBER in archive.inspect(run.package).members
+
+
+def reference_of(run: RunDir) -> tuple[Reference, Path]:
+    """The reference in the package of a run, and the package.
+
+    Raises:
+        ArtifactError: the package holds none, or is another one.
+        RunDirError: the package is gone.
+    """
+    if run.package is None:
+        raise RunDirError(
+            f"the package of run {run.path.name} is gone; it holds the reference", hint="build and run the model again"
+        )
+    package = archive.inspect(run.package)
+    if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
+        raise ArtifactError(
+            f"{run.package} does not hold the graph that it was compiled from",
+            hint="build the exported program again with this version of aoti-debug",
+        )
+    if package.manifest().source_sha256 != run.manifest.source_sha256:
+        raise ArtifactError(
+            f"{run.package} is another package than that of run {run.path.name}: their wrappers differ",
+            hint="run the package again",
+        )
+    reference = program.from_json(package.read(program.MEMBER))
+    if not reference.graphs:
+        raise ArtifactError(
+            f"{run.package} holds no graph: {reference.failure or 'this torch did not report any'}",
+            hint="use a torch from 2.11 on",
+        )
+    return reference, run.package
+
+
+def _selected(regions: Regions, run: RunDir, filters: tuple[str, ...]) -> Regions:
+    """The regions of the launches whose kernel passes the filters.
+
+    Raises:
+        UsageError: none does.
+    """
+    if not filters:
+        return regions
+    passes = _filter(filters)
+    kept = tuple(region for region in regions.regions if passes(run.launch(region.launch).kernel))
+    if not kept:
+        raise UsageError(
+            f"no launch that can be compared passes --filter {' '.join(filters)}",
+            hint=run_directory.name_hint(filters[0], run.kernels()),
+        )
+    return replace(regions, regions=kept)
+
+
+def _filter(filters: tuple[str, ...]) -> Callable[[str], bool]:
+    excluded = [pattern[1:] for pattern in filters if pattern.startswith("!")]
+    included = [pattern for pattern in filters if not pattern.startswith("!")] or ["*"]
+
+    def passes(kernel: str) -> bool:
+        return any(fnmatchcase(kernel, p) for p in included) and not any(fnmatchcase(kernel, p) for p in excluded)
+
+    return passes

@@ -1,0 +1,297 @@
+"""Follows a non-finite element back through the nodes of a region, to the operator that made it. Runs in a child.
+
+Operators that only move elements are followed by evaluating them on the indices of their arguments, elementwise ones by
+their coordinates, products of matrices by row and column; of any other operator all elements of the arguments count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, operator_of
+from aoti_debug.compare.origin import Made, Operand
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.values import unravel
+
+if TYPE_CHECKING:
+    import torch
+
+_GETITEM = "_operator.getitem"
+_MOVES = frozenset(
+    {
+        *("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze"),
+        *("squeeze", "clone", "alias", "flip", "cat", "stack", "where", "gather", "index", "embedding", "index_select"),
+        *("repeat", "constant_pad_nd", "split", "split_with_sizes", "unbind", "diagonal", "roll", "as_strided"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An element of a value.
+
+    Attributes:
+        part: which result of an operator with several; -1 for the only one.
+        element: its row-major index.
+    """
+
+    key: ValueKey
+    part: int
+    element: int
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The elements of an argument that an element was computed from.
+
+    Attributes:
+        elements: row-major indices.
+    """
+
+    name: str
+    key: ValueKey
+    value: torch.Tensor
+    elements: torch.Tensor
+
+    def first(self, which: torch.Tensor) -> _Place:
+        """The place of the first element for which `which` is True."""
+        return _Place(self.key, -1, int(self.elements[int(which.nonzero()[0])]))
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        """The elements' values."""
+        return self.value.reshape(-1)[self.elements]
+
+
+class ElementTrace:
+    """The way of one element through evaluated nodes."""
+
+    def __init__(self, reference: Reference, graph: Graph, evaluation: Evaluation, device: str) -> None:
+        self._reference = reference
+        self._graph = graph
+        self._evaluation = evaluation
+        self._device = device
+
+    def origin(self, key: ValueKey, element: int) -> tuple[Made, Made | None] | None:
+        """The number that a non-finite element comes from, and the NaN that it became; None if it came in."""
+        nan = self._producer(_Place(key, -1, element))
+        if nan is None:
+            return None
+        place, sources = nan
+        made = self._made(place, sources)
+        for source in sources:
+            infinite = source.numbers.isinf() if made.value == "nan" else None
+            if infinite is None or not bool(infinite.any()):
+                continue
+            earlier = self._producer(source.first(infinite))
+            if earlier is not None and not self._is_meant(earlier[0]):
+                return self._made(*earlier), made
+        return made, None
+
+    def _producer(self, place: _Place) -> tuple[_Place, tuple[_Source, ...]] | None:
+        """The place where a value like this one came about first, and what it was computed from."""
+        while True:
+            node = self._node(place.key)
+            if node is None or node.kind is not NodeKind.CALL:
+                return None
+            if node.target == _GETITEM:
+                producer = self._graph.value_for(node.inputs[0], node.name)
+                place = _Place(producer, int(node.args[1]), place.element)
+                continue
+            sources = tuple(self._sources(node, place))
+            number = float(self._value(place).reshape(-1)[place.element])
+            step = next((s for s in (_step(source, number) for source in sources) if s is not None), None)
+            if step is None:
+                return place, sources
+            place = step
+
+    def _node(self, key: ValueKey) -> Node | None:
+        """The node that computed a value in this region."""
+        name = key.after or key.node
+        return self._graph.by_name[name] if ValueKey(name) in self._evaluation.values else None
+
+    def _value(self, place: _Place) -> torch.Tensor:
+        value = self._evaluation.values[place.key]
+        tensor: torch.Tensor = value[place.part] if place.part >= 0 else value
+        return tensor
+
+    def _sources(self, node: Node, place: _Place) -> Iterator[_Source]:
+        """The elements that an element of a node's result was computed from."""
+        import torch
+
+        result = self._value(place)
+        at = unravel(place.element, tuple(result.shape))
+        moved = _moved(node, self._evaluation.arguments(node), place) if _name(node) in _MOVES else None
+        for name in node.inputs:
+            key = self._graph.value_for(name, node.name)
+            value = self._evaluation.values.get(key)
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+                continue
+            if moved is not None:
+                elements = [moved[name]] if name in moved else []
+                yield _Source(name, key, value, torch.tensor(elements, dtype=torch.int64, device=value.device))
+            else:
+                yield _Source(name, key, value, _corresponding(node, name, value, result, at))
+
+    def _is_meant(self, place: _Place) -> bool:
+        """True if an infinity is written in the program: a mask, a fill value."""
+        node = self._node(place.key)
+        if node is None or not any(True for _ in self._sources(node, place)):
+            return True
+        numbers = [a["float"] for a in (*node.args, *node.kwargs.values()) if isinstance(a, dict) and "float" in a]
+        return any("inf" in number for number in numbers)
+
+    def _made(self, place: _Place, sources: tuple[_Source, ...]) -> Made:
+        node = self._node(place.key)
+        assert node is not None
+        result = self._value(place)
+        by_name = {source.name: source for source in sources}
+        operands: list[Operand] = []
+        for argument in node.args:
+            if isinstance(argument, dict) and argument.get("node") in by_name:
+                operands.append(_operand(by_name[str(argument["node"])]))
+            elif isinstance(argument, int | float) and not isinstance(argument, bool):
+                operands.append(Operand("", value=str(float(argument))))
+        return Made(
+            node=node.name,
+            operator=node.target,
+            dtype=str(result.dtype).removeprefix("torch."),
+            index=unravel(place.element, tuple(result.shape)),
+            value=str(float(result.reshape(-1)[place.element])),
+            exact=self._exact(node, place),
+            operands=tuple(operands),
+            reduces=any(operand.count > 1 for operand in operands),
+        )
+
+    def _exact(self, node: Node, place: _Place) -> str:
+        """The result for the same operands in float64; "nan" where the operator has none."""
+        double = Evaluation(self._reference, self._graph, Arithmetic.DOUBLE, self._device)
+        for name in node.inputs:
+            key = self._graph.value_for(name, node.name)
+            if key in self._evaluation.values:
+                double.set(key, self._evaluation.values[key])
+        double.run(node)
+        try:
+            value = double.value(ValueKey(node.name))
+        except NotEvaluableError:
+            return "nan"
+        result = value[place.part] if place.part >= 0 else value
+        return str(float(result.reshape(-1)[place.element]))
+
+
+def _step(source: _Source, number: float) -> _Place | None:
+    """The element of an argument that explains a number: NaN explains NaN, anything non-finite an infinity."""
+    numbers = source.numbers
+    which = numbers.isnan() if math.isnan(number) else ~numbers.isfinite()
+    return source.first(which) if bool(which.any()) else None
+
+
+def _name(node: Node) -> str:
+    """The name of an operator: "div"."""
+    return node.target.split(".")[1] if "." in node.target else node.target
+
+
+def _moved(node: Node, arguments: tuple[list[Any], dict[str, Any]], place: _Place) -> dict[str, int] | None:
+    """The element of the argument that an operator has moved to a place, by the argument; None if it fails."""
+    import torch
+
+    sizes: list[tuple[str, int, int]] = []  # name, first number, count
+    total = 0
+
+    def numbered(written: Any, value: Any) -> Any:
+        nonlocal total
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            sizes.append((written["node"], total, value.numel()))
+            total += value.numel()
+            return torch.arange(total - value.numel(), total, device=value.device).reshape(value.shape).double()
+        if isinstance(value, list):
+            return [numbered(*pair) for pair in zip(written, value, strict=True)]
+        return -1.0 if isinstance(value, float) else value
+
+    args = [numbered(*pair) for pair in zip(node.args, arguments[0], strict=True)]
+    kwargs = {name: numbered(node.kwargs[name], value) for name, value in arguments[1].items() if name != "dtype"}
+    try:
+        result = operator_of(node.target)(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotEvaluableError):
+        return None
+    number = int((result[place.part] if place.part >= 0 else result).reshape(-1)[place.element])
+    return {name: number - first for name, first, count in sizes if first <= number < first + count}
+
+
+def _corresponding(
+    node: Node, name: str, value: torch.Tensor, result: torch.Tensor, at: tuple[int, ...]
+) -> torch.Tensor:
+    """The row-major indices of the elements of an argument that an element of the result was computed from."""
+    import torch
+
+    indices = torch.arange(value.numel(), device=value.device).reshape(value.shape)
+    if _is_elementwise(node) and value.dim() <= result.dim():
+        own = at[len(at) - value.dim() :]
+        return indices[tuple(0 if size == 1 else i for size, i in zip(value.shape, own, strict=True))].reshape(1)
+    position = node.inputs.index(name)
+    kind = _name(node)
+    if kind in ("mm", "bmm", "addmm", "baddbmm") and value.dim() >= 2:
+        factor = position - kind.startswith(("addmm", "baddbmm"))
+        if factor < 0:
+            return _broadcast(indices, at)
+        batch = at[:-2] if value.dim() > 2 else ()
+        factors: tuple[Any, ...] = (at[-2], slice(None)) if factor == 0 else (slice(None), at[-1])
+        return indices[batch + factors]
+    if value.dim() == result.dim():
+        sizes = zip(value.shape, result.shape, at, strict=True)
+        same = [i if size == other else slice(None) for size, other, i in sizes]
+        reduced = _dimensions(node)
+        for dimension in reduced:
+            same[dimension % value.dim()] = slice(None)
+        if reduced or tuple(value.shape) != tuple(result.shape):
+            return indices[tuple(same)].reshape(-1)
+    reduced = [d % value.dim() for d in _dimensions(node)] if value.dim() else []
+    if len(reduced) == value.dim() - result.dim() and reduced:
+        kept = iter(at)
+        return indices[tuple(slice(None) if d in reduced else next(kept) for d in range(value.dim()))].reshape(-1)
+    return indices.reshape(-1)
+
+
+def _broadcast(indices: torch.Tensor, at: tuple[int, ...]) -> torch.Tensor:
+    own = at[len(at) - indices.dim() :]
+    return indices[tuple(0 if size == 1 else i for size, i in zip(indices.shape, own, strict=True))].reshape(1)
+
+
+def _is_elementwise(node: Node) -> bool:
+    import torch
+
+    try:
+        function: Any = operator_of(node.target)
+    except NotEvaluableError:
+        return False
+    return isinstance(function, torch._ops.OpOverload) and torch.Tag.pointwise in function.tags
+
+
+def _dimensions(node: Node) -> list[int]:
+    """The dimensions that a reduction, a softmax or a scan goes along; [] if it names none."""
+    for argument in node.args[1:]:
+        if isinstance(argument, list) and argument and all(type(item) is int for item in argument):
+            return argument
+        if type(argument) is int:
+            return [argument]
+    return []
+
+
+def _operand(source: _Source) -> Operand:
+    numbers = source.numbers
+    count = int(numbers.numel())
+    if count == 1:
+        index = unravel(int(source.elements[0]), tuple(source.value.shape))
+        return Operand(source.name, index, str(float(numbers[0])))
+    infinite = numbers.isinf()
+    return Operand(
+        source.name,
+        count=count,
+        zeros=int((numbers == 0).sum()),
+        plus_infinities=int((infinite & (numbers > 0)).sum()),
+        minus_infinities=int((infinite & (numbers < 0)).sum()),
+    )

@@ -1,0 +1,48 @@
+"""Follows a non-finite element of a recorded launch to the operator of its graph that made it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.compare.compare_run import Scope, reference_of
+from aoti_debug.compare.evaluation import evaluate
+from aoti_debug.compare.origin import Origin, TracedElement
+from aoti_debug.compare.plan import CompareRequest
+from aoti_debug.compare.regions import find_regions
+from aoti_debug.manifest import ModelLine
+from aoti_debug.rundir.run_directory import RunDir
+
+
+def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Origin | None:
+    """The operator that made an element of an output non-finite; None if it cannot be told.
+
+    Args:
+        run: with the tensors that the launch, and those before it that it depends on, read and wrote.
+        folder: for the request and the output of the process that evaluates the graph.
+
+    Raises:
+        ArtifactError: the package holds no reference.
+        TargetError: the program cannot be evaluated.
+        RunDirError: the run's package is gone.
+    """
+    reference, package = reference_of(run)
+    region = next((r for r in find_regions(run, reference).regions if r.launch == traced.launch), None)
+    if region is None:
+        return None
+    request = CompareRequest(
+        package=str(package),
+        device=run.manifest.device,
+        regions=(replace(region, outputs=tuple(o for o in region.outputs if o.recorded.argument == traced.argument)),),
+        traced=(traced,),
+        imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
+        libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
+    )
+    return next(iter(evaluate(request, folder, lambda _: None).origins), None)
+
+
+def line_of(run: RunDir, node: str) -> ModelLine | None:
+    """The model line of a node of the model's graph; None if it is not known."""
+    reference, _ = reference_of(run)
+    found = (graph.by_name[node] for graph in reference.graphs if node in graph.by_name)
+    return next((line for item in found if (line := reference.line(item)) is not None), None)

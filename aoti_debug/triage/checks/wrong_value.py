@@ -1,0 +1,64 @@
+"""Wrong values: a launch computes something else than its program says. A run with all tensors shows them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+from aoti_debug import wording
+from aoti_debug.compare import program_values
+from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.run.runner import RunResult
+from aoti_debug.triage import confirm as replay
+from aoti_debug.triage import wrong_values
+from aoti_debug.triage.checks import fault
+from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+
+KIND = wrong_values.WRONG_VALUE
+LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
+
+
+def look(model: Investigation, first: RunResult) -> Suspicion | None:
+    """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
+    if not model.options.compare or first.run.package is None:
+        return None
+    if not has_reference(first.run):
+        return _not_compared("the package does not hold the graph that it was compiled from", first)
+    needed, free = wrong_values.bytes_to_save(first.run), shutil.disk_usage(model.repro.parent).free
+    if needed > min(LARGEST, free // 2):
+        return _not_compared(f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does", first)
+    saved = model.trials.all_tensors()
+    if saved.verdict is not None:
+        return fault.of_ended(model, saved)
+    try:
+        comparison = _compared(model, saved)
+    except AotiDebugError as error:
+        return _not_compared(wording.first_line(str(error)), saved)
+    return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed)
+
+
+def _not_compared(reason: str, result: RunResult) -> Suspicion:
+    return Suspicion(Finding(CLEAN, "", warnings=(f"not compared with the program: {reason}",)), result.diagnosed)
+
+
+def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way."""
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
+    if confirmation.repro is not None:
+        program_values.move_to_repro(model.repro.parent, confirmation.repro)
+    of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
+    exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
+    finding = replay.of_values(suspicion.finding, exact)
+    stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
+    return Outcome(replace(finding, evidence=(*finding.evidence, *stage)), suspicion.run)
+
+
+def _compared(model: Investigation, saved: RunResult) -> Comparison:
+    scope = Scope(inherited=False, imports=model.options.imports, libraries=model.options.libraries)
+    return compare_run(saved.run, scope, model.repro.parent, model.steps)

@@ -1,0 +1,98 @@
+"""The operator of the model's graph that made a non-finite element, and why, in words of arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from aoti_debug.compare.origin import Made, Operand, Origin
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.manifest import ModelLine
+from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
+
+
+def with_origin(finding: Finding, origin: Origin, line: ModelLine | None) -> Finding:
+    """The finding with the operator that made its element non-finite as its origin.
+
+    Args:
+        line: the model line of this operator; None if it is not known.
+    """
+    if finding.where is None:
+        return finding
+    made = origin.made
+    where = finding.where if line is None else replace(finding.where, frame=line)
+    place = replace(where, operator=made.operator)
+    sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
+    return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
+
+
+def _sentence(made: Made, line: ModelLine | None) -> str:
+    text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
+    return f"{text}{words(made)}"
+
+
+def words(made: Made) -> str:
+    """ "aten.div.Tensor: weights[5, 3] = 1.5 / total[5, 0] = 0, a division by zero"."""
+    return f"{made.operator}: {_computation(made)}"
+
+
+def _computation(made: Made) -> str:
+    name, exact = made.operator.split(".")[1], float(made.exact)
+    values = [float(operand.value) for operand in made.operands if operand.value is not None]
+    if made.reduces or not values:
+        rows = "; ".join(_row(operand) for operand in made.operands if operand.count > 1)
+        text = f"{name} of {rows}" if rows else name
+        return (
+            overflow_text(f"{text} is {exact:.6g}", made.dtype) if math.isfinite(exact) else f"{text} is {made.value}"
+        )
+    text = _equation(name, made.operands)
+    if name == "convert_element_type" and math.isfinite(exact):
+        return overflow_text(f"{_operand(made.operands[0])}", made.dtype)
+    if math.isfinite(exact):
+        return overflow_text(f"{text} = {exact:.6g}", made.dtype)
+    return f"{text}, {reason(name, values, exact)}"
+
+
+def reason(name: str, values: list[float], exact: float) -> str:
+    """The reason why an operator gives no finite number for its operands: "a division by zero"."""
+    infinite = [value for value in values if math.isinf(value)]
+    if name in ("div", "true_divide") and len(values) > 1 and values[1] == 0:
+        return "a division by zero" if values[0] else "zero divided by zero"
+    if name in ("reciprocal", "rsqrt") and values[0] == 0:
+        return "a division by zero"
+    if name == "mul" and infinite and 0 in values:
+        return "zero times infinity"
+    if name in ("add", "sub") and len(infinite) > 1:
+        return "the difference of two infinities"
+    if name in ("exp", "expm1", "cosh", "sinh", "pow") and not math.isnan(exact):
+        return "too large for any number"
+    return domain_error(name, values, exact).removeprefix("is ")
+
+
+def _equation(name: str, operands: tuple[Operand, ...]) -> str:
+    if name in _SIGNS and len(operands) == 2:
+        return f" {_SIGNS[name]} ".join(_operand(operand) for operand in operands)
+    return f"{name}({', '.join(_operand(operand) for operand in operands)})"
+
+
+def _operand(operand: Operand) -> str:
+    value = f"{float(operand.value or 'nan'):.6g}"
+    if not operand.name:
+        return value
+    place = f"[{', '.join(map(str, operand.index))}]" if operand.index else ""
+    return f"{operand.name}{place} = {value}"
+
+
+def _row(operand: Operand) -> str:
+    among = [
+        f"{count} {word}"
+        for count, word in (
+            (operand.plus_infinities, "+Inf"),
+            (operand.minus_infinities, "-Inf"),
+            (operand.zeros, "zero" if operand.zeros == 1 else "zeros"),
+        )
+        if count
+    ]
+    return f"{operand.count} elements of {operand.name}" + (f" ({', '.join(among)} among them)" if among else "")

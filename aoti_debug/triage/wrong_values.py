@@ -1,0 +1,95 @@
+"""The finding of a launch that computes something else than its program says, from a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aoti_debug import wording
+from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.text import values_text
+from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.values import unravel
+from aoti_debug.wrapper.launch_traits import traits_of
+
+WRONG_VALUE = FindingKind(
+    "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
+)
+
+
+def finding_of(comparison: Comparison) -> Finding:
+    """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
+    row = comparison.first_wrong
+    if row is None or row.worst is None:
+        return _clean(comparison)
+    worst = row.worst
+    launch = row.launch
+    where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
+    what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
+    evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
+    only = row.suspects[0] if len(row.suspects) == 1 else None
+    origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
+    return Finding(WRONG_VALUE, what, where, evidence=evidence, origin=None if origin == where else origin)
+
+
+def bytes_to_save(run: RunDir) -> int:
+    """About how many bytes of tensors a run at level 1 saves: what is written, and once each what is only read."""
+    written, read = 0, {}
+    for launch in run.launches:
+        for argument in launch.args:
+            if argument.layout is None or argument.tensor is None:
+                continue
+            if argument.written:
+                written += argument.layout.bytes
+            else:
+                read[argument.tensor.data_ptr] = argument.layout.bytes
+    return written + sum(read.values())
+
+
+def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about the step of the compilation that went wrong; none where the replays do not tell.
+
+    Args:
+        outcomes: of the replays that ran the kernel's source in another way than the compiled one.
+    """
+    if "as recorded" in outcomes:
+        return ("its source computes the same values in another way of running it: the lowering or fusion is wrong",)
+    if "differs" in outcomes:
+        return ("its source computes other values in another way of running it: its compilation is suspect",)
+    if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:
+        return ("it calls an operator: the operator, or the arguments that it is called with, are wrong",)
+    return ()
+
+
+def _clean(comparison: Comparison) -> Finding:
+    coverage = comparison.coverage
+    if not coverage.compared:
+        return Finding(CLEAN, "", warnings=("no launch could be compared with the program",))
+    what = f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed what the program says"
+    if coverage.compared + coverage.through_readers == coverage.launches:
+        return Finding(CLEAN, what)
+    return Finding(CLEAN, what, warnings=("aoti-debug compare tells why the other launches were not compared",))
+
+
+def _element(worst: Measurement) -> tuple[str, ...]:
+    if worst.worst is None:
+        return ()
+    place = ", ".join(map(str, unravel(worst.worst.index, worst.shape)))
+    return (f"{worst.argument}[{place}] {values_text(worst.worst)}",)
+
+
+def _operators(row: Row) -> tuple[str, ...]:
+    names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
+    return (f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()
+
+
+def _others(comparison: Comparison, row: Row) -> tuple[str, ...]:
+    before = [r for r in comparison.rows[: comparison.rows.index(row)] if r.outputs]
+    wrong = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
+    right = f"{wording.count(len(before), 'launch')} before it computed what the program says"
+    also = (f"also wrong from their own inputs: {wording.some(wrong, 4)}",) if wrong else ()
+    return (right, *also) if before else also

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from aoti_debug.machine.steps import Step, StepListener, Steps
+
+
+class Heard(StepListener):
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def began(self, name: str) -> None:
+        self.words.append(f"began {name}")
+
+    def advanced(self, done: int, total: int) -> None:
+        self.words.append(f"{done} of {total}")
+
+    def finished(self, step: Step) -> None:
+        self.words.append(f"finished {step.name}: {step.text}")
+
+
+def test_a_listener_is_told_of_every_step() -> None:
+    heard = Heard()
+    steps = Steps(heard)
+    with steps.step("build") as note:
+        steps.advance(1, 2)
+        note.text = "done"
+        note.timings = {"lower": 1.0}
+    assert heard.words == ["began build", "1 of 2", "finished build: done"]
+    (step,) = steps.done
+    assert step.timings == {"lower": 1.0}
+    assert 0 <= step.began <= step.began + step.seconds <= steps.now
+
+
+def test_a_step_that_fails_is_not_finished() -> None:
+    heard = Heard()
+    steps = Steps(heard)
+    with pytest.raises(ValueError, match="no"), steps.step("run"):
+        raise ValueError("no")
+    assert heard.words == ["began run"]
+    assert steps.done == []
+
+
+def test_a_step_that_was_done_elsewhere() -> None:
+    steps = Steps()
+    steps.add(Step("repro", 1.5, "the same values again"))
+    assert [step.name for step in steps.done] == ["repro"]

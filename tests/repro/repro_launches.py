@@ -262,6 +262,7 @@ for line in sys.stdin:
         os.dup2(os.open(request[name], os.O_WRONLY), descriptor)
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.chdir(request["directory"])
     sys.argv = request["command"]
     code = 0
     try:
@@ -287,14 +288,19 @@ def _forking() -> subprocess.Popen[str]:
 
 def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Runs a repro in a fresh process that cannot import aoti_debug, from another directory."""
+    return run_script(folder / "repro.py", *options, directory=Path("/"))
+
+
+def run_script(script: Path, *options: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script as `replay` does, from a directory."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
-    command = [str(folder / "repro.py"), *options]
+    command = [str(script), *options]
     forking = _forking()
     assert forking.stdin is not None
     assert forking.stdout is not None
     with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
-        request = {"command": command, "environment": environment, "out": out.name, "err": err.name}
-        forking.stdin.write(json.dumps(request) + "\n")
+        request = {"command": command, "environment": environment, "directory": str(directory)}
+        forking.stdin.write(json.dumps({**request, "out": out.name, "err": err.name}) + "\n")
         forking.stdin.flush()
         code = int(forking.stdout.readline())
         return subprocess.CompletedProcess(command, code, out.read(), err.read())

@@ -40,13 +40,18 @@ MODELS = (
     "planned",
 )
 
-# Runs each script as its own main program, one after the other: torch is imported once.
+# Runs each script as its own main program, one after the other: torch is imported once, and what one has compiled is
+# there for the next launch of the same kernel.
 SCRIPTS = """
-import contextlib, io, json, runpy, sys
+import contextlib, io, json, os, pathlib, runpy, sys
 sys.modules["aoti_debug"] = None
-found = {}
+found, compiled = {}, {}
 options, *scripts = json.loads(sys.argv[1])
 for script in scripts:
+    build = pathlib.Path(script).with_name("build")
+    build.mkdir(mode=0o700, exist_ok=True)
+    for name, library in compiled.items():
+        os.link(library, build / name)
     for name in [n for n in sys.modules if n.partition(".")[0] == "replay"]:
         del sys.modules[name]
     path, sys.argv = list(sys.path), [script, *options]
@@ -57,6 +62,7 @@ for script in scripts:
         except SystemExit as end:
             found[script] = [end.code, said.getvalue()]
     sys.path[:] = path
+    compiled |= {library.name: library for library in build.glob("*.so")}
 print(json.dumps(found))
 """
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from operator_schemas import registered
-from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, manifest
+from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, manifest, run_script
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind, Role
@@ -29,9 +28,7 @@ def addmm(saved: Path, n: int = 4) -> tuple[dict[str, str | bytes], dict[str, Pa
 
 
 def run(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", script.name, *options], cwd=script.parent, capture_output=True, text=True, check=False
-    )
+    return run_script(Path(script.name), *options, directory=script.parent)
 
 
 def test_it_runs_alone_in_an_empty_directory(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import torch
 from built_model import importable
 from paths import CPP
+from repro_launches import replay
 
 from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
@@ -94,8 +94,8 @@ def test_a_shim_of_the_users_own_is_called_and_recorded(
         for argument, phase in zip((launch.args[0], launch.args[-1]), (Phase.BEFORE, Phase.AFTER), strict=True)
     )
     assert torch.equal(after, before * 3)
-    script = write_repro(launch.kernel, run=result.run.path, output=tmp_path / "repro").script
-    replayed = [sys.executable, "-I", str(script), "--import", models.__file__]
-    assert "equal bit for bit" in subprocess.run(replayed, check=True, capture_output=True, text=True).stdout
-    alone = subprocess.run(replayed[:-2], check=False, capture_output=True, text=True)
+    repro = write_repro(launch.kernel, run=result.run.path, output=tmp_path / "repro").path
+    replayed = replay(repro, "--import", models.__file__)
+    assert (replayed.returncode, "equal bit for bit" in replayed.stdout) == (0, True), replayed
+    alone = replay(repro)
     assert f"the operator comes from module {shim}: No module named '{shim}'" in alone.stderr

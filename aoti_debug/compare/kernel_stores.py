@@ -17,7 +17,10 @@ _LOAD = r"\b(?:loadu|load)\(\s*{p}\b"
 
 
 def stores_to(kernel: Kernel, parameter: str) -> bool:
-    """True if a kernel may store to what a parameter points to."""
+    """True if a kernel may store to what a parameter points to, under this name.
+
+    A C++ kernel may have other names for it (`auto out_ptr1 = in_out_ptr0`): for what was in the memory before.
+    """
     name = re.escape(parameter)
     if kernel.language == "triton":
         return any(re.search(pattern.format(p=name), kernel.source) for pattern in _TRITON)

@@ -80,19 +80,18 @@ class RecordedValues:
     def _written(self, launch: Launch) -> Iterator[Argument]:
         """The tensors that a launch wrote, each once.
 
-        Of an argument of unknown role, only if its bytes changed; so, too, of one that a kernel takes as read and
-        written but never stores to: Inductor has removed the store.
+        Of an argument of unknown role, only if its bytes changed. One that a kernel takes as read and written, and
+        never stores to by this name, does not hold its value: Inductor has removed the store, and has at most kept a
+        partial result there.
         """
         for argument in {argument.name: argument for argument in launch.args}.values():
             if argument.written and argument.layout is not None and not self._is_unwritten(launch, argument):
                 yield argument
 
     def _is_unwritten(self, launch: Launch, argument: Argument) -> bool:
-        before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
-        if before is None or after is None or before.hash != after.hash:
-            return False
         if argument.role is Role.UNKNOWN:
-            return True
+            before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
+            return before is not None and after is not None and before.hash == after.hash
         kernels = [self._kernels.get(name) for name in launch.site.launches or (launch.site.kernel,)]
         return argument.role is Role.INOUT and all(
             kernel is not None and kernel.source and not stores_to(kernel, argument.spec.param) for kernel in kernels
@@ -145,7 +144,9 @@ class RecordedValues:
         last = None if span is None else self._memory[frame].covering(span)
         if last is not None:
             return Read(argument, last.value, last)
-        name = _VIEW.sub("", argument.name)
+        name, graph = _VIEW.sub("", argument.name), self.graph(launch)
+        if argument.role is Role.INOUT and graph is not None and name in graph.held:
+            return Read(argument, None, None)  # its value is there after the launch
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
         return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
 

@@ -23,6 +23,7 @@ HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_pt
         ("cpp", "auto tmp0 = in_out_ptr0[static_cast<int64_t>(x0)];", False),
         ("cpp", "bool tmp0 = in_out_ptr0[static_cast<int64_t>(x0)] == tmp1;", False),
         ("cpp", "auto tmp0 = at::vec::Vectorized<float>::loadu(in_out_ptr0 + static_cast<int64_t>(x0), 8);", False),
+        ("cpp", "auto out_ptr1 = in_out_ptr0; tmp5.store(out_ptr1 + static_cast<int64_t>(x0));", False),
         ("cpp", "in_out_ptr01[static_cast<int64_t>(x0)] = tmp5;", False),
     ],
 )

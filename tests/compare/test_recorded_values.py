@@ -22,7 +22,7 @@ STORES = "    tl.store(out_ptr0 + (x0), tmp0, xmask)\n"
     ("source", "changes", "written"),
     [
         (STORES, False, ["buf1"]),
-        (STORES, True, ["buf1", "buf0"]),
+        (STORES, True, ["buf1"]),
         (STORES + "    tl.store(in_out_ptr0 + (x0), tmp1, xmask)\n", False, ["buf1", "buf0"]),
         (STORES + "    tl.atomic_add(in_out_ptr0 + (x0), tmp1, xmask)\n", False, ["buf1", "buf0"]),
         (STORES + "    tmp2 = tl.load(in_out_ptr0 + (x0), xmask)\n", False, ["buf1"]),

@@ -30,6 +30,7 @@ ALWAYS = frozenset(
             "wrong_relu",
         ),
         *("attention_boolean_mask", "guarded_layers", "pictures", "infinite_bounds", "random_numbers", "cond"),
+        "mutation_and_views",
     }
 )
 

@@ -19,6 +19,7 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 
 KIND = wrong_values.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
+MOST_LAUNCHES = 5000  # that are compared without being asked for: about a minute
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
@@ -27,6 +28,8 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
         return None
     if not has_reference(first.run):
         return _not_compared("the package does not hold the graph that it was compiled from", first)
+    if len(first.run.launches) > MOST_LAUNCHES:
+        return _not_compared(f"{len(first.run.launches)} launches are many; aoti-debug compare does", first)
     needed, free = wrong_values.bytes_to_save(first.run), shutil.disk_usage(model.repro.parent).free
     if needed > min(LARGEST, free // 2):
         return _not_compared(f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does", first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from aoti_debug.diagnosis.findings import CLEAN
 from aoti_debug.manifest import Kind, ModelLine
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import wrong_values
+from aoti_debug.triage.checks import wrong_value
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
 RIGHT = Measurement("buf0", "tanh", "aten.tanh.default", "float32", (2, 3), 6, equals_eager=True)
@@ -115,3 +117,31 @@ def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None
     recorder.launch("aoti_torch_cpu_cos_out", {"arg0": torch.ones(1)}, {"buf0": torch.ones(1)}, op="aten.cos.out")
     (sentence,) = wrong_values.stage(recorder.run().launches[0], [])
     assert sentence.startswith("it calls an operator")
+
+
+# ---- models that are not compared
+
+
+def looked(run: RunDir, folder: Path) -> tuple[str, ...]:
+    """The warnings about a run, at which a triage only looks."""
+    options = SimpleNamespace(compare=True)
+    model = SimpleNamespace(options=options, repro=folder / "repro")
+    named = SimpleNamespace(launches=run.launches, package=folder / "package.pt2", manifest=run.manifest)
+    suspicion = wrong_value.look(model, SimpleNamespace(run=named, diagnosed=None))  # type: ignore[arg-type]
+    assert suspicion is not None
+    assert suspicion.finding.kind is CLEAN
+    return suspicion.finding.warnings
+
+
+def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
+    reason = "not compared with the program: the package does not hold the graph that it was compiled from"
+    assert looked(run, tmp_path) == (reason,)
+    monkeypatch.setattr(wrong_value, "has_reference", lambda _: True)
+    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 2)
+    reason = "not compared with the program: 3 launches are many; aoti-debug compare does"
+    assert looked(run, tmp_path) == (reason,)
+    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(wrong_value, "LARGEST", 143)
+    reason = "not compared with the program: it would save 144 B of tensors; aoti-debug compare does"
+    assert looked(run, tmp_path) == (reason,)

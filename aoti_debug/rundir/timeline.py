@@ -325,7 +325,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
         )
     site = manifest.sites[begin.site]
     slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
-    unknown = [slot for slot in slots if slot >= len(site.args)]
+    unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]  # one of a rescued tensor may be negative
     if unknown:
         raise RunDirError(
             f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "

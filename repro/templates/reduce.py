@@ -14,11 +14,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .child import run_child
 from .cpp_kernel import CppKernel
+from .interrupts import Interrupts
 from .job import AS_RECORDED, FAILED, Job
 from .options import Options
 from .part import LaunchPart, Rows
@@ -32,7 +33,8 @@ STATE = "reduction"  # the folder of its state, in the repro's
 class ReductionTrials:
     """Runs parts in child processes, each part once."""
 
-    def __init__(self, job: Job, options: Options) -> None:
+    def __init__(self, job: Job, options: Options, interrupts: Interrupts) -> None:
+        self.interrupts = interrupts
         self.words = options.words()
         script = Path(sys.argv[0]).read_bytes()
         key = hashlib.sha256(script + json.dumps(self.words).encode()).hexdigest()[:16]
@@ -53,6 +55,7 @@ class ReductionTrials:
                 raise SystemExit(
                     f"{ended.text}\nthe replay of {part} failed before the launch ({ended.failure_reason})"
                 )
+            self.interrupts.check()
             self.known[text] = outcome(ended)
             self._save()
         self.asked += 1
@@ -76,7 +79,12 @@ def reduce(job: Job, options: Options) -> int:
     parts = "none" if kernel is None else kernel.part(options.backend)
     if parts == "none" and not axes:
         raise SystemExit(f"{job.title} has no smaller part that could be tried: {_no_parts_reason(job, options)}")
-    trials = ReductionTrials(job, options)
+    with Interrupts() as interrupts:
+        return _reduce(job, options, ReductionTrials(job, options, interrupts), axes, parts)
+
+
+def _reduce(job: Job, options: Options, trials: ReductionTrials, axes: Sequence[tuple[int, bool]], parts: str) -> int:
+    kernel = job.kernel
     print(f"{job.title}: reducing; {len(trials.known)} earlier trials were read from {trials.path}")
     try:
         shown = trials.shows(LaunchPart())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TracedElement:
-    """An output of a launch with an element to trace; the first non-finite one.
+    """A non-finite element of an output of a launch, to be followed to the operator that made it.
 
     Attributes:
         element: its row-major index in the recorded tensor.

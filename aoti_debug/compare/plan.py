@@ -90,7 +90,8 @@ class CompareRequest:
         package: the instrumented package, which holds the reference.
         device: "cpu" or "cuda".
         metric: "FILE.py:FUNCTION"; "" for none.
-        traced: elements of outputs of the regions, to be followed to the operator that made them non-finite.
+        traced: elements of outputs, one of a region, to be followed to the operator that made them non-finite; these
+            regions are not measured.
         imports, libraries: Python modules and shared libraries that register operators.
     """
 

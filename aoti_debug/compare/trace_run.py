@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of
@@ -14,8 +14,16 @@ from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.run_directory import RunDir
 
 
-def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Origin | None:
-    """The operator that made an element of an output non-finite; None if it cannot be told.
+@dataclass(frozen=True)
+class LocatedOrigin:
+    """The operator that made an element of an output non-finite, and its model line; None if that is not known."""
+
+    origin: Origin
+    line: ModelLine | None
+
+
+def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> LocatedOrigin | None:
+    """Finds the operator that made an element of an output non-finite; None if it cannot be told.
 
     Args:
         run: with the tensors that the launch, and those before it that it depends on, read and wrote.
@@ -38,11 +46,8 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Ori
         imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
         libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
     )
-    return next(iter(evaluate(request, folder, lambda _: None).origins), None)
-
-
-def line_of(run: RunDir, node: str) -> ModelLine | None:
-    """The model line of a node of the model's graph; None if it is not known."""
-    reference, _ = reference_of(run)
-    found = (graph.by_name[node] for graph in reference.graphs if node in graph.by_name)
-    return next((line for item in found if (line := reference.line(item)) is not None), None)
+    origin = next(iter(evaluate(request, folder, lambda _: None).origins), None)
+    graph = reference.graph(region.graph, region.function)
+    if origin is None or graph is None:
+        return None
+    return LocatedOrigin(origin, reference.line(graph.by_name[origin.made.node]))

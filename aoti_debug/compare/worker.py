@@ -46,11 +46,12 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), kept=folder)
+    traced = {element.launch: element for element in request.traced}
     for region in request.regions:
-        for traced in request.traced:
-            if traced.launch == region.launch and (origin := evaluator.trace(region, traced)) is not None:
-                pipe.write(message_line(origin) + "\n")
-        pipe.write(message_line(evaluator.measure(region)) + "\n")
+        if region.launch not in traced:
+            pipe.write(message_line(evaluator.measure(region)) + "\n")
+        elif (origin := evaluator.trace(region, traced[region.launch])) is not None:
+            pipe.write(message_line(origin) + "\n")
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):
             pipe.write(message_line(difference) + "\n")

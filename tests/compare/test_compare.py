@@ -15,8 +15,9 @@ import pytest
 import schema
 import torch
 from click.testing import CliRunner
+from corpus.case import origin_lines
+from corpus.wrong_values import Relu
 from safetensors.torch import load_file
-from torch import Tensor, nn
 
 from aoti_debug.cli.main import group
 from aoti_debug.compare.compare import compare
@@ -106,17 +107,6 @@ def copy_of(run: RunDir, folder: Path) -> Path:
     return Path(shutil.copytree(run.path, folder, symlinks=True))
 
 
-class Relu(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(16, 32)
-        self.second = nn.Linear(32, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.second(self.first(x).relu()).sigmoid()
-        return result
-
-
 def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     with torch.no_grad():
@@ -130,7 +120,8 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert wrong.startswith("WRONG 0.1 cpp_fused_relu")
     operator = next(line for line in lines if line.startswith("  operator"))
     assert "aten.relu.default" in operator
-    assert f"{Path(__file__).name}:{line_of('.relu()')} in forward" in operator
+    (line,) = origin_lines(Relu())
+    assert f"{line.file.name}:{line.line} in forward" in operator
     assert any(line.startswith("  element  buf1[") for line in lines)
     repro = (tmp_path / "aoti_debug_compares" / "latest").resolve() / "repro" / "repro.py"
     assert f"  next     python {repro}" in lines
@@ -138,11 +129,6 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (expected.dtype, tuple(expected.shape)) == (torch.float64, (8, 32))
     replayed = subprocess.run([sys.executable, str(repro)], capture_output=True, text=True, check=True)
     assert "farthest from the program: [" in replayed.stdout
-
-
-def line_of(text: str) -> int:
-    lines = Path(__file__).read_text().splitlines()
-    return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
 # What cannot be compared

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aoti_debug.compare.compare_run import Scope, has_reference
 from aoti_debug.compare.origin import TracedElement
-from aoti_debug.compare.trace_run import line_of, trace
+from aoti_debug.compare.trace_run import trace
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.run.runner import RunResult
@@ -53,9 +53,8 @@ def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Findi
     scope = Scope(imports=model.options.imports, libraries=model.options.libraries)
     try:
         with model.steps.step("trace the element") as note:
-            origin = trace(run, traced, scope, model.repro.parent)
-            line = None if origin is None else line_of(run, origin.made.node)
-            note.text = "the graph does not show it" if origin is None else origin.made.operator
+            found = trace(run, traced, scope, model.repro.parent)
+            note.text = "the graph does not show it" if found is None else found.origin.made.operator
     except AotiDebugError as error:
         return replace(finding, warnings=(*finding.warnings, f"the graph was not evaluated: {first_line(str(error))}"))
-    return finding if origin is None else with_origin(finding, origin, line)
+    return finding if found is None else with_origin(finding, found.origin, found.line)

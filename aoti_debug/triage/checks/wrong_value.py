@@ -19,7 +19,7 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 
 KIND = wrong_values.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
-MOST_LAUNCHES = 5000  # that are compared without being asked for: about a minute
+MOST_LAUNCHES = 5000  # that are compared without being asked for
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:

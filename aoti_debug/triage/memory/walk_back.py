@@ -158,7 +158,7 @@ def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
 def _same_memory(index: IndexValue, result: Argument) -> int | None:
     """The row-major element of `result` at the address of the index; None if its layout has none at that address."""
     read, written = index.argument.tensor, result.tensor
-    if read is None or written is None:
+    if read is None or written is None or written.layout.item_bytes == 0:  # 0: unknown dtype
         return None
     at = unravel(index.element, read.layout.shape)
     offset = sum(c * s for c, s in zip(at, read.layout.strides, strict=True)) * read.layout.item_bytes

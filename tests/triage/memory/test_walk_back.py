@@ -13,7 +13,15 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.memory.walk_back import IndexValue, Walk, coordinates, integer_inputs, makers, walk_back
+from aoti_debug.triage.memory.walk_back import (
+    IndexValue,
+    Walk,
+    _same_memory,
+    coordinates,
+    integer_inputs,
+    makers,
+    walk_back,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -237,6 +245,20 @@ def test_an_index_inside_of_an_element_of_the_writer(tmp_path: Path, read: int, 
     recorder.launch(GATHER, TABLE, memory.view(torch.int32), OUT)
     walk = walk_from(recorder.run(tmp_path), "0.1", "buf1", read, 700)
     assert walk.origin.element == element
+
+
+def test_a_writer_of_unknown_dtype_has_no_element(tmp_path: Path) -> None:
+    recorder = Recorder()
+    recorder.launch(SCALE, torch.zeros(1, dtype=torch.int64), memory := torch.zeros(8, dtype=torch.int64))
+    recorder.launch(GATHER, TABLE, memory, OUT)
+    writer, reader = recorder.run(tmp_path).launches
+    result, read = next(a for a in writer.args if a.written), reader.argument("buf1")
+    assert result.tensor is not None
+    assert read is not None
+    index = IndexValue(reader, read, 0, 700, 7)
+    assert _same_memory(index, result) == 0
+    unknown = replace(result.tensor, layout=replace(result.tensor.layout, dtype="unknown", item_bytes=0))
+    assert _same_memory(index, replace(result, before=unknown, after=unknown)) is None
 
 
 def test_a_walk_has_at_most_64_launches(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from aoti_debug.reference.program import Reference
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 
-PRELOADED = ("torch", "aoti_debug.run.worker")  # what the processes of a comparison need
-
 
 @dataclass(frozen=True)
 class Scope:

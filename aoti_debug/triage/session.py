@@ -100,7 +100,8 @@ def _outcome(model: Investigation) -> Outcome:
     warnings: tuple[str, ...] = ()
     seen = ["no fault"]
     for check in finding_kinds.CHECKS:
-        suspicion = check.look(model, first)
+        with model.steps.work(f"check: {check.KIND.value}"):
+            suspicion = check.look(model, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings

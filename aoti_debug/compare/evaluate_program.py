@@ -5,8 +5,9 @@ A value is dropped after the last node that reads it.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
@@ -40,9 +41,11 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
             except (NotEvaluableError, RunDirError) as error:
                 evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
-            if node.kind is not NodeKind.CALL:
+            if node.kind is not NodeKind.CALL and (node.value is None or ValueKey(node.name) in evaluation.values):
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)
+            if node.name in evaluation.random:
+                _take_drawn(evaluation, graph, outputs.get(ValueKey(node.name), ()), symbols, device)
             for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
                 for output in outputs.get(key, ()):
                     yield from _difference(evaluation, output, symbols, device)
@@ -51,6 +54,16 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
                     del evaluation.values[key]
     if evaluation.failures:
         yield ProgramFailure(next(iter(evaluation.failures.values())))
+
+
+def _take_drawn(
+    evaluation: Evaluation, graph: Graph, outputs: Sequence[ProgramOutput], symbols: Symbols, device: str
+) -> None:
+    """Takes random numbers as the run drew them, if a launch wrote them."""
+    for output in outputs:
+        with contextlib.suppress(NotEvaluableError, RunDirError):
+            evaluation.set(output.recorded.value, load_value(graph, output.recorded, symbols, device))
+            evaluation.failures.pop(output.recorded.value.node, None)
 
 
 def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols, device: str) -> Iterator[Inherited]:

@@ -65,6 +65,8 @@ class Node:
         line: the index of its model line in `Reference.lines`; -1 if it is unknown.
         module: path of the module that it belongs to, "encoder.layers.0"; "" if it is unknown.
         mutates: the nodes whose tensors it overwrites.
+        value: the elements of a small weight that is never overwritten, row-major: Inductor writes such weights into
+            the source of kernels, as numbers. None for others.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Node:
     line: int = -1
     module: str = ""
     mutates: tuple[str, ...] = ()
+    value: tuple[Any, ...] | None = None
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:

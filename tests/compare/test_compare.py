@@ -45,7 +45,7 @@ def share(comparison: Comparison) -> float:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("mixed", 0.9),
+        ("mixed", 0.99),
         ("control", 0.95),
         ("custom", 0.99),
         ("fold", 0.99),

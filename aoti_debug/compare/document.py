@@ -46,6 +46,7 @@ def _row(row: Row) -> dict[str, Any]:
         "notes": list(row.notes),
         "bytes": row.bytes,
         "compared_bytes": row.compared_bytes,
+        "same_code": row.same_code,
     }
 
 

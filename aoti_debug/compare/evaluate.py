@@ -15,13 +15,12 @@ from aoti_debug import dtypes
 from aoti_debug.compare import inductor_random
 from aoti_debug.compare.arithmetic import Arithmetic, wider
 from aoti_debug.dtypes import Category
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
-_USER_TRITON = "higher_order.triton_kernel_wrapper"
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
@@ -291,7 +290,7 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
-    if target.startswith(_USER_TRITON):
+    if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
         raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")

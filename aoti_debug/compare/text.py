@@ -13,6 +13,7 @@ from aoti_debug.show.grid import Column
 from aoti_debug.values import unravel
 
 MAX_SUSPECTS = 6
+SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
 COLUMNS = (
     Column("launch", align_right=True),
     Column("kernel", min_width=16, share=2),
@@ -59,6 +60,12 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
         f"({share:.1f} %)",
         width,
     )
+    if coverage.same_code_bytes:
+        lines += wording.wrapped(
+            f"not independent: {wording.byte_size(coverage.same_code_bytes)} of these were written by operators, whose "
+            "launches run the same code as the program in eager",
+            width,
+        )
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.reason in (SILENT, PRIVATE):
@@ -126,7 +133,8 @@ def _cells(row: Row) -> list[str]:
     launch, worst = row.launch, row.worst
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     name = [launch.id, launch.kernel + iteration, text.model_line(launch.site.provenance)]
-    verdict = row.verdict.value + (f": {row.reason}" if row.reason else "")
+    same = SAME_CODE if row.same_code and row.outputs else ""
+    verdict = row.verdict.value + (f": {row.reason}" if row.reason else same)
     if worst is None:
         return [*name, *([""] * 8), verdict]
     inherited = (row.inherited or {}).get(worst.argument)

@@ -30,6 +30,7 @@ from aoti_debug.manifest import ModelLine
 
 FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
+USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
 
 

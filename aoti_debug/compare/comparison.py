@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
+from aoti_debug.compare.measurement import Advance, Inherited, Measurement, RegionResult, StateChange
 from aoti_debug.compare.plan import Region
 from aoti_debug.compare.regions import Regions
 from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
@@ -96,12 +96,24 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
+        states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
     """
 
     run: RunDir
     rows: tuple[Row, ...]
     program_failure: str = ""
     repro: str = ""
+    states: tuple[StateChange, ...] = ()
+
+    @property
+    def wrong_states(self) -> tuple[StateChange, ...]:
+        """The changes that are not what the program says."""
+        return tuple(state for state in self.states if state.advance is not Advance.RIGHT)
+
+    @property
+    def is_clean(self) -> bool:
+        """True if neither a launch nor a state is wrong."""
+        return self.first_wrong is None and not self.wrong_states
 
     @property
     def first_wrong(self) -> Row | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, read_message
@@ -31,6 +31,7 @@ class Evaluated:
     results: list[RegionResult] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
+    states: list[StateChange] = field(default_factory=list)
     program_failure: str = ""
 
 
@@ -88,6 +89,8 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     evaluated.origins.append(origin)
                 case Inherited() as difference:
                     evaluated.inherited.append(difference)
+                case StateChange() as change:
+                    evaluated.states.append(change)
                 case ProgramFailure(reason):
                     evaluated.program_failure = reason
                 case Failed(error):

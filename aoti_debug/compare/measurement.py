@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,35 @@ class Inherited:
     launch: str
     argument: str
     relative: float
+
+
+class Advance(str, Enum):
+    """How a state of the model has changed in a call."""
+
+    RIGHT = "as the program says"
+    NOT_AT_ALL = "not at all"
+    UNTOUCHED = "no launch reads or writes it"
+    TWICE = "twice"
+    OTHERWISE = "otherwise"
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The change of a state of the model in a call, against the program run in eager from the same state.
+
+    Attributes:
+        name: the attribute of the model, "cache"; of an input its node.
+        launch: the last launch that wrote it; "" if none did.
+        change: the largest change of an element in the program; None if its value is not known.
+        difference: the largest difference of an element after the call; None likewise.
+    """
+
+    name: str
+    call: int
+    launch: str
+    advance: Advance
+    change: float | None = None
+    difference: float | None = None
 
 
 @dataclass(frozen=True)

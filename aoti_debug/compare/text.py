@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import Element, Measurement
+from aoti_debug.compare.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
@@ -44,6 +44,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
         rows = [[*line[:-1], _metric(row), line[-1]] for line, row in zip(rows, cells, strict=True)]
     lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(LEGEND, width)]
     lines += coverage_lines(comparison, width)
+    lines += _state_lines(comparison)
     wrong = comparison.first_wrong
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
@@ -78,6 +79,30 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     if comparison.program_failure:
         lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
+
+
+def _state_lines(comparison: Comparison) -> list[str]:
+    """The number of states that change as the program says, and each that does not."""
+    if not comparison.states:
+        return []
+    wrong, count = comparison.wrong_states, len(comparison.states)
+    lines = [f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says"]
+    return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
+
+
+def state_text(state: StateChange) -> str:
+    """ "cache does not change in call 0: …"."""
+    does = {
+        Advance.NOT_AT_ALL: "does not change",
+        Advance.UNTOUCHED: "does not change",
+        Advance.TWICE: "changes twice as much as in the program",
+        Advance.OTHERWISE: "changes otherwise than in the program",
+    }[state.advance]
+    last = f"{state.launch} wrote it last" if state.launch else "no launch writes it"
+    text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
+    if state.change is None or state.difference is None:
+        return text
+    return f"{text}, changes it by up to {_short(state.change)}, and it is {_short(state.difference)} off"
 
 
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:

@@ -103,7 +103,7 @@ class Inherited:
 
 
 class Advance(str, Enum):
-    """How a state of the model has changed in a call."""
+    """The way in which a state of the model has changed in a call."""
 
     RIGHT = "as the program says"
     NOT_AT_ALL = "not at all"

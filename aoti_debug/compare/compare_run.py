@@ -72,12 +72,13 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
         )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
-        note.text = f"{wording.count(len(evaluated.results), 'region')} in three arithmetics"
+        count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
+        note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
     states = sorted((*untouched, *evaluated.states), key=lambda change: change.call)
-    return Comparison(run, rows, evaluated.program_failure, states=tuple(states))
+    return Comparison(run, rows, evaluated.program_failure, states=tuple(states), peak_bytes=evaluated.peak_bytes)
 
 
 def has_reference(run: RunDir) -> bool:

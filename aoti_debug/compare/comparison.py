@@ -97,6 +97,7 @@ class Comparison:
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
+        peak_bytes: the largest resident size of the evaluating process.
     """
 
     run: RunDir
@@ -104,6 +105,7 @@ class Comparison:
     program_failure: str = ""
     repro: str = ""
     states: tuple[StateChange, ...] = ()
+    peak_bytes: int = 0
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:

@@ -136,3 +136,10 @@ class ProgramFailure:
     """The reason why the whole program could not be evaluated."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The largest resident size that the evaluating process had, in bytes."""
+
+    bytes: int

@@ -35,6 +35,7 @@ class Measurement:
         wrong: the number of elements that differ by more than what is allowed there (see aoti_debug.compare.measure).
         excess: the largest error, as a multiple of what is allowed there; 0 without any error.
         worst: the element with this error; None if all are equal.
+        bias: the mean error in ULP, away from zero, if it is what makes the output wrong; else 0.
         equals_eager: True if it is equal to what eager computes, bit for bit but for signs of zero and of NaN.
         ulp_median, ulp_max: of the errors, in ULP, over finite elements.
         atol, rtol: the largest absolute and relative error: what a comparison by one of them alone would need.
@@ -57,6 +58,7 @@ class Measurement:
     wrong: int = 0
     excess: float = 0.0
     worst: Element | None = None
+    bias: float = 0.0
     equals_eager: bool = False
     ulp_median: float = 0.0
     ulp_max: float = 0.0

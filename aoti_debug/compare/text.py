@@ -131,9 +131,10 @@ def _element_lines(worst: Measurement) -> list[str]:
     if element is None:
         return []
     place = ", ".join(map(str, unravel(element.index, worst.shape)))
+    how = "are wrong" if not worst.bias else f"differ, by {worst.bias:+.2f} ULP away from zero on average"
     return [
         f"  element  {worst.argument}[{place}] {values_text(element)}",
-        f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements are wrong",
+        f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements {how}",
     ]
 
 

@@ -152,7 +152,7 @@ class RecordedValues:
         if last is not None:
             return Read(argument, last.value, last)
         name, graph = _VIEW.sub("", argument.name), self.graph(launch)
-        if argument.role is Role.INOUT and graph is not None and name in graph.held:
+        if graph is not None and name in graph.held and (argument.role is Role.INOUT or _makes(launch, argument)):
             return Read(argument, None, None)  # its value is there after the launch
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
         return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
@@ -204,6 +204,13 @@ class RecordedValues:
             return (*(None,) * (count - 1), value if is_allocated else None)
         versions = (*((value,) if is_allocated else ()), *(ValueKey(value.node, mutator) for mutator in mutators))
         return versions if len(versions) == count else (*(None,) * (count - 1), versions[-1])
+
+
+def _makes(launch: Launch, argument: Argument) -> bool:
+    """True if a launch also writes to the memory of an argument: a kernel that joins tensors, and reads the result."""
+    span = span_of(argument)
+    written = (span_of(other) for other in launch.args if other.written)
+    return span is not None and any(other is not None and span.overlaps(other) for other in written)
 
 
 def _kernel_names(launch: Launch) -> tuple[str, ...]:

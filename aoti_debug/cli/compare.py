@@ -71,7 +71,7 @@ def command(
     MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
     level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
     each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
-    it differs by more than rounding explains. Exit code 1: a launch is wrong.
+    it differs by more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong.
     """
     chosen = CompareOptions(
         model=model,
@@ -90,4 +90,4 @@ def command(
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
         print_lines(["", *comparison_lines(comparison, width())])
-    context.exit(EXIT_CLEAN if comparison.first_wrong is None else EXIT_FINDING)
+    context.exit(EXIT_CLEAN if comparison.is_clean else EXIT_FINDING)

@@ -24,6 +24,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "repro": comparison.repro or None,
         "coverage": asdict(comparison.coverage),
         "program_failure": comparison.program_failure or None,
+        "states": [asdict(state) for state in comparison.states],
         "launches": [_row(row) for row in rows],
     }
 
@@ -46,6 +47,7 @@ def _row(row: Row) -> dict[str, Any]:
         "notes": list(row.notes),
         "bytes": row.bytes,
         "compared_bytes": row.compared_bytes,
+        "same_code": row.same_code,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.machine.messages import Messages
@@ -17,14 +17,16 @@ class Failed:
     error: ErrorData
 
 
-Message = RegionResult | Origin | Inherited | ProgramFailure | Failed
+Message = RegionResult | Origin | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "region": RegionResult,
         "origin": Origin,
         "inherited": Inherited,
+        "state": StateChange,
         "program failure": ProgramFailure,
+        "peak memory": PeakMemory,
         "failed": Failed,
     }
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import runpy
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TextIO
 
 from aoti_debug.compare.evaluate_program import evaluate_program
 from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
+from aoti_debug.compare.measurement import PeakMemory
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, message_line
 from aoti_debug.errors import UsageError
@@ -55,6 +57,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):
             pipe.write(message_line(difference) + "\n")
+    pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 
 
 def _metric(text: str) -> Metric | None:

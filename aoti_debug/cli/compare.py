@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
+from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
@@ -51,6 +53,7 @@ from aoti_debug.machine.last_durations import LastDurations
     show_default=True,
     help="Where the directory of the comparison is made.",
 )
+@click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/compare.schema.json).")
 @click.pass_context
 def command(
@@ -64,6 +67,7 @@ def command(
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
     out: Path,
+    with_report: bool,
     as_json: bool,
 ) -> None:
     """Compare every launch of MODEL.pt2 with what its program says.
@@ -86,8 +90,15 @@ def command(
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as lines:
         comparison = compare(chosen, lines)
+    page = [_report(comparison)] if with_report else []
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
-        print_lines(["", *comparison_lines(comparison, width())])
+        print_lines(["", *comparison_lines(comparison, width()), *page])
     context.exit(EXIT_CLEAN if comparison.first_wrong is None else EXIT_FINDING)
+
+
+def _report(comparison: Comparison) -> str:
+    """Writes the page; returns the line that names it."""
+    path = report.write(report.of_comparison(comparison), Path(comparison.directory) / report.REPORT)
+    return f"  report   {path}"

@@ -6,22 +6,20 @@ aoti_debug_compares/20261120-231501-4711/
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.compare import program_values
+from aoti_debug.compare import program_values, stored
 from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.inputs.files import missing_inputs_error
-from aoti_debug.machine import files, python_process, stamped_directories
+from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
@@ -34,7 +32,6 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
-RESULT = "compare.json"  # docs/compare.schema.json
 
 
 def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:
@@ -53,14 +50,25 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
     except OSError as error:
         raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
     try:
-        comparison = _Session(options, folder, Steps(listener)).compare()
-        files.write(folder / RESULT, json.dumps(document(comparison), indent=1, allow_nan=False))
+        steps = Steps(listener)
+        comparison = replace(_Session(options, folder, steps).compare(), directory=str(folder))
+        stored.write(comparison, folder)
+        _keep_in_run(comparison, steps)
         stamped_directories.link_latest(folder)
         return comparison
     except BaseException:
         if not any(folder.iterdir()) or not (folder / "runs").exists():
             stamped_directories.remove(folder, options.out if is_new_base else None)
         raise
+
+
+def _keep_in_run(comparison: Comparison, steps: Steps) -> None:
+    """Writes the comparison into the run's directory too, for its report; the user's run may be read-only."""
+    try:
+        stored.write(comparison, comparison.run.path)
+    except OSError as error:
+        with steps.step("keep in the run") as note:
+            note.text = f"not written: {error.strerror}; a report of the run does not show the comparison"
 
 
 def _check(options: CompareOptions) -> None:

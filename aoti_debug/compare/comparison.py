@@ -90,12 +90,14 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
+        directory: of the comparison; "" if it has none of its own.
     """
 
     run: RunDir
     rows: tuple[Row, ...]
     program_failure: str = ""
     repro: str = ""
+    directory: str = ""
 
     @property
     def first_wrong(self) -> Row | None:

@@ -29,6 +29,7 @@ Metric = Callable[[Any, Any], float]
 _PERTURBATIONS = 3
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")
+_SPREADS = 16  # outputs whose distribution of errors is kept
 
 
 class RegionEvaluator:
@@ -45,6 +46,7 @@ class RegionEvaluator:
         self._device = device
         self._metric = metric
         self._kept = kept
+        self._spreads = _SPREADS
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
@@ -160,6 +162,9 @@ class RegionEvaluator:
             again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
             if measure(subject, again).wrong:
                 raise NotEvaluableError("an operator is not deterministic: two evaluations in eager differ")
+        if measured.spread is not None and self._spreads == 0:
+            measured = replace(measured, spread=None)
+        self._spreads -= measured.spread is not None
         if self._metric is not None:
             measured = replace(measured, metric=float(self._metric(actual, output.double)))
         return measured

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
+from aoti_debug.compare.error_spread import ErrorSpread, spread_of
 from aoti_debug.compare.measurement import Element, Measurement
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
         eager_rms=_rms(_finite(eager_error)),
         eager_ulp_max=float((_finite(eager_error) / step).max()),
         sensitivity=_rms(change) / max(unit(dtype) * _rms(_finite(double)), 1e-300) if changes else -1.0,
+        spread=_spread(output, ratio, in_ulp),
     )
 
 
@@ -171,6 +173,7 @@ def _discrete(subject: Subject, output: Evaluated) -> Measurement:
         equals_eager=not bool(different.any()),
         atol=float(error.max()),
         sensitivity=float(unstable.sum()) if output.perturbed else -1.0,
+        spread=_spread(output, torch.where(wrong, torch.full_like(error, _LARGEST), torch.zeros_like(error))),
     )
 
 
@@ -181,6 +184,11 @@ def _measurement(subject: Subject, output: Evaluated, **members: object) -> Meas
     actual = output.actual
     common = {"dtype": dtypes.bare_name(actual.dtype), "shape": tuple(actual.shape), "count": actual.numel()}
     return Measurement(subject.argument, subject.value, subject.operator, **common, **members)  # type: ignore[arg-type]
+
+
+def _spread(output: Evaluated, excess: torch.Tensor, ulp: torch.Tensor | None = None) -> ErrorSpread | None:
+    """The distribution of the errors of an output with wrong elements."""
+    return spread_of(tuple(output.actual.shape), excess, ulp) if bool((excess > 1).any()) else None
 
 
 def _element(index: int, output: Evaluated) -> Element:

@@ -45,6 +45,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @options.inductor_configs
 @options.imports
 @options.libraries
+@options.trust
 @click.option(
     "--out",
     metavar="DIR",
@@ -66,6 +67,7 @@ def command(
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
+    trusted: bool,
     out: Path,
     with_report: bool,
     as_json: bool,
@@ -75,7 +77,7 @@ def command(
     MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
     level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
     each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
-    it differs by more than rounding explains. Exit code 1: a launch is wrong.
+    it differs by more than rounding explains. Exit code 1: a launch is wrong, or the run did not end well.
     """
     chosen = CompareOptions(
         model=model,
@@ -87,6 +89,7 @@ def command(
         inductor_configs=options.parse_configs(configs),
         imports=imports,
         libraries=libraries,
+        trusted=trusted,
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as lines:
         comparison = compare(chosen, lines)
@@ -95,7 +98,8 @@ def command(
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
         print_lines(["", *comparison_lines(comparison, width()), *page])
-    context.exit(EXIT_CLEAN if comparison.first_wrong is None else EXIT_FINDING)
+    is_good = comparison.first_wrong is None and not comparison.unfinished
+    context.exit(EXIT_CLEAN if is_good else EXIT_FINDING)
 
 
 def _report(comparison: Comparison) -> str:

@@ -21,7 +21,7 @@ from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageE
 from aoti_debug.inputs.files import missing_inputs_error
 from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.pt2 import archive
+from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro import write_repro
 from aoti_debug.run.options import RunOptions
@@ -38,7 +38,7 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
     """Compares every launch of a model with what its program says.
 
     Raises:
-        UsageError: an option is wrong.
+        UsageError: an option is wrong, or the model is not trusted.
         ArtifactError: the model or its inputs are not what they should be, or the package holds no reference.
         ToolchainError, TargetError: the model could not be built, started or evaluated.
         RunDirError: the run cannot be read, or cannot be repeated.
@@ -90,8 +90,9 @@ class _Session:
     def compare(self) -> Comparison:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
-            run = self._run()
-            options = self._options
+            run, options = self._run(), self._options
+            if run.package is not None:
+                trust.require(archive.inspect(run.package), options.trusted)
             scope = Scope(options.filters, options.metric, imports=options.imports, libraries=options.libraries)
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
@@ -123,6 +124,7 @@ class _Session:
                     inductor_configs=options.inductor_configs,
                     imports=options.imports,
                     libraries=tuple(map(str, options.libraries)),
+                    trusted=options.trusted,
                 )
             )
             note.text = wording.count(len(built.manifest.sites), "launch site")
@@ -151,6 +153,7 @@ class _Session:
                     calls=calls,
                     imports=self._options.imports,
                     libraries=self._options.libraries,
+                    trusted=self._options.trusted,
                 ),
                 Observer(),
             )

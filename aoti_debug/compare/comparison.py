@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
 from aoti_debug.compare.plan import Region
 from aoti_debug.compare.regions import Regions
@@ -12,6 +13,7 @@ from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_ou
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
@@ -103,6 +105,19 @@ class Comparison:
     def first_wrong(self) -> Row | None:
         """The first wrong launch; None if there is none."""
         return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+
+    @property
+    def unfinished(self) -> str:
+        """The reason why the run has no more launches: "it was killed by SIGKILL; …"; "" if it ended well."""
+        run = self.run
+        if run.state is ExitKind.CLEAN:
+            return ""
+        if run.state is ExitKind.RUNNING:
+            return "it is still going on"
+        reached = {launch.site.id for launch in run.launches}
+        missing = sum(site.id not in reached for site in run.manifest.sites)
+        why = wording.first_line(run.info.exit.detail) or f"it was {run.state.value}"
+        return f"{why}; {missing} of {wording.count(len(run.manifest.sites), 'launch site')} were not reached"
 
     @property
     def coverage(self) -> Coverage:

@@ -39,17 +39,24 @@ class ErrorSpread:
     ranges: tuple[tuple[tuple[int, int], ...], ...]
 
 
-def spread_of(shape: tuple[int, ...], excess: torch.Tensor, ulp: torch.Tensor | None = None) -> ErrorSpread:
+def spread_of(
+    shape: tuple[int, ...],
+    excess: torch.Tensor,
+    ulp: torch.Tensor | None = None,
+    misplaced: torch.Tensor | None = None,
+) -> ErrorSpread:
     """The distribution of errors.
 
     Args:
         shape: of the output.
-        excess: the error of each element as a multiple of what is allowed there; infinite for a misplaced one. Flat.
+        excess: the error of each element as a multiple of what is allowed there. Flat.
         ulp: the error of each element in ULP; None for integers and booleans. Flat.
+        misplaced: True for NaN and infinities where none should be, and numbers where one should be. Flat.
     """
     import torch
 
-    misplaced = excess.isinf()
+    if misplaced is None:
+        misplaced = torch.zeros_like(excess, dtype=torch.bool)
     height, width = (1, *shape)[-2:] if shape else (1, 1)
     rows, columns = min(height, MOST_ROWS), min(width, MOST_COLUMNS)
     plane = excess.double().clamp(max=_BEYOND).reshape(-1, height, width).amax(0)

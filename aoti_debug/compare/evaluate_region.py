@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import wording
 from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
@@ -55,6 +57,9 @@ class RegionEvaluator:
             outputs, notes = self._measure(region)
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
+        except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
+            reason = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
+            return RegionResult(region.launch, failure=reason, seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
 
     def trace(self, region: Region, traced: TracedElement) -> Origin | None:
@@ -117,6 +122,8 @@ class RegionEvaluator:
                     if len(region.outputs) == 1:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
+            if self._metric is not None:
+                notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, region, symbols, double)
                 self._kept = None
@@ -166,7 +173,8 @@ class RegionEvaluator:
             measured = replace(measured, spread=None)
         self._spreads -= measured.spread is not None
         if self._metric is not None:
-            measured = replace(measured, metric=float(self._metric(actual, output.double)))
+            number = self._metric(actual, output.double)
+            measured = replace(measured, metric=number if math.isfinite(number) else None)
         return measured
 
 

@@ -22,6 +22,7 @@ from aoti_debug.machine.python_process import DESCRIPTOR, PythonCommand
 WORKER = "aoti_debug.compare.worker"
 REQUEST = "request.json"
 LOG = "evaluation.log"
+_MOST_DEATHS = 8
 
 
 @dataclass
@@ -46,9 +47,18 @@ def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], No
     """
     evaluated = Evaluated()
     remaining = request
+    deaths = 0  # of processes one after the other that evaluated nothing
     while True:
+        before = len(evaluated.results)
         ended = _run(remaining, folder, evaluated, progress)
         done = len(evaluated.results)
+        deaths = deaths + 1 if done == before else 0
+        if ended and deaths == _MOST_DEATHS:
+            reason = f"its evaluation was not tried: that of {_MOST_DEATHS} launches before it {ended}"
+            failed = (RegionResult(region.launch, failure=reason) for region in request.regions[done:])
+            evaluated.results += failed
+            evaluated.program_failure = reason
+            return evaluated
         if not ended:
             return evaluated
         if done == len(request.regions):

@@ -21,7 +21,7 @@ class CompareOptions:
         filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
-        inductor_configs, imports, libraries: as for `build` and `run`.
+        inductor_configs, imports, libraries, trusted: as for `build` and `run`.
     """
 
     model: Path
@@ -33,3 +33,4 @@ class CompareOptions:
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
+    trusted: bool = False

@@ -68,6 +68,8 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
         lines += wording.wrapped(f"note: {wording.some(launches, 4)}: {reason}", width)
+    if comparison.unfinished:
+        lines += wording.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
     if comparison.program_failure:
         lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines

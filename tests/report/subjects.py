@@ -131,7 +131,7 @@ def comparison_of(run: RunDir) -> Comparison:
         rms=0.5,
         relative=0.25,
         relative_ulp=2e6,
-        spread=spread_of((4, 8), excess.reshape(-1), excess.reshape(-1) * 4),
+        spread=spread_of((4, 8), excess.reshape(-1), excess.reshape(-1) * 4, excess.reshape(-1).isinf()),
     )
     suspects = (Suspect("index", "aten.index.Tensor", FRAME), Suspect("mul", "aten.mul.Tensor", None))
     rows = (

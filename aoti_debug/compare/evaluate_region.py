@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import wording
 from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
+from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Measurement, RegionResult
@@ -71,6 +73,22 @@ class RegionEvaluator:
         with contextlib.suppress(NotEvaluableError, RunDirError):
             return self._trace(graph, region, output, traced)
         return None
+
+    def bad_operand(self, region: Region) -> BadOperand | None:
+        """The first element of an operand in a region that an operator cannot use; None if none can be seen."""
+        import torch
+
+        graph = self._reference.graph(region.graph, region.function)
+        if graph is None:
+            return None
+        symbols = Symbols(known=region.symbols)
+        known: dict[ValueKey, Any] = {}
+        for item in region.inputs:
+            with contextlib.suppress(NotEvaluableError, RunDirError):
+                known[item.value] = load_value(graph, item, symbols, self._device)
+        with torch.no_grad():
+            search = BadOperandSearch(self._reference, graph, known, symbols, self._device)
+            return search.first(region.launch, region.nodes)
 
     def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
         import torch

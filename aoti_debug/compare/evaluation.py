@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
@@ -31,6 +32,7 @@ class Evaluated:
 
     results: list[RegionResult] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    bad_operands: list[BadOperand] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
     program_failure: str = ""
 
@@ -96,6 +98,8 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     progress(len(evaluated.results))
                 case Origin() as origin:
                     evaluated.origins.append(origin)
+                case BadOperand() as bad:
+                    evaluated.bad_operands.append(bad)
                 case Inherited() as difference:
                     evaluated.inherited.append(difference)
                 case ProgramFailure(reason):

@@ -49,7 +49,10 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), kept=folder)
     traced = {element.launch: element for element in request.traced}
     for region in request.regions:
-        if region.launch not in traced:
+        if region.launch in request.faulty:
+            if (bad := evaluator.bad_operand(region)) is not None:
+                pipe.write(message_line(bad) + "\n")
+        elif region.launch not in traced:
             pipe.write(message_line(evaluator.measure(region)) + "\n")
         elif (origin := evaluator.trace(region, traced[region.launch])) is not None:
             pipe.write(message_line(origin) + "\n")

@@ -28,6 +28,12 @@ from aoti_debug.machine.last_durations import LastDurations
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
 )
+@click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=options.FilePath(),
+    help="The exported program that a compiled package came from: it is what the launches are compared with.",
+)
 @options.calls
 @click.option(
     "--filter",
@@ -61,6 +67,7 @@ def command(
     context: click.Context,
     model: Path,
     inputs: Path | None,
+    exported: Path | None,
     calls: int,
     filters: tuple[str, ...],
     metric: str,
@@ -82,6 +89,7 @@ def command(
     chosen = CompareOptions(
         model=model,
         inputs=inputs,
+        exported=exported,
         calls=calls,
         filters=filters,
         metric=metric,

@@ -12,6 +12,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
+from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import program_values, stored
 from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
@@ -102,17 +103,27 @@ class _Session:
         """The run to compare, with the tensors of all launches."""
         options = self._options
         if (options.model / run_json.NAME).is_file():
+            self._check_not_compiled("a run directory")
             run = run_directory.open_run(options.model)
             return run if _has_tensors(run) else self._again(run)
         package = archive.inspect(options.model)
-        if package.kind is ArtifactKind.EXPORTED:
-            return self._record(self._built(), options.inputs, options.calls)
-        if package.kind is not ArtifactKind.INSTRUMENTED:
+        if package.kind in COMPILED and options.exported is None:
             raise ArtifactError(
                 f"{options.model} is {package.kind.value}, which does not hold the graph that it was compiled from",
-                hint="pass the exported program that it was compiled from (torch.export.save)",
+                hint="--exported PROGRAM.pt2 names the exported program that it was compiled from",
             )
+        if package.kind not in COMPILED:
+            self._check_not_compiled(package.kind.value)
+        if package.kind is not ArtifactKind.INSTRUMENTED:
+            return self._record(self._built(), options.inputs, options.calls)
         return self._record(options.model, options.inputs, options.calls)
+
+    def _check_not_compiled(self, what: str) -> None:
+        if self._options.exported is not None:
+            raise UsageError(
+                f"{self._options.model} is {what}: it has no need of --exported",
+                hint="--exported is for a compiled package",
+            )
 
     def _built(self) -> Path:
         options, output = self._options, self._folder / PACKAGE
@@ -121,6 +132,7 @@ class _Session:
                 BuildOptions(
                     program=options.model,
                     output=output,
+                    exported=options.exported,
                     inductor_configs=options.inductor_configs,
                     imports=options.imports,
                     libraries=tuple(map(str, options.libraries)),
@@ -128,6 +140,12 @@ class _Session:
                 )
             )
             note.text = wording.count(len(built.manifest.sites), "launch site")
+        if built.program_difference:
+            raise ArtifactError(
+                f"{options.model} was not compiled from {options.exported} as it is lowered here: "
+                f"{built.program_difference}",
+                hint="pass its own program, and with --inductor-config the settings that it was compiled with",
+            )
         if built.missing_inputs_reason and options.inputs is None:
             raise missing_inputs_error(str(options.model), built.signature)
         return output

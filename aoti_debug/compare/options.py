@@ -15,7 +15,8 @@ class CompareOptions:
     """The model or run to compare with its program.
 
     Attributes:
-        model: an exported program, an instrumented package, or a run directory.
+        model: an exported program, a compiled or an instrumented package, or a run directory.
+        exported: the exported program that a compiled package came from.
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         calls: how many times the model is called.
         filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
@@ -25,6 +26,7 @@ class CompareOptions:
     """
 
     model: Path
+    exported: Path | None = None
     inputs: Path | None = None
     calls: int = 1
     filters: tuple[str, ...] = ()

@@ -168,13 +168,6 @@ def test_a_metric_that_fails(saved: Runs, tmp_path: Path) -> None:
         compared(saved("half"), tmp_path, metric=f"{tmp_path / 'my.py'}:f")
 
 
-def test_a_compiled_package(from_package: Callable[[str], object], tmp_path: Path) -> None:
-    package = from_package("half")
-    with pytest.raises(ArtifactError, match="does not hold the graph that it was compiled from") as caught:
-        compare(CompareOptions(package.original, out=tmp_path))  # type: ignore[attr-defined]
-    assert "exported program" in caught.value.hint
-
-
 def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:
     other = copy_of(saved("half"), tmp_path / "run")
     (other / "package.pt2").unlink()

@@ -27,15 +27,14 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
     )
 
 
-def add_model_lines(package: Analysis, program: LoweredModel, torch: Torch) -> tuple[Analysis, int]:
+def add_model_lines(package: Analysis, lowered: Analysis) -> tuple[Analysis, int]:
     """Adds the model lines of an exported program to the analysis of a package that was compiled from it.
 
     Args:
-        program: a new lowering of the exported program.
+        lowered: that of a new lowering of the exported program.
 
     Returns:
         The analysis, and the number of sites that got a model line.
     """
-    lowered = analyse(program, torch)
     joined = join_provenance.join(package.sites, package.kernels, lowered.sites, lowered.kernels)
     return replace(package, sites=joined.sites), joined.count

@@ -14,6 +14,7 @@ from aoti_debug import manifest
 from aoti_debug.builder import (
     compare_kernels,
     frontend_requests,
+    join_reference,
     original_kernels,
     package_manifest,
     runtime_objects,
@@ -102,13 +103,18 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
             with stages.stage("exported"):
                 program = frontend_requests.lower_exported(checked.exported, options, tools.torch, work)
                 inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
-        joined_sites = None
+        joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
         with _torch_mismatch_in_errors(lowered, tools), _compilation(tools, lowered, work) as (compilation, kernels):
             with stages.stage("instrument"):
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
-                    analysis, joined_sites = add_model_lines(analysis, program, tools.torch)
+                    fresh = analyse(program, tools.torch)
+                    matched = join_reference.match(analysis, fresh)
+                    difference = matched.difference
+                    analysis, joined_sites = add_model_lines(analysis, fresh)
+                    if not difference:
+                        lowered = join_reference.add_reference(lowered, program, matched.names, work)
                 original_hashes = original_kernels.original_hashes(lowered)
                 new_manifest = package_manifest.make_manifest(options, lowered, tools, analysis, original_hashes)
                 wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
@@ -147,6 +153,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         signature=signature,
         comparison=comparison,
         joined_sites=joined_sites,
+        program_difference=difference,
     )
 
 

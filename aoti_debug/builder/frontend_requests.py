@@ -54,6 +54,7 @@ def lower_exported(exported: Artifact, options: BuildOptions, torch: Torch, work
         folder=str(folder),
         imports=options.imports,
         libraries=options.library_paths,
+        configs=name_operators(options.inductor_configs),
     )
     return exported_program.lower(request, torch, timeout=options.timeout)
 

@@ -24,6 +24,8 @@ class BuildSummary:
         signature: the inputs that the model takes.
         comparison: its kernels compared with those of the package given by `against`; None without one.
         joined_sites: number of launch sites that got a model line from the exported program; None without one.
+        program_difference: the first launch site that the package and a new lowering of the exported program do not
+            have in common; "" if there is none.
     """
 
     package: Path
@@ -36,3 +38,4 @@ class BuildSummary:
     signature: ModelSignature
     comparison: KernelComparison | None = None
     joined_sites: int | None = None
+    program_difference: str = ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aoti_debug import manifest, report, wording
 from aoti_debug.bundle import journals, manifests
+from aoti_debug.compare import stored
 from aoti_debug.diagnosis import findings
 from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
@@ -183,8 +184,10 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
             contents.add(f"{prefix}{crash_stacks.NAME}", backtrace_file)
     for name in LOGS:
         _log(contents, run.path / name, prefix + name, redaction)
+    _comparison(contents, run, prefix, redaction)
     known = {
         run_json.NAME,
+        stored.NAME,
         run_directory.MANIFEST,
         run_directory.JOURNAL,
         breadcrumbs.NAME,
@@ -194,6 +197,18 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
         *LOGS,
     }
     _rest(contents, run.path, prefix, known)
+
+
+def _comparison(contents: Contents, run: RunDir, prefix: str, redaction: Redaction) -> None:
+    if not members.is_file(run.path, stored.NAME):
+        return
+    path = run.path / stored.NAME
+    if redaction.removes_tensors:
+        contents.leave_out(f"{prefix}{stored.NAME}", path, _HOLDS_VALUES)
+    elif redaction.removes_source:
+        contents.leave_out(f"{prefix}{stored.NAME}", path, _HOLDS_SOURCE)
+    else:
+        contents.add(f"{prefix}{stored.NAME}", path)
 
 
 def _tensors(

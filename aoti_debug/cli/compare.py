@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
+from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
@@ -25,6 +27,12 @@ from aoti_debug.machine.last_durations import LastDurations
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
+)
+@click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=options.FilePath(),
+    help="The exported program that a compiled package came from: it is what the launches are compared with.",
 )
 @options.calls
 @click.option(
@@ -43,6 +51,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @options.inductor_configs
 @options.imports
 @options.libraries
+@options.trust
 @click.option(
     "--out",
     metavar="DIR",
@@ -51,19 +60,23 @@ from aoti_debug.machine.last_durations import LastDurations
     show_default=True,
     help="Where the directory of the comparison is made.",
 )
+@click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/compare.schema.json).")
 @click.pass_context
 def command(
     context: click.Context,
     model: Path,
     inputs: Path | None,
+    exported: Path | None,
     calls: int,
     filters: tuple[str, ...],
     metric: str,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
+    trusted: bool,
     out: Path,
+    with_report: bool,
     as_json: bool,
 ) -> None:
     """Compare every launch of MODEL.pt2 with what its program says.
@@ -71,11 +84,13 @@ def command(
     MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
     level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
     each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
-    it differs by more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong.
+    it differs by more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong, or the run did
+    not end well.
     """
     chosen = CompareOptions(
         model=model,
         inputs=inputs,
+        exported=exported,
         calls=calls,
         filters=filters,
         metric=metric,
@@ -83,11 +98,19 @@ def command(
         inductor_configs=options.parse_configs(configs),
         imports=imports,
         libraries=libraries,
+        trusted=trusted,
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as lines:
         comparison = compare(chosen, lines)
+    page = [_report(comparison)] if with_report else []
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
-        print_lines(["", *comparison_lines(comparison, width())])
+        print_lines(["", *comparison_lines(comparison, width()), *page])
     context.exit(EXIT_CLEAN if comparison.is_clean else EXIT_FINDING)
+
+
+def _report(comparison: Comparison) -> str:
+    """Writes the page; returns the line that names it."""
+    path = report.write(report.of_comparison(comparison), Path(comparison.directory) / report.REPORT)
+    return f"  report   {path}"

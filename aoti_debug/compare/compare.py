@@ -6,24 +6,23 @@ aoti_debug_compares/20261120-231501-4711/
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.compare import program_values
+from aoti_debug.builder.checked_options import COMPILED
+from aoti_debug.compare import program_values, stored
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.inputs.files import missing_inputs_error
-from aoti_debug.machine import files, python_process, stamped_directories
+from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.pt2 import archive
+from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro import write_repro
 from aoti_debug.run.options import RunOptions
@@ -35,14 +34,13 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
-RESULT = "compare.json"  # docs/compare.schema.json
 
 
 def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:
     """Compares every launch of a model with what its program says.
 
     Raises:
-        UsageError: an option is wrong.
+        UsageError: an option is wrong, or the model is not trusted.
         ArtifactError: the model or its inputs are not what they should be, or the package holds no reference.
         ToolchainError, TargetError: the model could not be built, started or evaluated.
         RunDirError: the run cannot be read, or cannot be repeated.
@@ -54,14 +52,25 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
     except OSError as error:
         raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
     try:
-        comparison = _Session(options, folder, Steps(listener)).compare()
-        files.write(folder / RESULT, json.dumps(document(comparison), indent=1, allow_nan=False))
+        steps = Steps(listener)
+        comparison = replace(_Session(options, folder, steps).compare(), directory=str(folder))
+        stored.write(comparison, folder)
+        _keep_in_run(comparison, steps)
         stamped_directories.link_latest(folder)
         return comparison
     except BaseException:
         if not any(folder.iterdir()) or not (folder / "runs").exists():
             stamped_directories.remove(folder, options.out if is_new_base else None)
         raise
+
+
+def _keep_in_run(comparison: Comparison, steps: Steps) -> None:
+    """Writes the comparison into the run's directory too, for its report; the user's run may be read-only."""
+    try:
+        stored.write(comparison, comparison.run.path)
+    except OSError as error:
+        with steps.step("keep in the run") as note:
+            note.text = f"not written: {error.strerror}; a report of the run does not show the comparison"
 
 
 def _check(options: CompareOptions) -> None:
@@ -83,8 +92,9 @@ class _Session:
     def compare(self) -> Comparison:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
-            run = self._run()
-            options = self._options
+            run, options = self._run(), self._options
+            if run.package is not None:
+                trust.require(archive.inspect(run.package), options.trusted)
             scope = Scope(options.filters, options.metric, imports=options.imports, libraries=options.libraries)
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
@@ -94,17 +104,27 @@ class _Session:
         """The run to compare, with the tensors of all launches."""
         options = self._options
         if (options.model / run_json.NAME).is_file():
+            self._check_not_compiled("a run directory")
             run = run_directory.open_run(options.model)
             return run if _has_tensors(run) else self._again(run)
         package = archive.inspect(options.model)
-        if package.kind is ArtifactKind.EXPORTED:
-            return self._record(self._built(), options.inputs, options.calls)
-        if package.kind is not ArtifactKind.INSTRUMENTED:
+        if package.kind in COMPILED and options.exported is None:
             raise ArtifactError(
                 f"{options.model} is {package.kind.value}, which does not hold the graph that it was compiled from",
-                hint="pass the exported program that it was compiled from (torch.export.save)",
+                hint="--exported PROGRAM.pt2 names the exported program that it was compiled from",
             )
+        if package.kind not in COMPILED:
+            self._check_not_compiled(package.kind.value)
+        if package.kind is not ArtifactKind.INSTRUMENTED:
+            return self._record(self._built(), options.inputs, options.calls)
         return self._record(options.model, options.inputs, options.calls)
+
+    def _check_not_compiled(self, what: str) -> None:
+        if self._options.exported is not None:
+            raise UsageError(
+                f"{self._options.model} is {what}: it has no need of --exported",
+                hint="--exported is for a compiled package",
+            )
 
     def _built(self) -> Path:
         options, output = self._options, self._folder / PACKAGE
@@ -113,12 +133,20 @@ class _Session:
                 BuildOptions(
                     program=options.model,
                     output=output,
+                    exported=options.exported,
                     inductor_configs=options.inductor_configs,
                     imports=options.imports,
                     libraries=tuple(map(str, options.libraries)),
+                    trusted=options.trusted,
                 )
             )
             note.text = wording.count(len(built.manifest.sites), "launch site")
+        if built.program_difference:
+            raise ArtifactError(
+                f"{options.model} was not compiled from {options.exported} as it is lowered here: "
+                f"{built.program_difference}",
+                hint="pass its own program, and with --inductor-config the settings that it was compiled with",
+            )
         if built.missing_inputs_reason and options.inputs is None:
             raise missing_inputs_error(str(options.model), built.signature)
         return output
@@ -144,6 +172,7 @@ class _Session:
                     calls=calls,
                     imports=self._options.imports,
                     libraries=self._options.libraries,
+                    trusted=self._options.trusted,
                 ),
                 Observer(),
             )

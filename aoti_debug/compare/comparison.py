@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aoti_debug import wording
 from aoti_debug.compare.measurement import Advance, Inherited, Measurement, RegionResult, StateChange
 from aoti_debug.compare.plan import Region
 from aoti_debug.compare.regions import Regions
@@ -12,6 +13,7 @@ from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_ou
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import USER_TRITON, NodeKind, Reference
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.wrapper.launch_traits import traits_of
 
@@ -98,6 +100,7 @@ class Comparison:
         repro: the folder that replays the first wrong launch; "" without one.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
         peak_bytes: the largest resident size of the evaluating process.
+        directory: of the comparison; "" if it has none of its own.
     """
 
     run: RunDir
@@ -106,6 +109,7 @@ class Comparison:
     repro: str = ""
     states: tuple[StateChange, ...] = ()
     peak_bytes: int = 0
+    directory: str = ""
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:
@@ -114,13 +118,26 @@ class Comparison:
 
     @property
     def is_clean(self) -> bool:
-        """True if neither a launch nor a state is wrong."""
-        return self.first_wrong is None and not self.wrong_states
+        """True if neither a launch nor a state is wrong, and the run ended well."""
+        return self.first_wrong is None and not self.wrong_states and not self.unfinished
 
     @property
     def first_wrong(self) -> Row | None:
         """The first wrong launch; None if there is none."""
         return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+
+    @property
+    def unfinished(self) -> str:
+        """The reason why the run has no more launches: "it was killed by SIGKILL; …"; "" if it ended well."""
+        run = self.run
+        if run.state is ExitKind.CLEAN:
+            return ""
+        if run.state is ExitKind.RUNNING:
+            return "it is still going on"
+        reached = {launch.site.id for launch in run.launches}
+        missing = sum(site.id not in reached for site in run.manifest.sites)
+        why = wording.first_line(run.info.exit.detail) or f"it was {run.state.value}"
+        return f"{why}; {missing} of {wording.count(len(run.manifest.sites), 'launch site')} were not reached"
 
     @property
     def coverage(self) -> Coverage:

@@ -23,6 +23,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "first_wrong": None if wrong is None else wrong.launch.id,
         "repro": comparison.repro or None,
         "coverage": asdict(comparison.coverage),
+        "unfinished": comparison.unfinished or None,
         "program_failure": comparison.program_failure or None,
         "states": [asdict(state) for state in comparison.states],
         "launches": [_row(row) for row in rows],

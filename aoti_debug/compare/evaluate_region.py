@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import wording
 from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
+from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Measurement, RegionResult
@@ -29,6 +33,7 @@ Metric = Callable[[Any, Any], float]
 _PERTURBATIONS = 3
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")
+_SPREADS = 16  # outputs whose distribution of errors is kept
 
 
 class RegionEvaluator:
@@ -45,6 +50,7 @@ class RegionEvaluator:
         self._device = device
         self._metric = metric
         self._kept = kept
+        self._spreads = _SPREADS
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
@@ -53,6 +59,9 @@ class RegionEvaluator:
             outputs, notes = self._measure(region)
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
+        except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
+            reason = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
+            return RegionResult(region.launch, failure=reason, seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
 
     def trace(self, region: Region, traced: TracedElement) -> Origin | None:
@@ -64,6 +73,22 @@ class RegionEvaluator:
         with contextlib.suppress(NotEvaluableError, RunDirError):
             return self._trace(graph, region, output, traced)
         return None
+
+    def bad_operand(self, region: Region) -> BadOperand | None:
+        """The first element of an operand in a region that an operator cannot use; None if none can be seen."""
+        import torch
+
+        graph = self._reference.graph(region.graph, region.function)
+        if graph is None:
+            return None
+        symbols = Symbols(known=region.symbols)
+        known: dict[ValueKey, Any] = {}
+        for item in region.inputs:
+            with contextlib.suppress(NotEvaluableError, RunDirError):
+                known[item.value] = load_value(graph, item, symbols, self._device)
+        with torch.no_grad():
+            search = BadOperandSearch(self._reference, graph, known, symbols, self._device)
+            return search.first(region.launch, region.nodes)
 
     def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
         import torch
@@ -115,6 +140,8 @@ class RegionEvaluator:
                     if len(region.outputs) == 1:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
+            if self._metric is not None:
+                notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, region, symbols, double)
                 self._kept = None
@@ -160,8 +187,12 @@ class RegionEvaluator:
             again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
             if measure(subject, again).wrong:
                 raise NotEvaluableError("an operator is not deterministic: two evaluations in eager differ")
+        if measured.spread is not None and self._spreads == 0:
+            measured = replace(measured, spread=None)
+        self._spreads -= measured.spread is not None
         if self._metric is not None:
-            measured = replace(measured, metric=float(self._metric(actual, output.double)))
+            number = self._metric(actual, output.double)
+            measured = replace(measured, metric=number if math.isfinite(number) else None)
         return measured
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
@@ -22,6 +23,7 @@ from aoti_debug.machine.python_process import DESCRIPTOR, PythonCommand
 WORKER = "aoti_debug.compare.worker"
 REQUEST = "request.json"
 LOG = "evaluation.log"
+_MOST_DEATHS = 8
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Evaluated:
 
     results: list[RegionResult] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    bad_operands: list[BadOperand] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
     states: list[StateChange] = field(default_factory=list)
     program_failure: str = ""
@@ -52,9 +55,18 @@ def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], No
     """
     evaluated = Evaluated()
     remaining = request
+    deaths = 0  # of processes one after the other that evaluated nothing
     while True:
+        before = len(evaluated.results)
         ended = _run(remaining, folder, evaluated, progress)
         done = len(evaluated.results)
+        deaths = deaths + 1 if done == before else 0
+        if ended and deaths == _MOST_DEATHS:
+            reason = f"its evaluation was not tried: that of {_MOST_DEATHS} launches before it {ended}"
+            failed = (RegionResult(region.launch, failure=reason) for region in request.regions[done:])
+            evaluated.results += failed
+            evaluated.program_failure = reason
+            return evaluated
         if not ended:
             return evaluated
         if done == len(request.regions):
@@ -92,6 +104,8 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     progress(len(evaluated.results))
                 case Origin() as origin:
                     evaluated.origins.append(origin)
+                case BadOperand() as bad:
+                    evaluated.bad_operands.append(bad)
                 case Inherited() as difference:
                     evaluated.inherited.append(difference)
                 case StateChange() as change:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
 from aoti_debug.compare.bias import bias
+from aoti_debug.compare.error_spread import ErrorSpread, spread_of
 from aoti_debug.compare.measurement import Element, Measurement
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
         actual, expected = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj())
     wide = expected.to(torch.float64)
     difference = _rms(_finite(actual.to(torch.float64) - wide)) if actual.numel() else 0.0
-    return difference / max(_rms(_finite(wide)), 1e-300) if difference else 0.0
+    return min(difference / max(_rms(_finite(wide)), 1e-300), _LARGEST) if difference else 0.0
 
 
 def _floating(subject: Subject, output: Evaluated) -> Measurement:
@@ -155,6 +156,7 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
         eager_rms=_rms(_finite(eager_error)),
         eager_ulp_max=float((_finite(eager_error) / step).max()),
         sensitivity=_rms(change) / max(unit(dtype) * _rms(_finite(double)), 1e-300) if changes else -1.0,
+        spread=_spread(output, ratio, in_ulp, misplaced),
     )
 
 
@@ -181,6 +183,7 @@ def _discrete(subject: Subject, output: Evaluated) -> Measurement:
         equals_eager=not bool(different.any()),
         atol=float(error.max()),
         sensitivity=float(unstable.sum()) if output.perturbed else -1.0,
+        spread=_spread(output, torch.where(wrong, torch.full_like(error, _LARGEST), torch.zeros_like(error))),
     )
 
 
@@ -190,7 +193,15 @@ _LARGEST = 1e300  # stands for an infinite multiple
 def _measurement(subject: Subject, output: Evaluated, **members: object) -> Measurement:
     actual = output.actual
     common = {"dtype": dtypes.bare_name(actual.dtype), "shape": tuple(actual.shape), "count": actual.numel()}
-    return Measurement(subject.argument, subject.value, subject.operator, **common, **members)  # type: ignore[arg-type]
+    limited = {name: min(value, _LARGEST) if isinstance(value, float) else value for name, value in members.items()}
+    return Measurement(subject.argument, subject.value, subject.operator, **common, **limited)  # type: ignore[arg-type]
+
+
+def _spread(
+    output: Evaluated, excess: torch.Tensor, ulp: torch.Tensor | None = None, misplaced: torch.Tensor | None = None
+) -> ErrorSpread | None:
+    """The distribution of the errors of an output with wrong elements."""
+    return spread_of(tuple(output.actual.shape), excess, ulp, misplaced) if bool((excess > 1).any()) else None
 
 
 def _element(index: int, output: Evaluated) -> Element:

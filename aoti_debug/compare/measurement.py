@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from aoti_debug.compare.error_spread import ErrorSpread
+
 
 @dataclass(frozen=True)
 class Element:
@@ -47,6 +49,7 @@ class Measurement:
             inputs, when these change by one ULP; of integers, the number of elements that change; -1 if it was not
             needed.
         metric: the value of the user's metric; None without one.
+        spread: the distribution of its errors, if elements are wrong; None for others, and after the first few.
     """
 
     argument: str
@@ -71,6 +74,7 @@ class Measurement:
     eager_ulp_max: float = 0.0
     sensitivity: float = -1.0
     metric: float | None = None
+    spread: ErrorSpread | None = None
 
 
 @dataclass(frozen=True)

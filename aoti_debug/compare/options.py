@@ -15,16 +15,18 @@ class CompareOptions:
     """The model or run to compare with its program.
 
     Attributes:
-        model: an exported program, an instrumented package, or a run directory.
+        model: an exported program, a compiled or an instrumented package, or a run directory.
+        exported: the exported program that a compiled package came from.
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         calls: how many times the model is called.
         filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
-        inductor_configs, imports, libraries: as for `build` and `run`.
+        inductor_configs, imports, libraries, trusted: as for `build` and `run`.
     """
 
     model: Path
+    exported: Path | None = None
     inputs: Path | None = None
     calls: int = 1
     filters: tuple[str, ...] = ()
@@ -33,3 +35,4 @@ class CompareOptions:
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
+    trusted: bool = False

@@ -115,6 +115,7 @@ class CompareRequest:
         metric: "FILE.py:FUNCTION"; "" for none.
         traced: elements of outputs, one of a region, to be followed to the operator that made them non-finite; these
             regions are not measured.
+        faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
         imports, libraries: Python modules and shared libraries that register operators.
     """
 
@@ -124,5 +125,6 @@ class CompareRequest:
     programs: tuple[ProgramRun, ...] = ()
     metric: str = ""
     traced: tuple[TracedElement, ...] = ()
+    faulty: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()

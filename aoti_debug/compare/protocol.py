@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.machine.error_data import ErrorData
@@ -17,12 +18,13 @@ class Failed:
     error: ErrorData
 
 
-Message = RegionResult | Origin | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
+Message = RegionResult | Origin | BadOperand | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "region": RegionResult,
         "origin": Origin,
+        "bad operand": BadOperand,
         "inherited": Inherited,
         "state": StateChange,
         "program failure": ProgramFailure,

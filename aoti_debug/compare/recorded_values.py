@@ -115,6 +115,15 @@ class RecordedValues:
                 return
             yield write
 
+    def inputs(self, launch: Launch) -> tuple[Read, ...]:
+        """The tensors that a launch read, or, if it is the last one and did not return, was about to read."""
+        arguments = (a for a in launch.args if a.role in _READ and a.tensor is not None)
+        return self.reads.get(launch.key) or tuple(self._read(launch, argument) for argument in arguments)
+
+    def held_by(self, launch: Launch, argument: Argument) -> ValueKey | None:
+        """The value that a buffer holds in the end, by its name; None if no node has it."""
+        return self._named(launch, argument.name) or self._named(launch, argument.spec.base)
+
     def _follow(self, launch: Launch, versions: Mapping[tuple[LaunchKey, str], ValueKey | None]) -> None:
         for argument in launch.args:
             if isinstance(argument.before, Number) and is_symbol(argument.spec.text):

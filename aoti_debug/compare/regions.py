@@ -23,6 +23,11 @@ from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
 _DRAWN = ("prims.inductor_random.default", "prims.inductor_randint.default")
 _OTHER_ORDER = re.compile(r"\b(?:randn?4x|rand_eager_kernel)\(")
+_ENDS = {
+    LaunchStatus.OPEN: "it never returned",
+    LaunchStatus.FAILED: "it failed",
+    LaunchStatus.NOT_STARTED: "its grid is empty: it was not started",
+}
 SUBGRAPHS = ("higher_order.cond", "higher_order.while_loop")
 
 
@@ -67,7 +72,7 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
     silent: set[str] = set()
     for launch in run.launches:
         if launch.status is not LaunchStatus.RETURNED:
-            uncovered.append(Uncovered(launch.id, f"it is {launch.status.value}"))
+            uncovered.append(Uncovered(launch.id, _ENDS[launch.status]))
         elif not finder.values.writes[launch.key]:
             silent.add(launch.id)
         else:

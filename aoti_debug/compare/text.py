@@ -76,6 +76,8 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
         lines += wording.wrapped(f"note: {wording.some(launches, 4)}: {reason}", width)
+    if comparison.unfinished:
+        lines += wording.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
     if comparison.program_failure:
         lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
@@ -164,12 +166,11 @@ def _cells(row: Row) -> list[str]:
     if worst is None:
         return [*name, *([""] * 8), verdict]
     inherited = (row.inherited or {}).get(worst.argument)
-    eager = worst.eager_rms / worst.rms * worst.relative if worst.rms else 0.0
     return [
         *name,
         _short(worst.relative),
         "" if inherited is None else _short(inherited),
-        _short(eager),
+        _short(eager_error(worst)),
         _short(worst.ulp_median),
         _short(worst.ulp_max),
         _short(worst.rtol),
@@ -177,6 +178,11 @@ def _cells(row: Row) -> list[str]:
         "" if worst.sensitivity < 0 else _short(worst.sensitivity),
         verdict,
     ]
+
+
+def eager_error(output: Measurement) -> float:
+    """The error of eager itself, as a part of the expected values like `Measurement.relative`."""
+    return output.eager_rms / output.rms * output.relative if output.rms else 0.0
 
 
 def _metric(row: Row) -> str:

@@ -229,7 +229,7 @@ def _corresponding(
     import torch
 
     indices = torch.arange(value.numel(), device=value.device).reshape(value.shape)
-    if _is_elementwise(node) and value.dim() <= result.dim():
+    if is_elementwise(node) and value.dim() <= result.dim():
         own = at[len(at) - value.dim() :]
         return indices[tuple(0 if size == 1 else i for size, i in zip(value.shape, own, strict=True))].reshape(1)
     position = node.inputs.index(name)
@@ -261,7 +261,8 @@ def _broadcast(indices: torch.Tensor, at: tuple[int, ...]) -> torch.Tensor:
     return indices[tuple(0 if size == 1 else i for size, i in zip(indices.shape, own, strict=True))].reshape(1)
 
 
-def _is_elementwise(node: Node) -> bool:
+def is_elementwise(node: Node) -> bool:
+    """True if each element of a node's result is computed from one element of each argument."""
     import torch
 
     try:

@@ -7,19 +7,27 @@ from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of
 from aoti_debug.compare.evaluation import evaluate
+from aoti_debug.compare.input_names import input_names, of_origin
 from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.regions import find_regions
 from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.rundir.run_directory import RunDir
 
 
 @dataclass(frozen=True)
 class LocatedOrigin:
-    """The operator that made an element of an output non-finite, and its model line; None if that is not known."""
+    """The operator that made an element of an output non-finite.
+
+    Attributes:
+        line: its model line; None if that is not known.
+        place: its node in the body of a branch or loop; "" elsewhere.
+    """
 
     origin: Origin
     line: ModelLine | None
+    place: str = ""
 
 
 def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> LocatedOrigin | None:
@@ -50,4 +58,6 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Loc
     graph = reference.graph(region.graph, region.function)
     if origin is None or graph is None:
         return None
-    return LocatedOrigin(origin, reference.line(graph.by_name[origin.made.node]))
+    node = graph.by_name[origin.made.node]
+    origin = of_origin(origin, input_names(run.manifest, graph.name))
+    return LocatedOrigin(origin, reference.line(node), place_in_subgraph(graph, node, run.launch(region.launch).loops))

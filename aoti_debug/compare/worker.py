@@ -11,8 +11,9 @@ import resource
 import runpy
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from aoti_debug import wording
 from aoti_debug.compare.evaluate_program import evaluate_program
 from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
 from aoti_debug.compare.measurement import PeakMemory
@@ -50,7 +51,10 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), kept=folder)
     traced = {element.launch: element for element in request.traced}
     for region in request.regions:
-        if region.launch not in traced:
+        if region.launch in request.faulty:
+            if (bad := evaluator.bad_operand(region)) is not None:
+                pipe.write(message_line(bad) + "\n")
+        elif region.launch not in traced:
             pipe.write(message_line(evaluator.measure(region)) + "\n")
         elif (origin := evaluator.trace(region, traced[region.launch])) is not None:
             pipe.write(message_line(origin) + "\n")
@@ -71,11 +75,23 @@ def _metric(text: str) -> Metric | None:
     file, _, name = text.rpartition(":")
     try:
         function = runpy.run_path(file).get(name)
-    except Exception as error:  # the user's file may raise anything
-        raise UsageError(f"--metric {text} fails: {type(error).__name__}: {error}", hint=_METRIC_HINT) from error
+    except (Exception, SystemExit) as error:  # the user's file may raise anything
+        raise UsageError(
+            f"--metric {text} fails: {type(error).__name__}: {wording.first_line(str(error))}", hint=_METRIC_HINT
+        ) from error
     if not callable(function):
         raise UsageError(f"{file} has no function {name}", hint=_METRIC_HINT)
-    metric: Metric = function
+
+    def metric(actual: Any, expected: Any) -> float:
+        try:
+            return float(function(actual, expected))
+        except Exception as error:
+            tensor = f"{str(actual.dtype).removeprefix('torch.')}{list(actual.shape)}"
+            raise UsageError(
+                f"--metric {text} fails for {tensor}: {type(error).__name__}: {wording.first_line(str(error))}",
+                hint=_METRIC_HINT,
+            ) from error
+
     return metric
 
 

@@ -10,10 +10,21 @@ from aoti_debug.machine import files
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
 from aoti_debug.report.redaction import RedactedPart, redaction_for
-from aoti_debug.report.subject import REPORT, ReportSubject, find, of_run, of_triage
+from aoti_debug.report.subject import REPORT, ReportSubject, find, of_comparison, of_run, of_triage
 from aoti_debug.triage.triage_directory import TriageDir
 
-__all__ = ["REPORT", "RedactedPart", "ReportSubject", "find", "html", "of_run", "of_triage", "write", "write_triage"]
+__all__ = [
+    "REPORT",
+    "RedactedPart",
+    "ReportSubject",
+    "find",
+    "html",
+    "of_comparison",
+    "of_run",
+    "of_triage",
+    "write",
+    "write_triage",
+]
 
 
 def html(subject: ReportSubject, parts: Collection[RedactedPart] = ()) -> str:

@@ -7,11 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aoti_debug import wording
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.manifest import ModelLine
 from aoti_debug.report import graph, marks
 from aoti_debug.report.compact import Compactor, merge_recordings
+from aoti_debug.report.comparison import ComparedLaunches
 from aoti_debug.report.context import LaunchContext, context_of, model_lines_of, recorded_line
 from aoti_debug.report.redaction import NO_REDACTION, Redaction
 from aoti_debug.report.samples import BUDGET as SAMPLE_BUDGET
@@ -70,6 +73,8 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION) -> 
         sources = tuple(highlight_kernel(kernel) for kernel in kernels.values())
         source_index = {name: index for index, name in enumerate(kernels)}
     data = _data(subject, redaction, source_index)
+    if subject.comparison is not None and not redaction.removes_tensors:
+        _add_comparison(data, subject.comparison, redaction)
     if subject.triage is None:
         finding = replace(finding, warnings=(*finding.warnings, *_mark_warnings(data)))
     frames = model_lines_of(finding.where, finding.origin)
@@ -116,7 +121,8 @@ def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
 def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, int]) -> dict[str, Any]:
     run, finding = subject.run, subject.finding
     if run is None:
-        return {**Compactor(redaction, "").tables(), "launches": [], "histograms": [], "graph": graph.EMPTY}
+        tables = Compactor(redaction, "").tables()
+        return {**tables, "launches": [], "histograms": [], "graph": graph.EMPTY, "comparison": None}
     verdict = subject.verdict
     damaged = frozenset(damage.key for damage in run.timeline.damages)
     compactor = Compactor(redaction, str(run.path))
@@ -148,7 +154,19 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         "sample": ELEMENTS,
         "unread": sampler.unread,
         "graph": graph.graph_of(run, redaction.redact_finding(finding), verdict),
+        "comparison": None,
     }
+
+
+def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Redaction) -> None:
+    """Adds what the comparison found to the launches, and what belongs to no single one."""
+    compared = ComparedLaunches(comparison, redaction)
+    wrong = {row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG}
+    for entry in data["launches"]:
+        entry["compared"] = compared.launch(entry["id"])
+        if entry["id"] in wrong and marks.Mark.GUILTY.value not in entry["marks"]:
+            entry["marks"] = marks.ordered((*entry["marks"], marks.Mark.WRONG_VALUE.value))
+    data["comparison"] = compared.shared({entry["id"] for entry in data["launches"]})
 
 
 class _Recording:
@@ -215,7 +233,9 @@ def _limits(run: RunDir | None, data: Mapping[str, Any]) -> Iterator[str]:
 def _remarks(redaction: Redaction) -> tuple[str, ...]:
     remarks = []
     if redaction.removes_tensors:
-        remarks.append("left out: values of tensors, statistics, histograms, numbers passed to kernels or quoted")
+        remarks.append(
+            "left out: values of tensors, statistics, histograms, numbers passed to kernels or quoted, comparisons"
+        )
     if redaction.removes_source:
         remarks.append("left out: source of kernels and of the model, stacks, sentences that may quote them")
     return tuple(remarks)

@@ -23,10 +23,17 @@ class Mark(str, Enum):
     ORIGIN = "origin"
     OPEN = "never returned"
     FAILED = "failed"
+    WRONG_VALUE = "wrong value"
     GUARD = "guard damaged"
     NAN = "NaN"
     INF = "Inf"
     NEAR_OVERFLOW = "near overflow"
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """The names of marks, the gravest first."""
+    given = set(names)
+    return [mark.value for mark in Mark if mark.value in given]
 
 
 def value_marks(arguments: Iterable[Mapping[str, Any]]) -> list[Mark]:

@@ -22,7 +22,17 @@ from aoti_debug.report.template_cache import TemplateCache
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
 LICENCES = ("LICENSE-tabulator", "LICENSE-uPlot", "LICENSE-dagre")
-SCRIPTS = ("data.js", "timeline.js", "graph.js", "histogram.js", "detail.js", "table.js", "main.js")
+SCRIPTS = (
+    "data.js",
+    "spread.js",
+    "errors.js",
+    "timeline.js",
+    "graph.js",
+    "histogram.js",
+    "detail.js",
+    "table.js",
+    "main.js",
+)
 _SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # these files are not shipped
 
 

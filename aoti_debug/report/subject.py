@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aoti_debug.compare import stored
+from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.diagnosis.verdict_finding import finding_of
@@ -17,7 +19,7 @@ from aoti_debug.machine.steps import Step
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage import triage_directory, wrong_values
 from aoti_debug.triage.triage_directory import TriageDir
 
 REPORT = triage_directory.REPORT
@@ -37,6 +39,7 @@ class ReportSubject:
         versions: of aoti-debug, torch and so on, by name.
         command: the words of the command line that made it.
         triage: None for a run.
+        comparison: of the run with its program; None if there was none.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ReportSubject:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     triage: TriageDir | None = None
+    comparison: Comparison | None = None
 
     @property
     def what(self) -> str:
@@ -90,7 +94,20 @@ def find(name: str | Path | None = None) -> ReportSubject:
 
 
 def of_run(run: RunDir) -> ReportSubject:
-    """The subject of a report on a run."""
+    """The subject of a report on a run, with its comparison if its directory holds one.
+
+    Raises:
+        RunDirError: the comparison is damaged.
+    """
+    return _of_run(run, stored.read(run))
+
+
+def of_comparison(comparison: Comparison) -> ReportSubject:
+    """The subject of a report on the run that was compared."""
+    return _of_run(comparison.run, comparison)
+
+
+def _of_run(run: RunDir, comparison: Comparison | None) -> ReportSubject:
     info = run.info
     versions = {
         "aoti-debug": info.tool_version or run.manifest.tool_version,
@@ -98,7 +115,30 @@ def of_run(run: RunDir) -> ReportSubject:
     }
     verdict = diagnose(run)
     finding = finding_of(run, verdict, argument_sentences(verdict))
-    return ReportSubject(run.path.name, run.path, finding, run, verdict, versions=versions, command=info.command)
+    if comparison is not None and verdict is None:
+        finding = _compared(finding, comparison)
+    return ReportSubject(
+        run.path.name,
+        run.path,
+        finding,
+        run,
+        verdict,
+        versions=versions,
+        command=info.command,
+        comparison=comparison,
+    )
+
+
+def _compared(finding: Finding, comparison: Comparison) -> Finding:
+    """What the comparison of a run without a fault has found."""
+    found = wrong_values.finding_of(comparison)
+    repro = comparison.repro if comparison.run.is_made_here else ""  # nobody should run a stranger's file
+    return replace(
+        found,
+        what=found.what or finding.what,
+        repro=repro,
+        next=(shlex.join(("python", f"{repro}/repro.py")),) if repro else finding.next,
+    )
 
 
 def of_triage(triage: TriageDir) -> ReportSubject:
@@ -115,6 +155,7 @@ def of_triage(triage: TriageDir) -> ReportSubject:
         tool = main.info.tool_version or main.manifest.tool_version
         versions = {"aoti-debug": tool, "torch": main.manifest.torch_version} | versions
     verdict = None if main is None else diagnose(main)
+    compared = (stored.read(run) for run in (main, *others) if run is not None)
     return ReportSubject(
         triage.path.name,
         triage.path,
@@ -126,6 +167,7 @@ def of_triage(triage: TriageDir) -> ReportSubject:
         versions,
         record.command,
         triage,
+        next((comparison for comparison in compared if comparison is not None), None),
     )
 
 

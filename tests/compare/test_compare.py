@@ -19,6 +19,7 @@ from corpus.case import origin_lines
 from corpus.wrong_values import Relu
 from safetensors.torch import load_file
 
+from aoti_debug import report
 from aoti_debug.cli.main import group
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
@@ -27,7 +28,7 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.cells import UNLIMITED
 
 Runs = Callable[[str], RunDir]
@@ -117,7 +118,8 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         torch.export.save(torch.export.export(Relu().eval(), (torch.randn(8, 16),)), tmp_path / "model.pt2")
     monkeypatch.chdir(tmp_path)
     setting = "cpp.inject_relu_bug_TESTING_ONLY=accuracy"
-    result = CliRunner().invoke(group, ["compare", "model.pt2", "--inductor-config", setting], prog_name="aoti-debug")
+    command = ["compare", "model.pt2", "--inductor-config", setting, "--report"]
+    result = CliRunner().invoke(group, command, prog_name="aoti-debug")
     assert result.exit_code == 1, result.output
     lines = result.stdout.splitlines()
     wrong = next(line for line in lines if line.startswith("WRONG "))
@@ -127,7 +129,19 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (line,) = origin_lines(Relu())
     assert f"{line.file.name}:{line.line} in forward" in operator
     assert any(line.startswith("  element  buf1[") for line in lines)
-    repro = (tmp_path / "aoti_debug_compares" / "latest").resolve() / "repro" / "repro.py"
+    folder = (tmp_path / "aoti_debug_compares" / "latest").resolve()
+    assert f"  report   {folder / 'report/index.html'}" in lines
+    assert "Errors along the launches" in (folder / "report/index.html").read_text()
+    found = json.loads((folder / "compare.json").read_text())
+    assert schema.problems(found, COMPARE) == []
+    again = report.of_run(open_run(found["run"]))
+    assert (again.finding.kind.value, again.finding.where.launch if again.finding.where else "") == (
+        "wrong_value",
+        "0.1",
+    )
+    (output,) = found["launches"][1]["outputs"]
+    assert output["spread"]["ranges"] == [[[0, 7]], [[0, 31]]]
+    repro = folder / "repro" / "repro.py"
     assert f"  next     python {repro}" in lines
     expected = load_file(repro.parent / "tensors" / "program_buf1.safetensors")["buf1"]
     assert (expected.dtype, tuple(expected.shape)) == (torch.float64, (8, 32))
@@ -156,13 +170,6 @@ def test_a_metric_that_fails(saved: Runs, tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text("import no_such_module\n")
     with pytest.raises(UsageError, match="fails: ModuleNotFoundError"):
         compared(saved("half"), tmp_path, metric=f"{tmp_path / 'my.py'}:f")
-
-
-def test_a_compiled_package(from_package: Callable[[str], object], tmp_path: Path) -> None:
-    package = from_package("half")
-    with pytest.raises(ArtifactError, match="does not hold the graph that it was compiled from") as caught:
-        compare(CompareOptions(package.original, out=tmp_path))  # type: ignore[attr-defined]
-    assert "exported program" in caught.value.hint
 
 
 def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:

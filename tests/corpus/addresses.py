@@ -213,25 +213,49 @@ def pages(device: str) -> Example:
     return Example(Pages(), (total, size), inputs=(total, zero))
 
 
-FROM_INPUT = Expected("fault", GENERATED, inputs=("index",))
-MADE = Expected("fault", GENERATED)
+def from_input(*says: str) -> Expected:
+    return Expected("fault", GENERATED, inputs=("index",), says=says)
+
+
+def made(*says: str) -> Expected:
+    return Expected("fault", GENERATED, says=says)
+
+
+ROWS = "table has 1000 rows"
+PAST = f"index[5] is {FAR}, {ROWS}"
 
 CASES = (
-    Case("index_past_end", lookup(FAR), Expected("fault", GENERATED, ("*table*",), ("index",), confirmed="*"),
+    Case("index_past_end", lookup(FAR),
+         Expected("fault", GENERATED, ("*table*",), ("index",), says=(f"aten.index.Tensor: {PAST}",), confirmed="*"),
          configs=UNCHECKED),
-    Case("index_negative", lookup(-FAR), FROM_INPUT, configs=UNCHECKED),
-    Case("index_asserted", lookup(1000), FROM_INPUT),
-    Case("index_made_earlier", later, Expected("fault", GENERATED, ("*table*",)), configs=UNCHECKED),
-    Case("index_int32_overflow", overflow32, MADE, configs=UNCHECKED),
-    Case("index_int32_overflow_fused", overflow32_fused, MADE, configs=UNCHECKED),
-    Case("index_from_infinity", float_index, MADE, CPU, configs=UNCHECKED),
-    Case("table_without_rows", no_rows, Expected("fault", GENERATED, inputs=("table", "index")), configs=UNCHECKED),
-    Case("scatter_past_end", scatter(Scatter, FAR), FROM_INPUT, configs=UNCHECKED),
-    Case("index_put_past_end", scatter(ScatterAdd, 64), Expected("fault", inputs=("index",))),
-    Case("embedding_bag_past_end", bag, Expected("fault", ("*embedding_bag*",), inputs=("ids",)), CPU),
+    Case("index_negative", lookup(-FAR), from_input(f"aten.index.Tensor: index[5] is {-FAR}, {ROWS}"),
+         configs=UNCHECKED),
+    Case("index_asserted", lookup(1000), from_input(f"aten.index.Tensor: index[5] is 1000, {ROWS}")),
+    Case("index_made_earlier", later,
+         Expected("fault", GENERATED, ("*table*",), says=(ROWS,)), configs=UNCHECKED),
+    Case("index_int32_overflow", overflow32, made(f"is -1294967296, {ROWS}"), configs=UNCHECKED),
+    Case("index_int32_overflow_fused", overflow32_fused,
+         made("aten.mul.Tensor: ids[0] = 3000 * 1000000 = -1294967296: 3000000000 does not fit into int32"),
+         configs=UNCHECKED),
+    Case("index_from_infinity", float_index, made(ROWS), CPU, configs=UNCHECKED),
+    Case("table_without_rows", no_rows,
+         Expected("fault", GENERATED, inputs=("table", "index"), says=("index[0] is 3, table has 0 rows",)),
+         configs=UNCHECKED),
+    Case("scatter_past_end", scatter(Scatter, FAR), from_input(f"index[5] is {FAR}, sin has 64 rows"),
+         configs=UNCHECKED),
+    Case("index_put_past_end", scatter(ScatterAdd, 64),
+         Expected("fault", inputs=("index",), says=("index[5] is 64, sin has 64 rows",))),
+    Case("embedding_bag_past_end", bag,
+         Expected("fault", ("*embedding_bag*",), inputs=("ids",), says=("ids[17] is 51, bag_weight has 50 rows",)),
+         CPU),
     Case("second_call", lambda d: Example(Step().to(d), (torch.ones(4, 64, device=d),)),
-         Expected("fault", GENERATED, call=1), options=("--calls", "2"), configs=UNCHECKED),
-    Case("cond_branch", branch, MADE, CPU, configs=UNCHECKED),
-    Case("while_iteration_7", loop, MADE, configs=UNCHECKED),
-    Case("integer_division_by_zero", pages, Expected("fault", GENERATED, inputs=("size",)), CPU),
+         Expected("fault", GENERATED, call=1, says=(ROWS,)), options=("--calls", "2"), configs=UNCHECKED),
+    Case("cond_branch", branch,
+         made("aten.add.Tensor: arg2_1[0] = 3 + 68719476736", "in true_graph_0: index = aten.index.Tensor"), CPU,
+         configs=UNCHECKED),
+    Case("while_iteration_7", loop,
+         made("arg2_1 has 1000 rows", "in iteration 7 of while_loop_body_graph_0: index = aten.index.Tensor"),
+         configs=UNCHECKED),
+    Case("integer_division_by_zero", pages,
+         Expected("fault", GENERATED, inputs=("size",), says=("aten.div.Tensor_mode: size[5] is 0",)), CPU),
 )  # fmt: skip

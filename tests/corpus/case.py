@@ -48,6 +48,7 @@ class Expected:
         arguments: patterns of the argument's name; none: any.
         inputs: model inputs or weights that count as the origin. The model's lines marked `# origin` always do.
         call: the model call in which it happens.
+        says: parts of sentences; each is in one of the evidence.
         confirmed: whether something must have confirmed it: "" no, "*" anything, or a pattern.
     """
 
@@ -56,6 +57,7 @@ class Expected:
     arguments: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     call: int = 0
+    says: tuple[str, ...] = ()
     confirmed: str = ""
 
 

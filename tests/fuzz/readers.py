@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import tempfile
 import zipfile
@@ -29,12 +30,18 @@ from aoti_debug import manifest, wrapper
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.cli import main
+from aoti_debug.compare import stored
+from aoti_debug.compare.comparison import Comparison, Row, Suspect
+from aoti_debug.compare.document import document
+from aoti_debug.compare.error_spread import ErrorSpread
+from aoti_debug.compare.measurement import Element, Measurement
+from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
-from aoti_debug.rundir import journal, rescued_tensors
+from aoti_debug.rundir import journal, rescued_tensors, run_directory
 from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
 
 MOST_LINE = 2000  # characters of an error
@@ -123,6 +130,39 @@ def _show(name: str) -> Callable[[bytes, Path], None]:
             raise UnclearError(f"files outside of the run: {sorted(os.listdir(folder))}")
 
     return read
+
+
+def _report(data: bytes, folder: Path) -> None:
+    run = folder / f"20261120-231501-{crashed_run.NOBODY}"
+    run.mkdir()
+    for name, content in _run_files().items():
+        (run / name).write_bytes(content)
+    (run / stored.NAME).write_bytes(data)
+    _command(["report", str(run), "-o", str(folder / "report.html")])
+
+
+@cache
+def _comparison() -> bytes:
+    """What is kept of a comparison of this run, whose launches all have something wrong."""
+    with tempfile.TemporaryDirectory() as base:
+        run = run_directory.open_run(crashed_run.crashed(Path(base), None))
+        spread = ErrorSpread((1, 0, 2), 1, 1, 2, (0.5, 1e300), (((0, 1),),))
+        element = Element(1, "nan", "0.5", "0.5")
+        output = Measurement("y", "mm", "aten.mm.out", "float32", (2,), 2, 1, worst=element, spread=spread)
+        line = manifest.ModelLine("model.py", 3, "forward", "y = x @ w")
+        rows = tuple(
+            Row(
+                launch,
+                LaunchVerdict.WRONG,
+                "a reason",
+                (output,),
+                {"y": 0.5},
+                (launch.id,),
+                (Suspect("mm", "mm", line),),
+            )
+            for launch in run.launches
+        )
+        return json.dumps(document(Comparison(run, rows, "a reason", "repro"))).encode()
 
 
 def _command(arguments: Sequence[str]) -> None:
@@ -253,6 +293,7 @@ def readers() -> tuple[Reader, ...]:
         Reader("journal", _read_journal, lambda: [_journal().bytes()[:4096]], "bytes"),
         Reader("manifest", lambda data, _: _ignore(manifest.from_json(data)), lambda: [_manifest_json()], "json"),
         *shown,
+        Reader("comparison", _report, lambda: [_comparison()], "json"),
         Reader("wrapper", _read_wrapper, lambda: _goldens("*.cpp.txt"), "text"),
         Reader("proxy", _read_proxy, lambda: _goldens("*.proxy.json"), "json"),
         Reader("provenance", _read_provenance, lambda: _goldens("*.provenance.json"), "json"),

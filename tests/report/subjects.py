@@ -12,6 +12,10 @@ from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, 
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.compare.comparison import Comparison, Row, Suspect
+from aoti_debug.compare.error_spread import spread_of
+from aoti_debug.compare.measurement import Element, Measurement
+from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.machine.steps import Step
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
@@ -101,6 +105,52 @@ def saved_run(base: Path) -> RunDir:
         layout = {"shape": "[4, 8]", "strides": "[8, 1]", "storage_offset": "0", "storage_bytes": "128"}
         save_file({name: content}, path / f"tensors/0/{name}.safetensors", {"dtype": "torch.float32", **layout})
     return open_run(path)
+
+
+def comparison_of(run: RunDir) -> Comparison:
+    """A comparison of a run: its first launch is right, the second wrong in its last row, the others not comparable."""
+    first, second, *others = run.launches
+    right = Measurement(
+        "buf0", "mul", "aten.mul.Tensor", "float32", (4,), 4, ulp_max=0.5, rms=1e-9, relative=3e-8, relative_ulp=0.25
+    )
+    excess = torch.zeros(4, 8)
+    excess[3] = torch.linspace(2, 900, 8)
+    excess[3, 7] = torch.inf
+    wrong = Measurement(
+        "buf1",
+        "index",
+        "aten.index.Tensor",
+        "float32",
+        (4, 8),
+        32,
+        wrong=8,
+        excess=1e300,
+        worst=Element(31, str(SECRET), "1.5", "1.5"),
+        ulp_median=2.0,
+        ulp_max=9e6,
+        rms=0.5,
+        relative=0.25,
+        relative_ulp=2e6,
+        spread=spread_of((4, 8), excess.reshape(-1), excess.reshape(-1) * 4, excess.reshape(-1).isinf()),
+    )
+    suspects = (Suspect("index", "aten.index.Tensor", FRAME), Suspect("mul", "aten.mul.Tensor", None))
+    rows = (
+        Row(first, LaunchVerdict.OK, "", (right,), {"buf0": 1e-8}, (first.id,), bytes=16, compared_bytes=16),
+        Row(
+            second,
+            LaunchVerdict.WRONG,
+            "",
+            (wrong,),
+            {"buf1": 0.25},
+            (second.id,),
+            suspects,
+            ("buf9 is not compared: it is a view",),
+            128,
+            128,
+        ),
+        *(Row(launch, LaunchVerdict.NOT_COMPARABLE, f"random numbers: {MODEL_LINE}", bytes=8) for launch in others),
+    )
+    return Comparison(run, rows)
 
 
 FRAME = PROVENANCE.source[0]

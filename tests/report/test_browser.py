@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from chromium import Browser, needs_chromium
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
-from subjects import run, saved_run, triage
+from subjects import comparison_of, run, saved_run, triage
 from test_page import EVIL, hostile
 
 from aoti_debug import report
 from aoti_debug.abi import Phase
+from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.manifest import Kind, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 
@@ -125,3 +128,53 @@ def test_five_thousand_launches(tmp_path: Path, browser: Browser) -> None:
     assert element(dom, "table").count('class="tabulator-row') < 200
     assert "0.4997" in element(dom, "detail")
     assert milliseconds(browser.live_dom(page)) < 10_000  # an idle machine needs a tenth of that
+
+
+def test_a_comparison(tmp_path: Path, browser: Browser) -> None:
+    page = report.write(report.of_comparison(comparison_of(run(tmp_path, 2, fault=False))))
+    dom = browser.dom(page)
+    assert browser.said == ""
+    errors = element(dom, "comparison")
+    assert "first wrong: 0.1 aoti_torch_cpu_index_Tensor" in errors
+    assert errors.count("url(#hatch)") == 1
+    assert 'class="local bad"' in errors
+    assert 'class="inherited"' in errors
+    assert errors.count('class="wrong"') == 8
+    assert "beyond any bound" in errors
+    assert "misplaced NaN or infinity" in errors
+    assert "dimension 0: 3 of 4" in errors
+    table = element(dom, "table")
+    assert "inherited" in table
+    assert "not comparable: random numbers" in table
+    assert "against the program" in element(dom, "detail")
+
+
+def compared(opened: RunDir) -> Comparison:
+    """Every launch is compared but every tenth; from the launch 7000 on they inherit an error."""
+
+    def row(at: int) -> Row:
+        launch = opened.launches[at]
+        if at % 10 == 3:
+            return Row(launch, LaunchVerdict.NOT_COMPARABLE, f"it depends on cond in {at % 5}", bytes=4)
+        wrong = at == 7000
+        relative = 0.3 if wrong else 1e-8 * (1 + at % 17)
+        measured = Measurement("buf0", "add", "aten.add.Tensor", "float32", (64,), 64, int(wrong), relative=relative)
+        inherited = 1e-7 if at < 7000 else 0.3
+        verdict = LaunchVerdict.WRONG if wrong else LaunchVerdict.OK
+        return Row(launch, verdict, "", (measured,), {"buf0": inherited}, (launch.id,), bytes=256, compared_bytes=256)
+
+    return Comparison(opened, tuple(map(row, range(len(opened.launches)))))
+
+
+def test_ten_thousand_compared_launches(tmp_path: Path, browser: Browser) -> None:
+    opened = many(tmp_path, 10_000)
+    page = report.write(report.of_comparison(compared(opened)))
+    assert page.stat().st_size < 12 << 20
+    dom = browser.dom(page)
+    assert browser.said == ""
+    errors = element(dom, "comparison")
+    assert "first wrong: 0.7000" in errors
+    assert errors.count("<path") < 40
+    assert "wrong 1" in errors
+    assert element(dom, "table").count('class="tabulator-row') < 200
+    assert milliseconds(browser.live_dom(page)) < 20_000  # an idle machine needs a tenth of that

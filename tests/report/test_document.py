@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from subjects import FINDING, SECRETS, STACK, run, saved_run, triage
+from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, triage
 
 from aoti_debug import report
+from aoti_debug.compare import stored
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
@@ -118,3 +119,36 @@ def test_a_triage_without_a_run(tmp_path: Path) -> None:
 
 def test_the_stack_of_a_launch_is_there(tmp_path: Path) -> None:
     assert document_of(report.of_run(run(tmp_path))).data["stacks"] == [STACK]
+
+
+def test_a_compared_run_shows_what_is_wrong(tmp_path: Path) -> None:
+    opened = run(tmp_path, 2, fault=False)
+    stored.write(comparison_of(opened), opened.path)
+    document = document_of(report.of_run(opened))
+    assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
+    assert launch(document, "0.1")["marks"] == ["guilty", "NaN"]
+    shared = document.data["comparison"]
+    assert (shared["first_wrong"], shared["counts"]) == ("0.1", {"ok": 1, "wrong": 1, "not comparable": 1})
+    verdicts = [shared["verdicts"][entry["compared"][0]] for entry in document.data["launches"]]
+    assert verdicts == ["ok", "wrong", "not comparable"]
+    assert launch(document, "0.1")["compared"][3:8] == [0.25, 0.25, 0.0, 2.0, 9e6]
+    assert shared["reasons"][launch(document, "0.2")["compared"][1]].startswith("random numbers")
+    (spread,) = shared["spreads"]["0.1"]
+    assert (spread["wrong"], spread["ranges"][0]) == (8, ((3, 3),))
+    assert shared["summary"][0] == "compared: 2 of 3 launches, 144 B of 152 B of outputs (94.7 %)"
+
+
+def test_a_fault_is_graver_than_a_comparison(tmp_path: Path) -> None:
+    opened = run(tmp_path)
+    document = document_of(report.of_comparison(comparison_of(opened)))
+    assert document.head["kind"] == "fault"
+    assert document.data["comparison"]["first_wrong"] == "0.1"
+
+
+def test_a_redacted_comparison(tmp_path: Path) -> None:
+    opened = run(tmp_path, 2, fault=False)
+    subject = report.of_comparison(comparison_of(opened))
+    for parts, secrets in (({RedactedPart.TENSORS}, SECRETS), ({RedactedPart.SOURCE}, ("secret_",))):
+        document = document_of(subject, redaction_for(parts, [opened.manifest], subject.finding))
+        assert not [secret for secret in secrets if secret in str(document)]
+        assert (document.data["comparison"] is None) == (parts == {RedactedPart.TENSORS})

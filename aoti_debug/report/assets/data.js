@@ -5,12 +5,20 @@ const Report = (() => {
   data.launches.forEach((launch, order) => {
     launch.order = order;
     launch.info = data.sites[launch.site];
+    launch.comparison = launch.compared ? comparison(launch.compared) : null;
   });
+  // What the comparison with the program says of a launch; without `local` if it was not comparable.
+  function comparison([verdict, reason, notes, local, inherited, eager, ulpMedian, ulpMax, rtol, atol, condition, metric]) {
+    const sentence = (index) => (index === null ? "" : data.comparison.reasons[index]);
+    const words = { verdict: data.comparison.verdicts[verdict], reason: sentence(reason), notes: notes.map(sentence) };
+    return { ...words, local, inherited, eager, ulpMedian, ulpMax, rtol, atol, condition, metric };
+  }
   const byId = new Map(data.launches.map((launch) => [launch.id, launch]));
 
   // Marks, the gravest first. `glyph` and `name` tell them apart without colour.
   const marks = [
     ["guilty", "✖", "bad"],
+    ["wrong value", "≉", "bad"],
     ["guard damaged", "⇥", "bad"],
     ["suspect", "?", "bad"],
     ["never returned", "◌", "bad"],
@@ -32,6 +40,13 @@ const Report = (() => {
     return made;
   }
 
+  function svg(tag, attributes = {}, ...children) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+
   function markElements(names) {
     return names.map((name) => {
       const { glyph, tone } = markOf.get(name);
@@ -46,6 +61,9 @@ const Report = (() => {
     if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);
     return String(Number(value.toPrecision(6)));
   }
+
+  // An error: two digits tell enough.
+  const error = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : value >= 1e300 ? "∞" : value.toPrecision(2).replace(/\.0(?=e|$)/, "").replace(/e([+-])/, (_, sign) => (sign === "-" ? "e-" : "e")));
 
   const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 
@@ -92,7 +110,7 @@ const Report = (() => {
   }
 
   return {
-    data, byId, marks, markOf, element, markElements, number, count, duration, modelLine, tensor, cut, colour, choose, redraws,
+    data, byId, marks, markOf, element, svg, markElements, number, error, count, duration, modelLine, tensor, cut, colour, choose, redraws,
     onChoose: (listener) => listeners.push(listener),
     chosen: () => chosen,
   };

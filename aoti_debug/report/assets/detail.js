@@ -119,6 +119,20 @@
     });
   }
 
+  // What the comparison with the program says.
+  function comparison(launch) {
+    const found = launch.comparison;
+    if (!found) return [];
+    const numbers = found.local === undefined ? [] : [
+      ["local error", found.local], ["inherited", found.inherited], ["eager", found.eager], ["median ULP", found.ulpMedian], ["largest ULP", found.ulpMax],
+      ["rtol", found.rtol], ["atol", found.atol], ["condition", found.condition], ["metric", found.metric],
+    ].filter(([, value]) => value !== null);
+    const pairs = [["against the program", found.verdict], ...numbers.map(([name, value]) => [name, Report.error(value)])];
+    const why = [found.reason, ...found.notes].filter(Boolean).map((words) => element("p", { class: "remark" }, words));
+    const spreads = launch.id === data.comparison.first_wrong ? [] : data.comparison.spreads[launch.id] ?? []; // the first one is shown above
+    return [element("dl", { class: "pairs" }, ...pairs.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])), ...why, ...spreads.map(Report.spread)];
+  }
+
   function stacks(site) {
     const found = site.stacks.map((index) => element("pre", { class: "code" }, element("code", {}, data.stacks[index])));
     const nodes = [...site.pre, ...site.post].length ? [element("p", {}, `nodes: ${[...new Set([...site.pre, ...site.post])].join(", ")}`)] : [];
@@ -134,6 +148,7 @@
       element("p", { class: "marks" }, ...Report.markElements(launch.marks)),
       ...modelLines(site),
       facts(launch),
+      ...comparison(launch),
       argumentTable(launch),
       scalars(launch),
       ...grids(launch),

@@ -4,17 +4,10 @@
   const place = document.getElementById("graph");
   const { nodes, edges } = Report.data.graph;
   if (!place || !nodes.length) return;
-  const NS = "http://www.w3.org/2000/svg";
+  const { svg } = Report;
   const PAD = 12;
   const LINE = 17;
   const SIGNS = { origin: "◎ origin", victim: "✖ victim" };
-
-  function svg(tag, attributes = {}, ...children) {
-    const made = document.createElementNS(NS, tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
 
   const ruler = document.createElement("canvas").getContext("2d");
   function width(text, bold) {

@@ -17,6 +17,12 @@
     worst: launch.worst,
     status: launch.marks.length ? launch.marks.join(", ") : launch.status === "returned" ? "" : launch.status,
     marks: launch.marks,
+    local: launch.comparison?.local ?? null,
+    inherited: launch.comparison?.inherited ?? null,
+    eager: launch.comparison?.eager ?? null,
+    ulp: launch.comparison?.ulpMax ?? null,
+    metric: launch.comparison?.metric ?? null,
+    verdict: launch.comparison ? launch.comparison.verdict + (launch.comparison.reason ? `: ${launch.comparison.reason}` : "") : "",
   }));
 
   // "3 NaN in buf4" > "2 Inf in buf4" > "41.9 in buf4" > ""
@@ -27,6 +33,28 @@
   const gravity = (marks) => (marks.length ? RANK.size - RANK.get(marks[0]) : 0);
   const text = (cell) => document.createTextNode(cell.getValue() ?? "");
   const filter = (label) => ({ headerFilter: "input", headerFilterPlaceholder: "filter", headerFilterParams: { elementAttributes: { "aria-label": `filter by ${label}` } } });
+
+  // Errors take the place of columns that say little about numbers.
+  const compared = Boolean(data.comparison);
+  const VERDICTS = data.comparison?.verdicts ?? [];
+  const verdictRank = (row) => VERDICTS.indexOf(data.launches[row.getData().order].comparison?.verdict);
+  const measured = (title, field, width = 92) => ({
+    title, field, width, hozAlign: "right", headerSortStartingDir: "desc",
+    sorter: (a, b) => (a ?? -1) - (b ?? -1),
+    formatter: (cell) => document.createTextNode(cell.getValue() === null ? "" : Report.error(cell.getValue())),
+  });
+  const errors = compared ? [
+    measured("local", "local"), measured("inherited", "inherited", 112), measured("eager", "eager"), measured("ULP max", "ulp", 106),
+    ...(rows.some((row) => row.metric !== null) ? [measured("metric", "metric")] : []),
+    {
+      title: "verdict", field: "verdict", minWidth: 150, widthGrow: 3, headerSortStartingDir: "desc", ...filter("verdict"),
+      sorter: (a, b, x, y) => verdictRank(x) - verdictRank(y), tooltip: (_, cell) => element("span", {}, cell.getValue()),
+    },
+  ] : [];
+  const general = [
+    { title: "host time", field: "duration", width: 122, hozAlign: "right", sorter: "number", formatter: (cell) => document.createTextNode(duration(cell.getValue())) },
+    { title: "worst value", field: "worst", minWidth: 110, widthGrow: 1.6, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("worst value") },
+  ];
 
   const table = new Tabulator(place, {
     data: rows,
@@ -42,12 +70,11 @@
     columns: [
       { title: "launch", field: "id", width: 92, sorter: (a, b, x, y) => x.getData().order - y.getData().order, ...filter("launch") },
       { title: "kernel", field: "kernel", minWidth: 170, widthGrow: 4, tooltip: (_, cell) => element("span", {}, cell.getValue()), ...filter("kernel") },
-      { title: "kind", field: "kind", width: 96, ...filter("kind") },
+      ...(compared ? [] : [{ title: "kind", field: "kind", width: 96, ...filter("kind") }]),
       { title: "model line", field: "line", minWidth: 110, widthGrow: 1.4, ...filter("model line") },
-      { title: "host time", field: "duration", width: 122, hozAlign: "right", sorter: "number", formatter: (cell) => document.createTextNode(duration(cell.getValue())) },
-      { title: "worst value", field: "worst", minWidth: 110, widthGrow: 1.6, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("worst value") },
+      ...(compared ? errors : general),
       {
-        title: "status", field: "status", minWidth: 215, widthGrow: 1.8, headerSortStartingDir: "desc", ...filter("status"),
+        title: "status", field: "status", minWidth: compared ? 150 : 215, widthGrow: 1.8, headerSortStartingDir: "desc", ...filter("status"),
         sorter: (a, b, x, y) => gravity(x.getData().marks) - gravity(y.getData().marks),
         formatter: (cell) => {
           const { marks, status } = cell.getData();
@@ -68,7 +95,7 @@
 
   const search = document.getElementById("search");
   const marked = document.getElementById("marked");
-  const words = new Map(rows.map((row) => [row.id, [row.id, row.kernel, row.kind, row.line, row.worst, row.status].join("\n").toLowerCase()]));
+  const words = new Map(rows.map((row) => [row.id, [row.id, row.kernel, row.kind, row.line, row.worst, row.status, row.verdict].join("\n").toLowerCase()]));
   function refilter() {
     const wanted = search.value.trim().toLowerCase();
     if (!wanted && !marked.checked) table.clearFilter();

@@ -57,4 +57,4 @@ def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Findi
             note.text = "the graph does not show it" if found is None else found.origin.made.operator
     except AotiDebugError as error:
         return replace(finding, warnings=(*finding.warnings, f"the graph was not evaluated: {first_line(str(error))}"))
-    return finding if found is None else with_origin(finding, found.origin, found.line)
+    return finding if found is None else with_origin(finding, found.origin, found.line, found.place)

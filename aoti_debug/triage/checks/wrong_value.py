@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 
 from aoti_debug import wording
-from aoti_debug.compare import program_values
+from aoti_debug.compare import program_values, stored
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import CLEAN, Finding
@@ -64,4 +64,6 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
 
 def _compared(model: Investigation, saved: RunResult) -> Comparison:
     scope = Scope(inherited=False, imports=model.options.imports, libraries=model.options.libraries)
-    return compare_run(saved.run, scope, model.repro.parent, model.steps)
+    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps)
+    stored.write(comparison, saved.run.path)
+    return comparison

@@ -13,11 +13,12 @@ from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
 
 
-def with_origin(finding: Finding, origin: Origin, line: ModelLine | None) -> Finding:
+def with_origin(finding: Finding, origin: Origin, line: ModelLine | None, place_in_subgraph: str = "") -> Finding:
     """The finding with the operator that made its element non-finite as its origin.
 
     Args:
         line: the model line of this operator; None if it is not known.
+        place_in_subgraph: its node in the body of a branch or loop; "" elsewhere.
     """
     if finding.where is None:
         return finding
@@ -25,6 +26,7 @@ def with_origin(finding: Finding, origin: Origin, line: ModelLine | None) -> Fin
     where = finding.where if line is None else replace(finding.where, frame=line)
     place = replace(where, operator=made.operator)
     sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
+    sentences += (place_in_subgraph,) if place_in_subgraph else ()
     return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
 
 
@@ -71,6 +73,11 @@ def reason(name: str, values: list[float], exact: float) -> str:
     return domain_error(name, values, exact).removeprefix("is ")
 
 
+def computation(operator: str, operands: tuple[Operand, ...]) -> str:
+    """ "ids[3] = 3000 * 1000000"."""
+    return _equation(operator.split(".")[1], operands)
+
+
 def _equation(name: str, operands: tuple[Operand, ...]) -> str:
     if name in _SIGNS and len(operands) == 2:
         return f" {_SIGNS[name]} ".join(_operand(operand) for operand in operands)
@@ -78,7 +85,8 @@ def _equation(name: str, operands: tuple[Operand, ...]) -> str:
 
 
 def _operand(operand: Operand) -> str:
-    value = f"{float(operand.value or 'nan'):.6g}"
+    text = operand.value or "nan"
+    value = text if text.lstrip("-").isdigit() else f"{float(text):.6g}"
     if not operand.name:
         return value
     place = f"[{', '.join(map(str, operand.index))}]" if operand.index else ""

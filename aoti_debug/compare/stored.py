@@ -1,0 +1,133 @@
+"""The comparison of a run as the run's directory keeps it: compare.json (docs/compare.schema.json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.compare.comparison import Comparison, Row, Suspect
+from aoti_debug.compare.document import FORMAT, document
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.errors import RunDirError
+from aoti_debug.machine import files, json_data, members
+from aoti_debug.machine.json_data import DamagedJsonError, OtherFormatError
+from aoti_debug.manifest import ModelLine
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+NAME = "compare.json"
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    node: str
+    operator: str
+    line: ModelLine | None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A launch of the file, without its outputs."""
+
+    id: str
+    kernel: str
+    verdict: LaunchVerdict
+    reason: str | None
+    together_with: tuple[str, ...]
+    suspects: tuple[_Suspect, ...]
+    notes: tuple[str, ...]
+    bytes: int
+    compared_bytes: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file: rows and outputs are read one by one."""
+
+    launches: tuple[Any, ...]
+    program_failure: str | None = None
+    repro: str | None = None
+
+
+def write(comparison: Comparison, folder: Path) -> None:
+    """Writes the comparison into a directory, over an older one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files.write(folder / NAME, json.dumps(document(comparison), indent=1, allow_nan=False))
+
+
+def read(run: RunDir) -> Comparison | None:
+    """The comparison in a run's directory; None if it was not compared.
+
+    Raises:
+        RunDirError: the file is damaged, or belongs to another run.
+    """
+    try:
+        text = members.read_bytes(run.path, NAME)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(run, error.strerror or str(error)) from error
+    try:
+        file = json_data.from_data(_File, json_data.parse_versioned(text, FORMAT))
+        launches = {launch.id: launch for launch in run.launches}
+        rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
+    except (DamagedJsonError, OtherFormatError) as error:
+        raise _unreadable(run, str(error)) from error
+    return Comparison(run, rows, file.program_failure or "", file.repro or "")
+
+
+def _unreadable(run: RunDir, reason: str) -> RunDirError:
+    return RunDirError(
+        f"{run.path / NAME} cannot be read: {reason}", hint=f"remove it, or: aoti-debug compare {run.path}"
+    )
+
+
+def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
+    row = json_data.from_data(_Row, data, where)
+    launch = launches.get(row.id)
+    if launch is None or launch.kernel != row.kernel:
+        raise DamagedJsonError(f"{where} is launch {row.id} {row.kernel}, which this run has not")
+    outputs, inherited = [], {}
+    for at, item in enumerate(_list(data, "outputs", where)):
+        output = _output(item, f"{where}.outputs[{at}]")
+        outputs.append(output)
+        if isinstance(item.get("inherited"), float | int):
+            inherited[output.argument] = float(item["inherited"])
+    return Row(
+        launch,
+        row.verdict,
+        row.reason or "",
+        tuple(outputs),
+        inherited or None,
+        row.together_with,
+        tuple(Suspect(suspect.node, suspect.operator, suspect.line) for suspect in row.suspects),
+        row.notes,
+        row.bytes,
+        row.compared_bytes,
+    )
+
+
+def _output(data: Any, where: str) -> Measurement:
+    if isinstance(data, dict) and data.get("sensitivity") is None:
+        data = data | {"sensitivity": -1.0}
+    output = json_data.from_data(Measurement, data, where)
+    spread = output.spread
+    if spread is not None and (
+        len(spread.map) != spread.rows * spread.columns or len(spread.ranges) != len(output.shape)
+    ):
+        raise DamagedJsonError(f"{where}.spread has another size than its rows and columns")
+    return output
+
+
+def _list(data: Any, name: str, where: str) -> list[Any]:
+    items = data.get(name)
+    if not isinstance(items, list):
+        raise DamagedJsonError(f"{where}.{name} is not a list")
+    return items

@@ -1,0 +1,100 @@
+"""A comparison with the program as compact plain data for the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from aoti_debug.compare.comparison import SILENT, Comparison, Row
+from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.text import coverage_lines, eager_error, values_text
+from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.report.compact import Table
+from aoti_debug.report.redaction import Redaction
+from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.values import unravel
+
+VERDICTS = tuple(verdict.value for verdict in LaunchVerdict)
+
+
+class ComparedLaunches:
+    """The rows of a comparison by launch, and what they share."""
+
+    def __init__(self, comparison: Comparison, redaction: Redaction) -> None:
+        self._comparison = comparison
+        self._redaction = redaction
+        self._rows = {row.launch.id: row for row in comparison.rows if row.reason != SILENT}
+        self._reasons = Table()
+
+    def launch(self, id_: str) -> list[Any] | None:
+        """The row of a launch as a list; None if it has none.
+
+        [verdict, reason, notes], and if it was compared: local, inherited and eager's error, median and largest ULP,
+        rtol, atol, condition, metric.
+        """
+        row = self._rows.get(id_)
+        if row is None:
+            return None
+        entry = [VERDICTS.index(row.verdict.value), self._sentence(row.reason), [*map(self._sentence, row.notes)]]
+        worst = row.worst
+        return entry if worst is None else [*entry, *_numbers(row, worst)]
+
+    def shared(self, shown: Collection[str]) -> dict[str, Any]:
+        """The parts that belong to no single launch; errors in detail only of the launches that are shown."""
+        wrong = self._comparison.first_wrong
+        rows = [row for id_, row in self._rows.items() if id_ in shown]
+        return {
+            "verdicts": VERDICTS,
+            "reasons": self._reasons.items,
+            "counts": Counter(row.verdict.value for row in self._rows.values()),
+            "first_wrong": None if wrong is None else wrong.launch.id,
+            "spreads": {row.launch.id: found for row in rows if (found := _spreads(row))},
+            "summary": list(self._redaction.redact_all(coverage_lines(self._comparison, UNLIMITED))),
+        }
+
+    def _sentence(self, text: str) -> int | None:
+        return self._reasons.index(text, lambda: self._redaction.redact(text)) if text else None
+
+
+def _numbers(row: Row, worst: Measurement) -> list[float | None]:
+    numbers = (
+        worst.relative,
+        (row.inherited or {}).get(worst.argument),
+        eager_error(worst),
+        worst.ulp_median,
+        worst.ulp_max,
+        worst.rtol,
+        worst.atol,
+        None if worst.sensitivity < 0 else worst.sensitivity,
+        worst.metric,
+    )
+    return [None if number is None else float(f"{number:.4g}") for number in numbers]
+
+
+def _spreads(row: Row) -> list[Mapping[str, Any]]:
+    """The outputs of a launch whose errors are known in detail, the one that the verdict is about first."""
+    outputs = sorted((o for o in row.outputs if o.spread is not None), key=lambda output: output is not row.worst)
+    return [_spread(output) for output in outputs]
+
+
+def _spread(output: Measurement) -> Mapping[str, Any]:
+    spread, worst = output.spread, output.worst
+    assert spread is not None
+    place = "" if worst is None else ", ".join(map(str, unravel(worst.index, output.shape)))
+    return {
+        "argument": output.argument,
+        "value": output.value,
+        "operator": output.operator,
+        "dtype": output.dtype,
+        "shape": output.shape,
+        "count": output.count,
+        "wrong": output.wrong,
+        "element": "" if worst is None else f"{output.argument}[{place}] {values_text(worst)}",
+        "ulp": spread.ulp,
+        "misplaced": spread.misplaced,
+        "rows": spread.rows,
+        "columns": spread.columns,
+        "map": spread.map,
+        "ranges": spread.ranges,
+    }

@@ -1,0 +1,74 @@
+"""A comparison is kept in the directory of its run, and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schema
+from subjects import comparison_of, run
+
+from aoti_debug.compare import stored
+from aoti_debug.compare.document import document
+from aoti_debug.errors import RunDirError
+from aoti_debug.rundir.run_directory import RunDir
+
+SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> RunDir:
+    opened = run(tmp_path, 2, fault=False)
+    stored.write(comparison_of(opened), opened.path)
+    return opened
+
+
+def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
+    comparison = stored.read(compared)
+    assert comparison is not None
+    assert comparison == comparison_of(compared)
+    assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), SCHEMA) == []
+
+
+def test_a_run_that_was_not_compared(tmp_path: Path) -> None:
+    assert stored.read(run(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "format 2; this aoti-debug reads format 1"),
+        ({"launches": 3}, "launches is 3"),
+        ({"launches": [{"id": "0.0"}]}, r"launches\[0\]"),
+    ],
+)
+def test_a_damaged_file(compared: RunDir, change: dict[str, Any], message: str) -> None:
+    path = compared.path / stored.NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunDirError, match=message) as caught:
+        stored.read(compared)
+    assert "aoti-debug compare" in caught.value.hint
+
+
+def test_the_file_of_another_run(compared: RunDir) -> None:
+    path = compared.path / stored.NAME
+    path.write_text(path.read_text().replace("cpp_fused_mul_0", "cpp_fused_other_0"))
+    with pytest.raises(RunDirError, match=r"launch 0\.0 cpp_fused_other_0, which this run has not"):
+        stored.read(compared)
+
+
+def test_a_map_of_another_size(compared: RunDir) -> None:
+    path = compared.path / stored.NAME
+    path.write_text(path.read_text().replace('"columns": 8', '"columns": 100000000'))
+    with pytest.raises(RunDirError, match="another size than its rows and columns"):
+        stored.read(compared)
+
+
+def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
+    path = compared.path / stored.NAME
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(RunDirError, match="symbolic link"):
+        stored.read(compared)

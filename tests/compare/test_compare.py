@@ -139,7 +139,7 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "wrong_value",
         "0.1",
     )
-    (output,) = found["launches"][1]["outputs"]
+    output = next(output for output in found["launches"][1]["outputs"] if output["verdict"] == "wrong")
     assert output["spread"]["ranges"] == [[[0, 7]], [[0, 31]]]
     repro = folder / "repro" / "repro.py"
     assert f"  next     python {repro}" in lines

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _LONGEST_LINE = 300
+_LINE_BREAKS = str.maketrans("", "", "\n\t")
 
 
 def byte_size(count: float) -> str:
@@ -92,7 +93,7 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """Like `printable`, for a text of several lines: line breaks and tabs stay."""
-    if text.isprintable():
+    if text.isprintable() or text.translate(_LINE_BREAKS).isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs" / "demo")
 
 @dataclass(frozen=True)
 class Example:
-    """A model with its inputs."""
+    """A model with its inputs.
+
+    Attributes:
+        dynamic: dynamic shapes, as torch.export takes them.
+        configs: Inductor settings.
+        imports: modules that register its operators.
+    """
 
     module: Callable[[], nn.Module]
     inputs: Callable[[], tuple[Any, ...]]
     dtype: torch.dtype = torch.float32
+    dynamic: Any = None
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
 
 
 class Operators(nn.Module):
@@ -119,9 +128,20 @@ DIFFICULT: dict[str, Example] = {
 }
 
 
-def program(example: Example) -> torch.export.ExportedProgram:
-    """The exported program, with the same weights and inputs every time."""
+def module_of(example: Example, device: str) -> nn.Module:
+    """The model, with the same weights every time."""
     torch.manual_seed(0)
-    module = example.module().eval().to(example.dtype)
+    return example.module().eval().to(example.dtype).to(device)
+
+
+def inputs_of(example: Example, device: str) -> tuple[Any, ...]:
+    """Its inputs, the same every time."""
+    torch.manual_seed(1)
+    return tuple(x.to(device) if isinstance(x, Tensor) else x for x in example.inputs())
+
+
+def program(example: Example, device: str = "cpu") -> torch.export.ExportedProgram:
+    """The exported program, with the same weights and inputs every time."""
+    module, inputs = module_of(example, device), inputs_of(example, device)
     with torch.no_grad():
-        return torch.export.export(module, example.inputs())
+        return torch.export.export(module, inputs, dynamic_shapes=example.dynamic, strict=False)

@@ -22,9 +22,9 @@ from once import once
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.machine import python_process
+from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage.session import PRELOADED
 
 TESTS = Path(__file__).resolve().parent
 

@@ -17,6 +17,7 @@ from aoti_debug.builder import (
     join_reference,
     original_kernels,
     package_manifest,
+    runtime_objects,
     write_package,
 )
 from aoti_debug.builder.analysis import add_model_lines, analyse
@@ -94,7 +95,8 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     stages = Stages(progress)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
-        with stages.stage("lower" if checked.compiled is None else "unpack"):
+        stage = stages.stage("lower" if checked.compiled is None else "unpack")
+        with stage, runtime_objects.compiled_meanwhile(tools):
             lowered = frontend_requests.lower_or_unpack(checked, tools.torch, work)
         inputs, program = lowered.inputs, None
         if checked.exported is not None:

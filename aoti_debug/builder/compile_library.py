@@ -16,6 +16,7 @@ from aoti_debug.builder import library_interface, precompiled_headers, runtime_o
 from aoti_debug.builder.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.runtime_objects import RUNTIME
 from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words, run
+from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources, has_code
 from aoti_debug.machine import cache
 
@@ -154,8 +155,14 @@ def _compile_wrapper(
     flags = _wrapper_flags(sources)
     parts = library_interface.split(text)
     if parts is not None:
-        shared.append(_compile_interface(toolchain, parts.interface, _generated_words(flags), declarations))
-        text = parts.model
+        text, words = parts.model, _generated_words(flags)
+        try:
+            with_base = declarations + library_interface.BASE_DECLARATION
+            interface = parts.interface + library_interface.BASE_DEFINITION
+            shared.append(_compile_interface(toolchain, interface, words, with_base))
+            declarations = with_base
+        except ToolchainError:  # this torch has another base class
+            shared.append(_compile_interface(toolchain, parts.interface, words, declarations))
     return [*_compile_generated(toolchain, sources, work, text, "wrapper", flags, declarations), *shared]
 
 

@@ -1,6 +1,7 @@
 """Takes the C functions of a model's library out of its wrapper, to be compiled once for all models.
 
-Inductor writes the same functions, which a host calls, into every wrapper: half of the time that one compiles.
+Inductor writes the same functions, which a host calls, into every wrapper: half of the time that one compiles. The
+base class of a model, which is the same in every library as well, is compiled with them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_BASE = "class torch::aot_inductor::AOTInductorModelBase<torch::aot_inductor::AOTInductorModel>;\n"
+BASE_DECLARATION, BASE_DEFINITION = f"extern template {_BASE}", f"template {_BASE}"
 _FUNCTIONS = re.compile(
     r"^(?:namespace \{\n(?:(?!\} // namespace).*\n)*\} // namespace\n+)?"
     r'extern "C" \{\n(?:(?!\} // extern|extern "C" \{).*\n)*\} // extern "C"\n',

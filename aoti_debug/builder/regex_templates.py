@@ -12,11 +12,15 @@ from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 
-_TEMPLATES = ("std::basic_regex<char>", "std::__detail::_Compiler<std::regex_traits<char>>")
+_TEMPLATES = (
+    "class std::basic_regex<char>",
+    "class std::__detail::_Compiler<std::regex_traits<char>>",
+    "bool std::regex_match(const std::string&, std::smatch&, const std::regex&, std::regex_constants::match_flag_type)",
+)
 _RELEVANT = ("-O", "-f", "-std=", "-stdlib=", "-D_GLIBCXX", "-I")
-_INCLUDES = "#include <regex>\n"
-DECLARATIONS = _INCLUDES + "".join(f"extern template class {name};\n" for name in _TEMPLATES)
-DEFINITIONS = _INCLUDES + "".join(f"template class {name};\n" for name in _TEMPLATES)
+_INCLUDES = "#include <regex>\n#include <string>\n"
+DECLARATIONS = _INCLUDES + "".join(f"extern template {name};\n" for name in _TEMPLATES)
+DEFINITIONS = _INCLUDES + "".join(f"template {name};\n" for name in _TEMPLATES)
 
 
 def compile_templates(toolchain: Toolchain, words: Sequence[str]) -> Path | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,9 @@ FLAGS = (
     "-ffp-contract=off",
 )
 SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
+_NATIVE = "-march=native"
+THIS_MACHINE = Flags("", (), (), (_NATIVE.removeprefix("-"),), (), (), (), ())  # code for the processor of this machine
 TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
-# Macros that are irrelevant to the runtime, which say where the weights are, or that not every way of building defines.
-IGNORED_MACROS = ("USE_MMAP_", "NDEBUG")
 
 
 def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
@@ -43,10 +44,9 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     words = [
         *FLAGS,
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
-        *dict.fromkeys(word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")),
-        *[f"-D{definition}" for definition in flags.definitions if not definition.strip().startswith(IGNORED_MACROS)],
+        *_machine_words(flags),
         f"-I{RUNTIME}",
-        *[f"-I{path}" for path in flags.include_dirs],
+        *_header_directories(toolchain, device, flags),
     ]
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
@@ -63,6 +63,32 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
             list(pool.map(compile_unit, sources, units))
 
     return sorted(cache.entry("runtime", name, fill).glob("*.o"))
+
+
+@contextlib.contextmanager
+def compiled_meanwhile(toolchain: Toolchain) -> Iterator[None]:
+    """Compiles the runtime for the CPU of this machine beside what is done within, if torch is a build without CUDA.
+
+    It is then almost always what the model needs, before its flags are known. An error is left to `compile_runtime`.
+    """
+    if toolchain.torch.has_cuda:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compile_runtime, toolchain, "cpu", THIS_MACHINE)
+        yield
+
+
+def _machine_words(flags: Flags) -> list[str]:
+    """The options that choose the instruction set; those beside -march=native name parts of it."""
+    words = [word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")]
+    return [_NATIVE] if _NATIVE in words else list(dict.fromkeys(words))
+
+
+def _header_directories(toolchain: Toolchain, device: str, flags: Flags) -> list[str]:
+    """The options that name the directories of torch's headers, and for a GPU those of its toolkit."""
+    directories = flags.include_dirs if device != "cpu" else (str(toolchain.torch.directory / "include"),)
+    return [f"-I{path}" for path in directories]
 
 
 def translation_units(files: Sequence[Path], count: int) -> list[str]:

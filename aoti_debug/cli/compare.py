@@ -84,7 +84,8 @@ def command(
     MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
     level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
     each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
-    it differs by more than rounding explains. Exit code 1: a launch is wrong, or the run did not end well.
+    it differs by more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong, or the run did
+    not end well.
     """
     chosen = CompareOptions(
         model=model,
@@ -106,8 +107,7 @@ def command(
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
         print_lines(["", *comparison_lines(comparison, width()), *page])
-    is_good = comparison.first_wrong is None and not comparison.unfinished
-    context.exit(EXIT_CLEAN if is_good else EXIT_FINDING)
+    context.exit(EXIT_CLEAN if comparison.is_clean else EXIT_FINDING)
 
 
 def _report(comparison: Comparison) -> str:

@@ -28,6 +28,7 @@ VERBS = {
     "bundle": "Pack a run or a triage into one archive to send.",
     "doctor": "Check that this machine can build, run and debug models.",
 }
+_IMPORTS_TORCH_AT_ONCE = "run"  # its process is forked from one that imports torch while this one imports the command
 INTERRUPTED = 130
 _GC_THRESHOLD = (100_000, 50, 100)  # a run of many launches is millions of objects, none of them in a cycle
 
@@ -50,6 +51,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a .pt2 file in its place gets a hint."""
+        if args[0] == _IMPORTS_TORCH_AT_ONCE and not set(args).intersection(ctx.help_option_names):
+            _import_torch(ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -61,6 +64,14 @@ class Verbs(click.Group):
         """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _import_torch(context: click.Context) -> None:
+    """Starts the fork server of a command's processes; it ends with the context."""
+    from aoti_debug.machine import python_process
+    from aoti_debug.run.preloaded import PRELOADED
+
+    context.with_resource(python_process.forking_from(PRELOADED)).preload()
 
 
 def _version() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
+
+REPORT = "report"  # what is shown while it is written
 
 
 @click.command("triage")
@@ -136,7 +139,10 @@ def command(
     )
     with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
-    page = report.write_triage(finished)
+        progress.began(REPORT)
+        began = time.monotonic()
+        page = report.write_triage(finished)
+        report_seconds = time.monotonic() - began
     if as_json:
         click.echo(json.dumps(findings.to_json(finished.finding), indent=1))
     else:
@@ -144,7 +150,13 @@ def command(
             ["", *finding_lines(with_relative_paths(finished.finding), width()), f"  report   {relative(page)}"]
         )
     if timings:
-        phases = [start, *(Phase(s.name, s.seconds, s.timings, s.began) for s in finished.record.steps)]
+        record = finished.record
+        phases = [
+            start,
+            *(Phase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
+            *(Phase(name, seconds) for name, seconds in record.between.items()),
+            Phase(REPORT, report_seconds),
+        ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
 

@@ -14,7 +14,7 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import program_values, stored
-from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run, has_reference, kernel_filter
+from aoti_debug.compare.compare_run import Scope, compare_run, has_reference, kernel_filter
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
@@ -28,6 +28,7 @@ from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro import write_repro
 from aoti_debug.run.options import RunOptions
+from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import run_directory, run_json

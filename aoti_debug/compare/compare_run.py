@@ -13,16 +13,15 @@ from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.programs import program_runs
 from aoti_debug.compare.regions import Regions, find_regions
+from aoti_debug.compare.states import untouched_states
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.steps import Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.reference import program
-from aoti_debug.reference.program import Reference
+from aoti_debug.reference.program import MODEL, Reference
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-
-PRELOADED = ("torch", "aoti_debug.run.worker")  # what the processes of a comparison need
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,13 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
         )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
-        note.text = f"{wording.count(len(evaluated.results), 'region')} in three arithmetics"
+        count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
+        note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
-    return Comparison(run, rows, evaluated.program_failure)
+    graph = reference.graph("", MODEL)
+    untouched = () if graph is None else untouched_states(run, graph)
+    states = sorted((*untouched, *evaluated.states), key=lambda change: change.call)
+    return Comparison(run, rows, evaluated.program_failure, states=tuple(states), peak_bytes=evaluated.peak_bytes)
 
 
 def has_reference(run: RunDir) -> bool:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aoti_debug import wording
-from aoti_debug.compare.measurement import Inherited, Measurement, RegionResult
+from aoti_debug.compare.measurement import Advance, Inherited, Measurement, RegionResult, StateChange
 from aoti_debug.compare.plan import Region
 from aoti_debug.compare.regions import Regions
 from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
 from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.reference.program import USER_TRITON, NodeKind, Reference
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.wrapper.launch_traits import traits_of
 
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
@@ -48,6 +49,8 @@ class Row:
         notes: what limits the comparison.
         bytes: the size of its outputs.
         compared_bytes: of those that were compared, directly or through the launches that read them.
+        same_code: it runs the code that the program runs in eager too (an operator, a user-defined Triton kernel): its
+            comparison does not show what this code does wrong.
     """
 
     launch: Launch
@@ -60,6 +63,7 @@ class Row:
     notes: tuple[str, ...] = ()
     bytes: int = 0
     compared_bytes: int = 0
+    same_code: bool = False
 
     @property
     def worst(self) -> Measurement | None:
@@ -76,6 +80,7 @@ class Coverage:
         compared: of those, the ones that were compared themselves.
         through_readers: those that were compared through the launches that read what they wrote.
         bytes, compared_bytes: of outputs.
+        same_code_bytes: of compared_bytes, those of launches that run the same code as eager.
     """
 
     launches: int
@@ -83,6 +88,7 @@ class Coverage:
     through_readers: int
     bytes: int
     compared_bytes: int
+    same_code_bytes: int
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
+        states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
+        peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
     """
 
@@ -100,7 +108,19 @@ class Comparison:
     rows: tuple[Row, ...]
     program_failure: str = ""
     repro: str = ""
+    states: tuple[StateChange, ...] = ()
+    peak_bytes: int = 0
     directory: str = ""
+
+    @property
+    def wrong_states(self) -> tuple[StateChange, ...]:
+        """The changes that are not what the program says."""
+        return tuple(state for state in self.states if state.advance is not Advance.RIGHT)
+
+    @property
+    def is_clean(self) -> bool:
+        """True if neither a launch nor a state is wrong, and the run ended well."""
+        return self.first_wrong is None and not self.wrong_states and not self.unfinished
 
     @property
     def first_wrong(self) -> Row | None:
@@ -130,6 +150,7 @@ class Comparison:
             through_readers=sum(row.reason == PRIVATE and row.compared_bytes > 0 for row in writing),
             bytes=sum(row.bytes for row in writing),
             compared_bytes=sum(row.compared_bytes for row in writing),
+            same_code_bytes=sum(row.compared_bytes for row in writing if row.same_code),
         )
 
 
@@ -166,6 +187,7 @@ def assemble(
                     reason,
                     bytes=sum(sizes.values()),
                     compared_bytes=private,
+                    same_code=_runs_same_code(launch),
                 )
             )
             continue
@@ -184,9 +206,20 @@ def assemble(
                 (*region.notes, *result.notes),
                 sum(sizes.values()),
                 sum(size for name, size in sizes.items() if name in names),
+                _runs_same_code(launch) or _has_user_kernel(reference, region),
             )
         )
     return tuple(rows)
+
+
+def _runs_same_code(launch: Launch) -> bool:
+    """True for a launch that is no generated kernel: it calls an operator, as eager does."""
+    return not traits_of(launch.site.kind).compiled_for_layouts
+
+
+def _has_user_kernel(reference: Reference, region: Region) -> bool:
+    graph = reference.graph(region.graph, region.function)
+    return graph is not None and any(graph.by_name[name].target.startswith(USER_TRITON) for name in region.nodes)
 
 
 def suspects(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:

@@ -25,6 +25,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "coverage": asdict(comparison.coverage),
         "unfinished": comparison.unfinished or None,
         "program_failure": comparison.program_failure or None,
+        "states": [asdict(state) for state in comparison.states],
         "launches": [_row(row) for row in rows],
     }
 
@@ -47,6 +48,7 @@ def _row(row: Row) -> dict[str, Any]:
         "notes": list(row.notes),
         "bytes": row.bytes,
         "compared_bytes": row.compared_bytes,
+        "same_code": row.same_code,
     }
 
 

@@ -9,15 +9,18 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
+from aoti_debug.compare import inductor_random
 from aoti_debug.compare.arithmetic import Arithmetic, wider
 from aoti_debug.dtypes import Category
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
-_USER_TRITON = "higher_order.triton_kernel_wrapper"
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
@@ -38,6 +41,7 @@ class Evaluation:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
         fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
         failures: nodes that cannot be evaluated, and why.
+        random: those of them that draw random numbers from a generator.
         terms: the number of terms of the longest sum or product of terms so far.
     """
 
@@ -52,6 +56,7 @@ class Evaluation:
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
+        self.random: set[str] = set()
         self.terms = 1
 
     def set(self, key: ValueKey, value: Any) -> None:
@@ -66,6 +71,9 @@ class Evaluation:
         """
         if size is not None:
             self.values[ValueKey(node.name)] = size
+            return
+        if node.value is not None:
+            self.set(ValueKey(node.name), self._inlined(node))
             return
         try:
             result = self._result(node)
@@ -87,10 +95,34 @@ class Evaluation:
         args, kwargs = self.arguments(node)
         if node.target in _BRANCHES:
             return self._branch(args) if node.target == CONDITION else self._loop(args)
+        if node.target in inductor_random.DRAWN:
+            return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
+            self.random.add(node.name)
             raise NotEvaluableError(f"random numbers: {node.target}")
         self._count_terms(node, args)
         return self._call(node, args, kwargs)
+
+    def _inlined(self, node: Node) -> torch.Tensor:
+        """A weight whose elements are in the reference."""
+        import torch
+
+        (type_,) = node.types
+        assert type_ is not None
+        elements = [self._value(item, {}) for item in node.value or ()]
+        tensor = torch.tensor(elements, dtype=getattr(torch, type_.dtype), device=self._device)
+        return tensor.reshape([int(size) for size in type_.shape])
+
+    def _drawn(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+        import torch
+
+        (type_,) = node.types
+        seed = args[3] if node.target == inductor_random.INTEGER else args[1]
+        if type_ is None or kwargs.get("offset") or seed.numel() != 1:
+            raise NotEvaluableError(f"random numbers of a kind that is not known here: {node.target}")
+        dtype = torch.float64 if self._arithmetic is Arithmetic.DOUBLE else torch.float32
+        result: torch.Tensor = self._converted(inductor_random.drawn(node.target, args, type_.device, dtype))
+        return result
 
     def _branch(self, args: list[Any]) -> list[Any]:
         condition, true_graph, false_graph, operands = args
@@ -235,6 +267,8 @@ def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
     """True if a call draws random numbers; one whose dropout is off does not."""
     import torch
 
+    if target == inductor_random.LOOKUP:
+        return False
     if target.startswith(_INDUCTOR_RANDOM):
         return True
     function = operator_of(target)
@@ -256,7 +290,7 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
-    if target.startswith(_USER_TRITON):
+    if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
         raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")

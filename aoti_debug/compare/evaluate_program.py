@@ -5,22 +5,26 @@ A value is dropped after the last node that reads it.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.evaluate_state import state_change
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import relative_difference
-from aoti_debug.compare.measurement import Inherited, ProgramFailure
-from aoti_debug.compare.plan import ProgramOutput, ProgramRun
+from aoti_debug.compare.measurement import Inherited, ProgramFailure, StateChange
+from aoti_debug.compare.plan import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
 
-def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> Iterator[Inherited | ProgramFailure]:
-    """Yields the difference of each output that could be evaluated, or the first reason why one could not."""
+def evaluate_program(
+    reference: Reference, program: ProgramRun, device: str
+) -> Iterator[Inherited | StateChange | ProgramFailure]:
+    """Yields the difference of each output and state that could be evaluated, or the first reason why one could not."""
     import torch
 
     graph = reference.graph(program.graph, program.function)
@@ -32,6 +36,9 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
     outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
     for output in program.outputs:
         outputs[output.recorded.value].append(output)
+    states: dict[str, list[ProgramState]] = defaultdict(list)
+    for state in program.states:
+        states[state.mutator].append(state)
     last_uses = _last_uses(graph)
     with torch.no_grad():
         for item in program.inputs:
@@ -40,17 +47,31 @@ def evaluate_program(reference: Reference, program: ProgramRun, device: str) -> 
             except (NotEvaluableError, RunDirError) as error:
                 evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
-            if node.kind is not NodeKind.CALL:
+            if node.kind is not NodeKind.CALL and (node.value is None or ValueKey(node.name) in evaluation.values):
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)
+            if node.name in evaluation.random:
+                _take_drawn(evaluation, graph, outputs.get(ValueKey(node.name), ()), symbols, device)
             for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
                 for output in outputs.get(key, ()):
                     yield from _difference(evaluation, output, symbols, device)
+            for state in states.get(node.name, ()):
+                yield from _state_change(evaluation, graph, state, program, device)
             for name in last_uses.get(node.name, ()):
                 for key in [key for key in evaluation.values if key.node == name]:
                     del evaluation.values[key]
     if evaluation.failures:
         yield ProgramFailure(next(iter(evaluation.failures.values())))
+
+
+def _take_drawn(
+    evaluation: Evaluation, graph: Graph, outputs: Sequence[ProgramOutput], symbols: Symbols, device: str
+) -> None:
+    """Takes random numbers as the run drew them, if a launch wrote them."""
+    for output in outputs:
+        with contextlib.suppress(NotEvaluableError, RunDirError):
+            evaluation.set(output.recorded.value, load_value(graph, output.recorded, symbols, device))
+            evaluation.failures.pop(output.recorded.value.node, None)
 
 
 def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols, device: str) -> Iterator[Inherited]:
@@ -62,6 +83,23 @@ def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols,
     except (NotEvaluableError, RunDirError):
         return
     yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
+
+
+def _state_change(
+    evaluation: Evaluation, graph: Graph, state: ProgramState, program: ProgramRun, device: str
+) -> Iterator[StateChange]:
+    """The change of a state; nothing if it cannot be compared."""
+    symbols = Symbols(known=program.symbols)
+    try:
+        expected = evaluation.value(ValueKey(state.node, state.mutator))
+        before, after = (
+            load_value(graph, KnownValue(ValueKey(state.node), recorded), symbols, device)
+            for recorded in (state.before, state.after)
+        )
+    except (NotEvaluableError, RunDirError):
+        return
+    if before.shape == after.shape == expected.shape:
+        yield state_change(state.name, program.call, state.launch, before, after, expected)
 
 
 def _last_uses(graph: Graph) -> dict[str, tuple[str, ...]]:

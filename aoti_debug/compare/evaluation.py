@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, read_message
@@ -28,13 +28,19 @@ _MOST_DEATHS = 8
 
 @dataclass
 class Evaluated:
-    """The measurements of a run."""
+    """The measurements of a run.
+
+    Attributes:
+        peak_bytes: the largest resident size of the evaluating process; 0 if it died.
+    """
 
     results: list[RegionResult] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     bad_operands: list[BadOperand] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
+    states: list[StateChange] = field(default_factory=list)
     program_failure: str = ""
+    peak_bytes: int = 0
 
 
 def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], None]) -> Evaluated:
@@ -102,8 +108,12 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     evaluated.bad_operands.append(bad)
                 case Inherited() as difference:
                     evaluated.inherited.append(difference)
+                case StateChange() as change:
+                    evaluated.states.append(change)
                 case ProgramFailure(reason):
                     evaluated.program_failure = reason
+                case PeakMemory(bytes=peak):
+                    evaluated.peak_bytes = max(evaluated.peak_bytes, peak)
                 case Failed(error):
                     raise error.to_error() or TargetError(
                         f"the program cannot be evaluated: {error.type}: {error.message}",

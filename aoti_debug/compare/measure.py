@@ -12,6 +12,8 @@ perturbed by one such unit at random, and g = 1 + √n / 4 grows with the number
 happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
 does not suffice.
 
+Outputs in half precision also must not lean to one side: see aoti_debug.compare.bias.
+
 NaN and infinities have to be where eager, the kernel's arithmetic or float64 has them; an infinity may also stand where
 r is out of the dtype's range. Signs of zero and of NaN do not count.
 
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
+from aoti_debug.compare.bias import bias
 from aoti_debug.compare.error_spread import ErrorSpread, spread_of
 from aoti_debug.compare.measurement import Element, Measurement
 
@@ -126,6 +129,12 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
     ratio = torch.where(finite, error / allowed, torch.zeros_like(error))
     misplaced = ~finite & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
     ratio = torch.where(misplaced, torch.full_like(ratio, torch.inf), ratio)
+    leaning = 0.0
+    if not bool((ratio > 1).any()):
+        perturbed = [p.to(wide).reshape(-1) for p in output.perturbed]
+        leaning = bias(actual, (eager, kernel, double), perturbed, step, dtype)
+    if leaning:
+        ratio = torch.where(finite & (actual != kernel), 1 + error / step, torch.zeros_like(error))
     worst = int(ratio.argmax())
     relative = relative_difference(output.actual, output.double)
     in_ulp = torch.where(finite, error / step, torch.zeros_like(error))
@@ -135,6 +144,7 @@ def _floating(subject: Subject, output: Evaluated) -> Measurement:
         wrong=int((ratio > 1).sum()),
         excess=min(float(ratio[worst]), _LARGEST),
         worst=_element(worst, output) if float(ratio[worst]) > 0 else None,
+        bias=leaning,
         equals_eager=bool(((actual == eager) | (actual.isnan() & eager.isnan())).all()),
         ulp_median=float(in_ulp.median()),
         ulp_max=float(in_ulp.max()),

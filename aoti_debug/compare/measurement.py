@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from aoti_debug.compare.error_spread import ErrorSpread
 
@@ -36,6 +37,7 @@ class Measurement:
         wrong: the number of elements that differ by more than what is allowed there (see aoti_debug.compare.measure).
         excess: the largest error, as a multiple of what is allowed there; 0 without any error.
         worst: the element with this error; None if all are equal.
+        bias: the mean error in ULP, away from zero, if it is what makes the output wrong; else 0.
         equals_eager: True if it is equal to what eager computes, bit for bit but for signs of zero and of NaN.
         ulp_median, ulp_max: of the errors, in ULP, over finite elements.
         atol, rtol: the largest absolute and relative error: what a comparison by one of them alone would need.
@@ -59,6 +61,7 @@ class Measurement:
     wrong: int = 0
     excess: float = 0.0
     worst: Element | None = None
+    bias: float = 0.0
     equals_eager: bool = False
     ulp_median: float = 0.0
     ulp_max: float = 0.0
@@ -105,8 +108,44 @@ class Inherited:
     relative: float
 
 
+class Advance(str, Enum):
+    """The way in which a state of the model has changed in a call."""
+
+    RIGHT = "as the program says"
+    NOT_AT_ALL = "not at all"
+    UNTOUCHED = "no launch reads or writes it"
+    TWICE = "twice"
+    OTHERWISE = "otherwise"
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The change of a state of the model in a call, against the program run in eager from the same state.
+
+    Attributes:
+        name: the attribute of the model, "cache"; of an input its node.
+        launch: the last launch that wrote it; "" if none did.
+        change: the largest change of an element in the program; None if its value is not known.
+        difference: the largest difference of an element after the call; None likewise.
+    """
+
+    name: str
+    call: int
+    launch: str
+    advance: Advance
+    change: float | None = None
+    difference: float | None = None
+
+
 @dataclass(frozen=True)
 class ProgramFailure:
     """The reason why the whole program could not be evaluated."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The largest resident size that the evaluating process had, in bytes."""
+
+    bytes: int

@@ -67,12 +67,33 @@ class ProgramOutput:
 
 
 @dataclass(frozen=True)
+class ProgramState:
+    """A weight, a buffer or an input that the program overwrites, in one call.
+
+    Attributes:
+        name: the attribute of the model, "cache"; of an input its node.
+        node: of the graph.
+        mutator: the last node that overwrites it.
+        launch: the last launch that wrote it; "" if none did.
+    """
+
+    name: str
+    node: str
+    mutator: str
+    before: Recorded
+    after: Recorded
+    launch: str
+
+
+@dataclass(frozen=True)
 class ProgramRun:
     """One call of the whole program, from the inputs and weights that the run began it with.
 
     Attributes:
         outputs: what launches wrote in this call.
         symbols: the values of symbolic sizes.
+        call: the number of the call.
+        states: what the program overwrites in it.
     """
 
     graph: str
@@ -80,6 +101,8 @@ class ProgramRun:
     inputs: tuple[KnownValue, ...]
     outputs: tuple[ProgramOutput, ...]
     symbols: Mapping[str, int] = field(default_factory=dict)
+    call: int = 0
+    states: tuple[ProgramState, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.plan import KnownValue, ProgramOutput, ProgramRun, Recorded
 from aoti_debug.compare.regions import Regions, buffer_strides
+from aoti_debug.compare.states import program_states
 from aoti_debug.manifest import Role
 from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.run_directory import RunDir
@@ -30,7 +31,9 @@ def _program_run(run: RunDir, graph: Graph, regions: Regions, call: int) -> Prog
         if (key.kind, key.call, region.graph) == (CallKind.MODEL, call, ""):
             symbols |= region.symbols
             outputs += [ProgramOutput(region.launch, item) for item in region.outputs]
-    return ProgramRun("", MODEL, tuple(_begin(run, graph, regions, call).values()), tuple(outputs), symbols)
+    states = program_states(run, graph, regions, call)
+    begin = tuple(_begin(run, graph, regions, call).values())
+    return ProgramRun("", MODEL, begin, tuple(outputs), symbols, call, states)
 
 
 def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[ValueKey, KnownValue]:

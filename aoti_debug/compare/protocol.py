@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.measurement import Inherited, ProgramFailure, RegionResult
+from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.machine.messages import Messages
@@ -18,7 +18,7 @@ class Failed:
     error: ErrorData
 
 
-Message = RegionResult | Origin | BadOperand | Inherited | ProgramFailure | Failed
+Message = RegionResult | Origin | BadOperand | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
@@ -26,7 +26,9 @@ _MESSAGES: Messages[Message] = Messages(
         "origin": Origin,
         "bad operand": BadOperand,
         "inherited": Inherited,
+        "state": StateChange,
         "program failure": ProgramFailure,
+        "peak memory": PeakMemory,
         "failed": Failed,
     }
 )

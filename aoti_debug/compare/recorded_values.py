@@ -16,7 +16,7 @@ from aoti_debug.compare.kernel_stores import stores_to
 from aoti_debug.compare.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
-from aoti_debug.manifest import Role
+from aoti_debug.manifest import Kernel, Role
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
@@ -92,10 +92,17 @@ class RecordedValues:
         if argument.role is Role.UNKNOWN:
             before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
             return before is not None and after is not None and before.hash == after.hash
-        kernels = [self._kernels.get(name) for name in launch.site.launches or (launch.site.kernel,)]
-        return argument.role is Role.INOUT and all(
-            kernel is not None and kernel.source and not stores_to(kernel, argument.spec.param) for kernel in kernels
+        kernels = self.kernels_of(launch)
+        return (
+            argument.role is Role.INOUT
+            and len(kernels) == len(_kernel_names(launch))
+            and not any(stores_to(kernel, argument.spec.param) for kernel in kernels)
         )
+
+    def kernels_of(self, launch: Launch) -> tuple[Kernel, ...]:
+        """The generated kernels of a launch whose source is known."""
+        kernels = (self._kernels.get(name) for name in _kernel_names(launch))
+        return tuple(kernel for kernel in kernels if kernel is not None and kernel.source)
 
     def graph(self, launch: Launch) -> Graph | None:
         """The graph that a launch belongs to; None if it is not in the reference."""
@@ -154,7 +161,7 @@ class RecordedValues:
         if last is not None:
             return Read(argument, last.value, last)
         name, graph = _VIEW.sub("", argument.name), self.graph(launch)
-        if argument.role is Role.INOUT and graph is not None and name in graph.held:
+        if graph is not None and name in graph.held and (argument.role is Role.INOUT or _makes(launch, argument)):
             return Read(argument, None, None)  # its value is there after the launch
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
         return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
@@ -206,6 +213,17 @@ class RecordedValues:
             return (*(None,) * (count - 1), value if is_allocated else None)
         versions = (*((value,) if is_allocated else ()), *(ValueKey(value.node, mutator) for mutator in mutators))
         return versions if len(versions) == count else (*(None,) * (count - 1), versions[-1])
+
+
+def _makes(launch: Launch, argument: Argument) -> bool:
+    """True if a launch also writes to the memory of an argument: a kernel that joins tensors, and reads the result."""
+    span = span_of(argument)
+    written = (span_of(other) for other in launch.args if other.written)
+    return span is not None and any(other is not None and span.overlaps(other) for other in written)
+
+
+def _kernel_names(launch: Launch) -> tuple[str, ...]:
+    return launch.site.launches or (launch.site.kernel,)
 
 
 def frame_of(launch: Launch) -> Frame:

@@ -6,6 +6,7 @@ takes in the launch that wrote it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,8 @@ from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
+_DRAWN = ("prims.inductor_random.default", "prims.inductor_randint.default")
+_OTHER_ORDER = re.compile(r"\b(?:randn?4x|rand_eager_kernel)\(")
 UNRETURNED = {  # why a launch is not comparable, by its status
     LaunchStatus.OPEN: "it never returned",
     LaunchStatus.FAILED: "it failed",
@@ -128,6 +131,7 @@ class _Finder:
             used |= dict.fromkeys(stops)
         if not closed:
             raise _NotClosedError(next(iter(open_.values())))
+        self._check_random_numbers(graph, nodes, launches)
         inputs = tuple(
             KnownValue(
                 value, self._read(launch, known[value]) if value in known else self._written(earlier.writes[value])
@@ -145,6 +149,14 @@ class _Finder:
             symbols.known(),
             tuple(f"{name} is not compared: {reason}" for name, reason in open_.items()),
         )
+
+    def _check_random_numbers(self, graph: Graph, nodes: Iterable[str], launches: Iterable[str]) -> None:
+        """Raises _NotClosedError if a kernel draws random numbers in another order than that of their elements."""
+        if not any(graph.by_name[name].target in _DRAWN for name in nodes):
+            return
+        for kernel in (kernel for id_ in launches for kernel in self.values.kernels_of(self._run.launch(id_))):
+            if _OTHER_ORDER.search(kernel.source):
+                raise _NotClosedError(f"random numbers: {kernel.name} draws several at once")
 
     def _with_producers(self, launch: Launch) -> tuple[tuple[str, ...], list[Read]]:
         """The launches of a region, and what they read from outside of it."""
@@ -221,6 +233,9 @@ def _slice(
             used[value] = None
             continue
         if name in nodes or (node.size and symbols.value(node.size) is not None):
+            nodes[name] = None
+            continue
+        if node.value is not None:
             nodes[name] = None
             continue
         if node.kind is not NodeKind.CALL:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import Element, Measurement
+from aoti_debug.compare.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
 from aoti_debug.values import unravel
 
 MAX_SUSPECTS = 6
+SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
 COLUMNS = (
     Column("launch", align_right=True),
     Column("kernel", min_width=16, share=2),
@@ -53,6 +54,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
         columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
     lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
+    lines += _state_lines(comparison)
     wrong = comparison.first_wrong
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
@@ -69,6 +71,12 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
         f"({share:.1f} %)",
         width,
     )
+    if coverage.same_code_bytes:
+        lines += wording.wrapped(
+            f"not independent: {wording.byte_size(coverage.same_code_bytes)} of these were written by operators, whose "
+            "launches run the same code as the program in eager",
+            width,
+        )
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.reason in (SILENT, PRIVATE):
@@ -83,6 +91,30 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     if comparison.program_failure:
         lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
+
+
+def _state_lines(comparison: Comparison) -> list[str]:
+    """The number of states that change as the program says, and each that does not."""
+    if not comparison.states:
+        return []
+    wrong, count = comparison.wrong_states, len(comparison.states)
+    lines = [f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says"]
+    return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
+
+
+def state_text(state: StateChange) -> str:
+    """ "cache does not change in call 0: …"."""
+    does = {
+        Advance.NOT_AT_ALL: "does not change",
+        Advance.UNTOUCHED: "does not change",
+        Advance.TWICE: "changes twice as much as in the program",
+        Advance.OTHERWISE: "changes otherwise than in the program",
+    }[state.advance]
+    last = f"{state.launch} wrote it last" if state.launch else "no launch writes it"
+    text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
+    if state.change is None or state.difference is None:
+        return text
+    return f"{text}, changes it by up to {_short(state.change)}, and it is {_short(state.difference)} off"
 
 
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
@@ -117,9 +149,10 @@ def _element_lines(worst: Measurement) -> list[str]:
     if element is None:
         return []
     place = ", ".join(map(str, unravel(element.index, worst.shape)))
+    how = "are wrong" if not worst.bias else f"differ, by {worst.bias:+.2f} ULP away from zero on average"
     return [
         f"  element  {worst.argument}[{place}] {values_text(element)}",
-        f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements are wrong",
+        f"  output   {worst.argument} holds {worst.value}: {worst.wrong} of {worst.count} elements {how}",
     ]
 
 
@@ -144,7 +177,8 @@ def _cells(row: Row) -> list[str]:
     launch, worst = row.launch, row.worst
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     name = [launch.id, launch.kernel + iteration, text.model_line(launch.site.provenance)]
-    verdict = row.verdict.value + (f": {row.reason}" if row.reason else "")
+    same = SAME_CODE if row.same_code and row.outputs else ""
+    verdict = row.verdict.value + (f": {row.reason}" if row.reason else same)
     if worst is None:
         return [*name, *([""] * 8), verdict]
     inherited = (row.inherited or {}).get(worst.argument)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import runpy
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 from aoti_debug import wording
 from aoti_debug.compare.evaluate_program import evaluate_program
 from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
+from aoti_debug.compare.measurement import PeakMemory
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, message_line
 from aoti_debug.errors import UsageError
@@ -59,6 +61,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):
             pipe.write(message_line(difference) + "\n")
+    pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 
 
 def _metric(text: str) -> Metric | None:

@@ -1,12 +1,14 @@
 """The persistent cache: precompiled headers, runtime objects, and the caches of Inductor and Triton.
 
-Entries are directories named by the hash of everything that they depend on. They are created atomically, so concurrent
-builds share them without locks; the second of two equal entries is deleted.
+Entries are directories named by the hash of everything that they depend on. They are created atomically. Of concurrent
+builds that need the same entry the first makes it, and the others wait; where files cannot be locked, the second of two
+equal entries is deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -69,15 +71,33 @@ def entry(kind: str, name: str, fill: Fill) -> Path:
     folder = directory() / kind
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
-    _delete_old(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
-    with scratch() as work:
-        fill(work)
-        try:
-            work.rename(path)
-        except OSError:
-            if not path.is_dir():
-                raise
+    with _lock(f"{kind}-{name}"):
+        if path.is_dir():
+            return path
+        _delete_old(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
+        with scratch() as work:
+            fill(work)
+            try:
+                work.rename(path)
+            except OSError:
+                if not path.is_dir():
+                    raise
     return path
+
+
+@contextlib.contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """Waits until no other build makes an entry; does not wait on a file system without locks."""
+    folder = directory() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    with path.open("w") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def find(kind: str, name: str) -> Path | None:

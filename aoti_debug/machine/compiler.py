@@ -45,11 +45,17 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Torch:
-    """The installed torch, read without importing it."""
+    """The installed torch, read without importing it.
+
+    Attributes:
+        fingerprint: changes when another build of torch is installed.
+        has_cuda: False if it is a build without CUDA.
+    """
 
     version: str
     directory: Path
-    fingerprint: str  # changes when another build of torch is installed
+    fingerprint: str
+    has_cuda: bool = False
 
 
 def find_compiler() -> Compiler:
@@ -110,7 +116,9 @@ def read_torch(directory: Path) -> Torch:
             f"torch {version} is too old: it cannot write a package's C++ sources with their provenance",
             hint=f"install torch {OLDEST_TORCH} or newer",
         )
-    return Torch(version, directory, cache.key(text, str(directory), str(version_file.stat().st_mtime_ns)))
+    fingerprint = cache.key(text, str(directory), str(version_file.stat().st_mtime_ns))
+    has_cuda = re.search(r"^cuda\b[^=]*= *['\"]", text, re.MULTILINE) is not None
+    return Torch(version, directory, fingerprint, has_cuda)
 
 
 def _major_minor(version: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from aoti_debug.machine.fork_server.client import ForkServer, ForkServerError
 from aoti_debug.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.machine.process import Child
 
-__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "start"]
+__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "start", "wait_for_imports"]
 
 # Variables that are read when a model is lowered, loaded or called, not when torch is imported; or that are overridden.
 _READ_LATE = frozenset(
@@ -66,6 +66,12 @@ def forking_from(
             server.close()
 
 
+def wait_for_imports(variables: Mapping[str, str], after: str = "torch") -> None:
+    """Waits until the fork server that `start` would use, if there is one, has imported its modules."""
+    for server in _servers_for(variables, after):
+        server.wait()
+
+
 def start(
     command: PythonCommand,
     variables: Mapping[str, str],
@@ -90,10 +96,9 @@ def start(
         OSError: it cannot be started.
     """
     complete = environment(variables) if command.module else dict(variables)
-    for server in reversed(_servers):
-        if server.has(after) and server.fits(environment(variables)):
-            with contextlib.suppress(ForkServerError):
-                return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
+    for server in _servers_for(variables, after):
+        with contextlib.suppress(ForkServerError):
+            return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
     words = ["-m", command.module] if command.module else [command.script]
     return Child(
         [sys.executable, *words, *command.filled_in(os.getpid(), inherited)],
@@ -102,6 +107,12 @@ def start(
         environment=complete,
         pass_fds=() if inherited is None else (inherited,),
     )
+
+
+def _servers_for(variables: Mapping[str, str], after: str) -> list[ForkServer]:
+    """The servers that have imported a module and fit the variables, the newest first."""
+    complete = environment(variables)
+    return [server for server in reversed(_servers) if server.has(after) and server.fits(complete)]
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:

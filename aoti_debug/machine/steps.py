@@ -54,12 +54,17 @@ class StepNote:
 
 
 class Steps:
-    """The finished steps of a piece of work."""
+    """The finished steps of a piece of work.
+
+    Attributes:
+        between: seconds of the work beside the steps, by name.
+    """
 
     def __init__(self, listener: StepListener | None = None) -> None:
         self._listener = listener or StepListener()
         self._start = time.monotonic()
         self.done: list[Step] = []
+        self.between: dict[str, float] = {}
 
     @property
     def now(self) -> float:
@@ -74,6 +79,15 @@ class Steps:
         began = self.now
         yield note
         self.add(Step(name, self.now - began, note.text, note.timings, began))
+
+    @contextmanager
+    def work(self, name: str) -> Iterator[None]:
+        """Times work that has no result of its own; the steps within it are not counted."""
+        self._listener.began(name)
+        began, before = self.now, len(self.done)
+        yield
+        inner = sum(step.seconds for step in self.done[before:])
+        self.between[name] = self.between.get(name, 0.0) + max(self.now - began - inner, 0.0)
 
     def advance(self, done: int, total: int) -> None:
         """Reports how far the running step is."""

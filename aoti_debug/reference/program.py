@@ -30,6 +30,7 @@ from aoti_debug.manifest import ModelLine
 
 FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
+USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
 
 
@@ -65,6 +66,8 @@ class Node:
         line: the index of its model line in `Reference.lines`; -1 if it is unknown.
         module: path of the module that it belongs to, "encoder.layers.0"; "" if it is unknown.
         mutates: the nodes whose tensors it overwrites.
+        value: the elements of a small weight that is never overwritten, row-major: Inductor writes such weights into
+            the source of kernels, as numbers. None for others.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Node:
     line: int = -1
     module: str = ""
     mutates: tuple[str, ...] = ()
+    value: tuple[Any, ...] | None = None
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:

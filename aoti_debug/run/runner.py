@@ -16,7 +16,7 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
-from aoti_debug.machine import stamped_directories
+from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
@@ -187,9 +187,12 @@ def _run_in(
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
-    stopwatch.next("start")
+    environment = _environment(path, options, temporary)
     try:
-        with ModelProcess(_request(path, info, target, options), _environment(path, options, temporary)) as process:
+        stopwatch.next("import torch")
+        python_process.wait_for_imports(environment)
+        stopwatch.next("start")
+        with ModelProcess(_request(path, info, target, options), environment) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
             report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)

@@ -15,6 +15,7 @@ from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.machine.python_process import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.machine.timings import Stopwatch
+from aoti_debug.run.preloaded import WORKER
 from aoti_debug.run.protocol import (
     CallsDone,
     Failed,
@@ -28,7 +29,6 @@ from aoti_debug.run.protocol import (
 from aoti_debug.run.watchdog import Limits, Watchdog, request_stacks
 from aoti_debug.rundir.run_json import Stage
 
-WORKER = "aoti_debug.run.worker"
 _MESSAGES = "messages"  # the third pipe, beside "stdout" and "stderr"
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16

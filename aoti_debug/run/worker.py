@@ -60,13 +60,21 @@ def main() -> int:
     return 0
 
 
+def _import_torch() -> None:
+    """Imports torch, unless a server has before the fork; collections, also at exit, need not visit its objects."""
+    if "torch" in sys.modules:
+        return
+    gc.disable()
+    importlib.import_module("torch")
+    gc.freeze()
+    gc.enable()
+
+
 def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(Stage.IMPORT))
-    is_forked = "torch" in sys.modules  # by a server that has imported it, and modules of the user
+    _import_torch()
     import torch
 
-    if not is_forked:
-        gc.freeze()  # the collections below and at exit need not visit the objects of torch
     _send(pipe, TorchImported(str(torch.__version__)))
     for module in request.imports:
         importlib.import_module(module)

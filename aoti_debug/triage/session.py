@@ -20,8 +20,8 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run import target
+from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
-from aoti_debug.run.supervise import WORKER
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import finding_kinds, triage_directory
 from aoti_debug.triage.contracts import contracts
@@ -30,7 +30,6 @@ from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.trials import Trials
 
 PACKAGE = "package.pt2"
-PRELOADED = ("torch", WORKER)
 
 
 def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -101,7 +100,8 @@ def _outcome(model: Investigation) -> Outcome:
     warnings: tuple[str, ...] = ()
     seen = ["no fault"]
     for check in finding_kinds.CHECKS:
-        suspicion = check.look(model, first)
+        with model.steps.work(f"check: {check.KIND.value}"):
+            suspicion = check.look(model, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings

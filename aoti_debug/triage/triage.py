@@ -44,6 +44,7 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
         command=tuple(command),
         package=str(folder / session.PACKAGE),
         run="" if outcome.run is None else str(outcome.run.path),
+        between=steps.between,
     )
     triage_directory.write(folder, record)
     return TriageDir(folder, record, outcome.opened)

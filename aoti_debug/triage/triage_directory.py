@@ -40,6 +40,7 @@ class Record:
         command: the words of the command line.
         package: the instrumented package; "" where none was built.
         run: the run directory that shows most of the finding; "" where there is none.
+        between: seconds of the work beside the steps, by name.
     """
 
     finding: Finding
@@ -48,6 +49,7 @@ class Record:
     command: tuple[str, ...] = ()
     package: str = ""
     run: str = ""
+    between: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def to_json(path: Path, record: Record) -> str:
         "format": FORMAT,
         "finding": finding,
         "steps": [asdict(step) for step in record.steps],
+        "between": dict(record.between),
         "versions": dict(record.versions),
         "command": list(record.command),
         "package": _relative(path, record.package) or None,
@@ -189,6 +192,7 @@ class _RecordJson:
     command: tuple[str, ...]
     package: str | None
     run: str | None
+    between: Mapping[str, float] = field(default_factory=dict)
 
 
 def _record(path: Path, data: Mapping[str, Any]) -> Record:
@@ -206,6 +210,7 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
         command=fields.command,
         package=_absolute(path, fields.package),
         run=_absolute(path, fields.run),
+        between=fields.between,
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,32 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
 def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain) -> None:
     with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
         runtime_objects.compile_runtime(tools, "mps", FLAGS)
+
+
+def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[list[str]] = []
+
+    def note(_: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
+        compiled.append(words)
+        output.write_text("")
+        return output
+
+    monkeypatch.setattr(Toolchain, "compile", note)
+    with runtime_objects.compiled_meanwhile(replace(tools, torch=replace(tools.torch, has_cuda=True))):
+        pass
+    assert compiled == []
+    with runtime_objects.compiled_meanwhile(tools):
+        pass
+    early = len(compiled)
+    assert early > 0
+    inductors = replace(
+        FLAGS, cflags=("O3", "march=native"), definitions=("NDEBUG",), passthrough=("-mavx2",), include_dirs=("/torch",)
+    )
+    assert len(runtime_objects.compile_runtime(tools, "cpu", inductors)) == early
+    assert len(compiled) == early
+    runtime_objects.compile_runtime(tools, "cpu", replace(FLAGS, cflags=("march=haswell",)))
+    assert len(compiled) == 2 * early
+    assert "-march=haswell" in compiled[-1]
 
 
 def test_every_device_has_a_file() -> None:

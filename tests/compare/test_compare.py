@@ -46,7 +46,7 @@ def share(comparison: Comparison) -> float:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("mixed", 0.9),
+        ("mixed", 0.99),
         ("control", 0.95),
         ("custom", 0.99),
         ("fold", 0.99),
@@ -81,7 +81,11 @@ def test_some_launches_and_a_metric(saved: Runs, tmp_path: Path) -> None:
     rows = [row for row in comparison.rows if row.outputs]
     assert {row.launch.kernel for row in rows} == {"aoti_torch_cpu_addmm_out"}
     assert all(o.metric == pytest.approx(o.atol) for row in rows for o in row.outputs)
-    assert "metric" in comparison_lines(comparison, UNLIMITED)[0]
+    lines = comparison_lines(comparison, UNLIMITED)
+    assert "metric" in lines[0]
+    assert all(row.same_code == (row.launch.kernel == "aoti_torch_cpu_addmm_out") for row in comparison.rows)
+    assert comparison.coverage.same_code_bytes == comparison.coverage.compared_bytes > 0
+    assert any("ok, same code" in line for line in lines)
 
 
 def test_a_run_without_tensors_is_run_again(saved: Runs, tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "wrong_value",
         "0.1",
     )
-    (output,) = found["launches"][1]["outputs"]
+    output = next(output for output in found["launches"][1]["outputs"] if output["verdict"] == "wrong")
     assert output["spread"]["ranges"] == [[[0, 7]], [[0, 31]]]
     repro = folder / "repro" / "repro.py"
     assert f"  next     python {repro}" in lines

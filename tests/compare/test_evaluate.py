@@ -68,6 +68,27 @@ def test_each_arithmetic_rounds_as_it_should() -> None:
     assert double.value(ValueKey("wide")).dtype is torch.float64
 
 
+def test_a_weight_that_the_reference_holds() -> None:
+    weight = Node("bias", NodeKind.WEIGHT, "bias", types=typed("bfloat16", 2), value=(0.5, {"float": "-inf"}))
+    whole = graph(weight)
+    evaluation = Evaluation(Reference(FORMAT, "2.13", (whole,)), whole, Arithmetic.DOUBLE, "cpu")
+    evaluation.run(weight)
+    value = evaluation.value(ValueKey("bias"))
+    assert (value.dtype, value.tolist()) == (torch.float64, [0.5, float("-inf")])
+
+
+def test_numbers_drawn_from_a_seed_are_the_same_in_each_arithmetic() -> None:
+    whole = graph(
+        Node("seeds", NodeKind.INPUT, types=typed("int64", 2)),
+        call("seed", "prims.inductor_lookup_seed.default", node("seeds"), 1, dtype="int64"),
+        call("rand", "prims.inductor_random.default", [4], node("seed"), "rand"),
+        call("kept", "aten.gt.Scalar", node("rand"), 0.5, dtype="bool"),
+    )
+    seeds = torch.tensor([7, 8374652893746528374])
+    results = [evaluate(arithmetic, whole, {"seeds": seeds}).value(ValueKey("kept")) for arithmetic in Arithmetic]
+    assert [result.tolist() for result in results] == [[True, True, True, True]] * 3
+
+
 def test_a_value_stays_what_it_is_when_a_node_overwrites_it() -> None:
     whole = graph(
         Node("state", NodeKind.WEIGHT, "state", types=typed("float32", 4)),

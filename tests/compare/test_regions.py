@@ -77,5 +77,12 @@ def test_a_buffer_without_a_node_joins_two_launches(saved: Runs) -> None:
     regions = regions_of(saved("mixed"))
     joined = [region for region in regions.regions if len(region.launches) > 1]
     assert all(region.launches[-1] == region.launch for region in joined)
-    notes = [note for region in regions.regions for note in region.notes]
-    assert notes == ["buf6 is not compared: it depends on the weight conv_bias, which it does not read"]
+    assert [note for region in regions.regions for note in region.notes] == []
+
+
+def test_weights_that_are_numbers_in_the_source_of_a_kernel(saved: Runs) -> None:
+    run = saved("mixed")
+    graph = reference_of(run).graphs[0]
+    assert len(graph.by_name["conv_bias"].value or ()) == 8
+    assert graph.by_name["linear_weight"].value is None
+    assert any("conv_bias" in region.nodes for region in regions_of(run).regions)

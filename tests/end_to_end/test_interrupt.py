@@ -57,9 +57,9 @@ def test_nothing_is_left(program: Path, tmp_path: Path, command: str) -> None:
         start_new_session=True,
     )
     deadline = time.monotonic() + PATIENCE
-    while not processes(running.pid) and running.poll() is None and time.monotonic() < deadline:
+    while not (seen := processes(running.pid)) and running.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert processes(running.pid)
+    assert seen
     os.killpg(running.pid, signal.SIGINT)
     _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == INTERRUPTED

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,20 +46,46 @@ def test_a_failed_entry_leaves_nothing(own_cache: Path) -> None:
     assert list((own_cache / "scratch").iterdir()) == []
 
 
-def test_two_builds_at_once_share_one_entry(own_cache: Path) -> None:
-    both = threading.Barrier(2)
-
-    def fill(directory: Path) -> None:
-        both.wait(10)
-        (directory / "file").write_text("same")
-
+def at_once(fill: cache.Fill) -> list[Path]:
+    """The entry that two builds find which need it at the same time."""
     found: list[Path] = []
     threads = [threading.Thread(target=lambda: found.append(cache.entry("kind", "name", fill))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [own_cache / "kind" / "name"] * 2
+    return found
+
+
+def test_of_two_builds_at_once_one_makes_the_entry(own_cache: Path) -> None:
+    made = []
+
+    def fill(directory: Path) -> None:
+        made.append(directory)
+        time.sleep(0.2)
+        (directory / "file").write_text("same")
+
+    assert at_once(fill) == [own_cache / "kind" / "name"] * 2
+    assert len(made) == 1
+    assert [path.name for path in (own_cache / "kind").iterdir()] == ["name"]
+    assert list((own_cache / "locks").iterdir()) == []
+
+
+def test_the_next_build_makes_what_the_first_could_not(own_cache: Path) -> None:
+    with pytest.raises(ValueError, match="no disk"):
+        cache.entry("kind", "name", Mock(side_effect=ValueError("no disk")))
+    assert cache.entry("kind", "name", write("a")) == own_cache / "kind" / "name"
+
+
+def test_without_locks_two_builds_at_once_share_one_entry(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError("not on this file system")))
+    both = threading.Barrier(2)
+
+    def fill(directory: Path) -> None:
+        both.wait(10)
+        (directory / "file").write_text("same")
+
+    assert at_once(fill) == [own_cache / "kind" / "name"] * 2
     assert [path.name for path in (own_cache / "kind").iterdir()] == ["name"]
     assert list((own_cache / "scratch").iterdir()) == []
 

@@ -137,3 +137,13 @@ def test_another_build_of_torch_has_another_fingerprint(tmp_path: Path) -> None:
     other = compiler.read_torch(fake_torch(tmp_path, "2.13.0") / "torch")
     assert other.version == "2.13.0"
     assert other.fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("line", "has_cuda"), [("cuda: Optional[str] = None", False), ("cuda: Optional[str] = '13.0'", True), ("", False)]
+)
+def test_a_torch_with_cuda_says_so(tmp_path: Path, line: str, has_cuda: bool) -> None:
+    torch = fake_torch(tmp_path, "2.13.0") / "torch"
+    with (torch / "version.py").open("a") as file:
+        file.write(f"{line}\n")
+    assert compiler.read_torch(torch).has_cuda is has_cuda

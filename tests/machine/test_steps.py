@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from aoti_debug.machine.steps import Step, StepListener, Steps
@@ -45,3 +47,15 @@ def test_a_step_that_was_done_elsewhere() -> None:
     steps = Steps()
     steps.add(Step("repro", 1.5, "the same values again"))
     assert [step.name for step in steps.done] == ["repro"]
+
+
+def test_work_between_steps_is_timed_without_the_steps_in_it() -> None:
+    heard = Heard()
+    steps = Steps(heard)
+    for _ in range(2):
+        with steps.work("check"):
+            time.sleep(0.01)
+            with steps.step("run"):
+                time.sleep(0.2)
+    assert heard.words == ["began check", "began run", "finished run: "] * 2
+    assert 0.02 <= steps.between["check"] < 0.2

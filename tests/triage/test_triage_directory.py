@@ -46,6 +46,7 @@ def record(path: Path, **fields: Any) -> Record:
         "command": ("aoti-debug", "triage", "m.pt2"),
         "package": str(path / "package.pt2"),
         "run": str(path / "runs" / "20261120-231501-4711"),
+        "between": {"check: contract": 0.25},
     }
     return Record(**(known | fields))
 

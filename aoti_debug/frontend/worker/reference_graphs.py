@@ -27,6 +27,7 @@ from aoti_debug.reference.program import (
 from aoti_debug.wrapper import stack_frames
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
+_LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant
 _KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
 
 
@@ -82,6 +83,7 @@ class ReferenceGraphs:
             line=self._line(node.meta.get("stack_trace") or ""),
             module=_module(node.meta.get("nn_module_stack")),
             mutates=tuple(dict.fromkeys(_mutated(node))),
+            value=_inlined(node) if node.op == "get_attr" else None,
         )
 
     def _line(self, stack: str) -> int:
@@ -104,6 +106,20 @@ def _kind(node: Any) -> NodeKind:
     if node.op != "get_attr":
         return _KINDS.get(node.op, NodeKind.CALL)
     return NodeKind.WEIGHT if node.meta.get("val") is not None else NodeKind.SUBGRAPH
+
+
+def _inlined(node: Any) -> tuple[Any, ...] | None:
+    """The elements of a weight that Inductor may write into the source of a kernel; None for others."""
+    import torch
+
+    value: Any = node.graph.owning_module
+    for name in node.target.split("."):
+        value = getattr(value, name, None)
+    is_overwritten = any(node.name in _mutated(user) for user in node.users)
+    if not isinstance(value, torch.Tensor) or value.is_meta or is_overwritten or value.layout is not torch.strided:
+        return None
+    is_small = value.dim() == 0 or (value.dim() == 1 and value.numel() <= _LARGEST_INLINED)
+    return tuple(_argument(item) for item in value.reshape(-1).tolist()) if is_small else None
 
 
 def _target(target: Any) -> str:

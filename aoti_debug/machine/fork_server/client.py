@@ -18,7 +18,7 @@ from typing import IO
 from aoti_debug.machine import process
 from aoti_debug.machine.fork_server import request as requests
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand
-from aoti_debug.machine.fork_server.server import STATUS
+from aoti_debug.machine.fork_server.server import READY, STATUS
 from aoti_debug.machine.process import Child
 
 MODULE = "aoti_debug.machine.fork_server.server"
@@ -65,6 +65,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self._process: Child | None = None
+        self._is_ready = False
 
     def close(self) -> None:
         """Ends the server and its children."""
@@ -101,6 +102,19 @@ class ForkServer:
             except OSError as error:
                 self.failure = f"it cannot be started: {error.strerror}"
 
+    def wait(self) -> None:
+        """Waits until the server has imported its modules, or has failed."""
+        self.preload()
+        with self._lock:
+            if self._is_ready or self.failure or self._channel is None:
+                return
+            first = b""
+            with contextlib.suppress(ConnectionError):
+                first = self._channel.recv(len(READY))
+            self._is_ready = first == READY
+            if not self._is_ready:
+                self.failure = self._read_failure(self._channel, first)
+
     def start(
         self,
         command: PythonCommand,
@@ -120,7 +134,7 @@ class ForkServer:
         Raises:
             ForkServerError: no process was started.
         """
-        self.preload()
+        self.wait()
         channel = self._channel
         if self.failure or channel is None:
             raise ForkServerError(self.failure)
@@ -150,8 +164,12 @@ class ForkServer:
             self.failure = self.failure or self._read_failure(channel)
         return ForkServerError(self.failure)
 
-    def _read_failure(self, channel: socket.socket) -> str:
-        text = b""
+    def _read_failure(self, channel: socket.socket, text: bytes = b"") -> str:
+        """What the server says why it does not serve.
+
+        Args:
+            text: what was already read of it.
+        """
         channel.settimeout(_LAST_WORDS_SECONDS)
         try:
             while part := channel.recv(_CHUNK):

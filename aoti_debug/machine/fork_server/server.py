@@ -1,8 +1,8 @@
 """The server process: `python -m aoti_debug.machine.fork_server.server SOCKET MODULES USER-MODULE...`.
 
 It imports the MODULES (comma-separated) and the user's, then forks a child for every request that arrives on the
-socket. It ends when the other side of the socket is closed, and its children with it. If a user's module does what a
-fork does not survive, it sends a sentence that says so, and ends.
+socket, and says when it begins to. It ends when the other side of the socket is closed, and its children with it. If a
+user's module does what a fork does not survive, it sends a sentence that says so instead, and ends.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from aoti_debug import wording
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
+READY = b"\0"  # sent when the modules are imported
 _PR_SET_PDEATHSIG = 1
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # those that buffer what is written
 
@@ -41,17 +42,20 @@ def main() -> None:
     descriptor, modules, *user_modules = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
     environment = dict(os.environ)
+    gc.disable()
     for module in modules.split(","):
         with contextlib.suppress(Exception, SystemExit):  # the child imports it again and reports the error
             importlib.import_module(module)
-    gc.collect()
     gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected
+    gc.enable()
     output = _ImportOutput()
     refusal = _import_user_modules(user_modules)
     output.end()
     if refusal:
         channel.sendall(refusal.encode())
         os._exit(0)  # at once: a thread of the module may never end
+    with contextlib.suppress(BrokenPipeError):
+        channel.sendall(READY)
     command = _Server(channel, _changes(environment)).serve()
     if command is not None:
         output.repeat()

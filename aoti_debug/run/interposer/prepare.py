@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug import __version__, manifest, wrapper
+from aoti_debug.builder.runtime_objects import THIS_MACHINE
 from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import torch_mismatch
-from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Kernel, Manifest, PackageOrigin
@@ -143,15 +143,11 @@ def device_kernel(name: str, id_: int, cubin: str = "", digest: str = "") -> Ker
 def _libraries(
     toolchain: Toolchain, description: Manifest, symbols: tuple[Symbol, ...], text: str
 ) -> tuple[Path, Path]:
-    flags = Flags(
-        compiler="",
-        definitions=(),
+    flags = replace(
+        THIS_MACHINE,
         include_dirs=include_dirs(description.device, toolchain.torch),
-        cflags=(),
-        ldflags=(),
         libraries_dirs=(f"{toolchain.torch.directory}/lib",),
         libraries=("torch_cpu",),
-        passthrough=(),
     )
     generated = {
         "entries.cpp": tables.entries(symbols),

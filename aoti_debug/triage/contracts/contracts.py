@@ -82,8 +82,10 @@ class _ContractCheck:
         self._reported: set[tuple[str, str]] = set()
 
     def findings(self) -> Iterator[Finding]:
+        reading = {s.id for s in self._run.manifest.sites if self._inputs.intersection(arg.name for arg in s.args)}
         for launch in self._run.launches:
-            self._bind_input_sizes(launch)
+            if launch.site.id in reading:
+                self._bind_input_sizes(launch)
         for launch in self._run.launches:
             yield from self._check_launch(launch)
 

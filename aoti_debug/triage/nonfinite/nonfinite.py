@@ -15,7 +15,6 @@ from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite import explain as explanation
 from aoti_debug.triage.nonfinite import finding_text, near_overflow, sinks
 from aoti_debug.triage.nonfinite.finding_text import NonfiniteCase
@@ -51,7 +50,7 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
     """
     run = flow.run
     near = near_overflow.warnings(run.launches)
-    kinds = {special for launch in run.launches for special in Special if _holds(launch, special)}
+    kinds = _kinds(run)
     if not kinds:
         return NonFinite(None, near)
     roots = RootSearch(flow)
@@ -84,12 +83,16 @@ def explain(finding: Finding, run: RunDir) -> Finding:
     return explanation.explain(finding, run)
 
 
-def _holds(launch: Launch, special: Special) -> bool:
-    return any(
-        count(statistics_of(a, Phase.BEFORE) if a.role is Role.IN else None, special)
-        or count(statistics_after(a), special)
-        for a in launch.args
-    )
+def _kinds(run: RunDir) -> frozenset[Special]:
+    """The kinds of non-finite values that launches read or wrote."""
+    found: set[Special] = set()
+    for launch in run.launches:
+        for argument in launch.args:
+            read = statistics_of(argument, Phase.BEFORE) if argument.role is Role.IN else None
+            for statistics in (read, statistics_after(argument)):
+                if statistics is not None and (statistics.n_nan or statistics.n_pos_inf or statistics.n_neg_inf):
+                    found.update(special for special in Special if count(statistics, special))
+    return frozenset(found)
 
 
 def _nan_case(run: RunDir, roots: RootSearch) -> NonfiniteCase | None:

@@ -1,0 +1,61 @@
+"""Errors of float16 and bfloat16 outputs that are small, but lean to one side. Runs in a child process.
+
+A kernel computes in float32 and rounds to the nearest number when it stores. Then as many elements are too large as too
+small, and nearly all of them equal what the kernel's arithmetic gives. Truncation, or a factor that is wrong by a per
+cent, moves the mean. The mean error of an output, in ULP away from zero, is a bias if it exceeds
+
+    0.2 + 8 / √n                    n elements
+    + 2 · the largest difference of the means of eager, the kernel's arithmetic and float64
+    + 4 · how far the mean moves when the inputs are perturbed
+
+The second term is large where values that many elements share are rounded in one arithmetic and not in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+LEAST_ELEMENTS = 1024
+_LARGEST_ERROR = 4.0  # ULP: one element that is far off says nothing about the others
+
+
+def bias(
+    actual: torch.Tensor,
+    evaluated: Sequence[torch.Tensor],
+    perturbed: Sequence[torch.Tensor],
+    step: torch.Tensor,
+    dtype: torch.dtype,
+) -> float:
+    """The mean error in ULP, away from zero, from the arithmetic that is nearest; 0 where it is no bias.
+
+    Args:
+        actual: the elements as recorded, in float64.
+        evaluated: in eager, in the kernel's arithmetic and in float64; all as float64.
+        perturbed: in float64, from perturbed inputs.
+        step: one ULP at each element.
+        dtype: of the output.
+    """
+    import torch
+
+    double = evaluated[-1]
+    usable = actual.isfinite() & (double.abs() >= torch.finfo(dtype).smallest_normal)
+    for values in evaluated:
+        usable &= values.isfinite()
+    count = int(usable.sum())
+    if dtype not in (torch.float16, torch.bfloat16) or count < LEAST_ELEMENTS:
+        return 0.0
+
+    def mean(first: torch.Tensor, second: torch.Tensor) -> float:
+        error = (first - second) / step * double.sign()
+        return float(error[usable].clamp(-_LARGEST_ERROR, _LARGEST_ERROR).mean())
+
+    rounded = [values.to(dtype).to(torch.float64) for values in evaluated]
+    means = [mean(actual, values) for values in rounded]
+    nearest = min(means, key=abs)
+    moved = max((abs(mean(values, double)) for values in perturbed), default=0.0)
+    allowed = 0.2 + 8 / count**0.5 + 2 * (max(means) - min(means)) + 4 * moved
+    return nearest if abs(nearest) > allowed else 0.0

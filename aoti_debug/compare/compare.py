@@ -14,7 +14,8 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import program_values, stored
-from aoti_debug.compare.compare_run import Scope, compare_run
+from aoti_debug.compare.compare_run import Scope, compare_run, has_reference, kernel_filter
+from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -22,6 +23,7 @@ from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageE
 from aoti_debug.inputs.files import missing_inputs_error
 from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro import write_repro
@@ -34,6 +36,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
+_COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
 
 
 def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:
@@ -95,6 +98,8 @@ class _Session:
             run, options = self._run(), self._options
             if run.package is not None:
                 trust.require(archive.inspect(run.package), options.trusted)
+            if self._has_no_program(run):
+                return self._with_sources(run)
             scope = Scope(options.filters, options.metric, imports=options.imports, libraries=options.libraries)
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
@@ -108,16 +113,23 @@ class _Session:
             run = run_directory.open_run(options.model)
             return run if _has_tensors(run) else self._again(run)
         package = archive.inspect(options.model)
-        if package.kind in COMPILED and options.exported is None:
-            raise ArtifactError(
-                f"{options.model} is {package.kind.value}, which does not hold the graph that it was compiled from",
-                hint="--exported PROGRAM.pt2 names the exported program that it was compiled from",
-            )
         if package.kind not in COMPILED:
             self._check_not_compiled(package.kind.value)
         if package.kind is not ArtifactKind.INSTRUMENTED:
             return self._record(self._built(), options.inputs, options.calls)
         return self._record(options.model, options.inputs, options.calls)
+
+    def _has_no_program(self, run: RunDir) -> bool:
+        """True for a package that torch has compiled, without its program: it holds only the sources of its kernels."""
+        return run.manifest.source in _COMPILED and not (run.package is not None and has_reference(run))
+
+    def _with_sources(self, run: RunDir) -> Comparison:
+        options = self._options
+        if options.metric:
+            raise UsageError("--metric needs the values of the program", hint="--exported PROGRAM.pt2 gives them")
+        comparison = compare_sources(run, kernel_filter(options.filters), self._folder, self._steps)
+        wrong = comparison.first_wrong
+        return comparison if wrong is None else replace(comparison, repro=str(self._folder / FOLDER / wrong.launch.id))
 
     def _check_not_compiled(self, what: str) -> None:
         if self._options.exported is not None:

@@ -123,7 +123,7 @@ def _selected(regions: Regions, run: RunDir, filters: tuple[str, ...]) -> Region
     """
     if not filters:
         return regions
-    passes = _filter(filters)
+    passes = kernel_filter(filters)
     kept = tuple(region for region in regions.regions if passes(run.launch(region.launch).kernel))
     if not kept:
         raise UsageError(
@@ -133,7 +133,8 @@ def _selected(regions: Regions, run: RunDir, filters: tuple[str, ...]) -> Region
     return replace(regions, regions=kept)
 
 
-def _filter(filters: tuple[str, ...]) -> Callable[[str], bool]:
+def kernel_filter(filters: tuple[str, ...]) -> Callable[[str], bool]:
+    """A function that is True for the kernels that pass the filters, by name."""
     excluded = [pattern[1:] for pattern in filters if pattern.startswith("!")]
     included = [pattern for pattern in filters if not pattern.startswith("!")] or ["*"]
 

@@ -17,6 +17,7 @@ from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.wrapper.launch_traits import traits_of
 
+BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
 SILENT = "it writes no tensor"
 
@@ -123,8 +124,8 @@ class Comparison:
 
     @property
     def first_wrong(self) -> Row | None:
-        """The first wrong launch; None if there is none."""
-        return next((row for row in self.rows if row.verdict is LaunchVerdict.WRONG), None)
+        """The first launch that is wrong, or differs from its source; None if there is none."""
+        return next((row for row in self.rows if row.verdict in BAD), None)
 
     @property
     def unfinished(self) -> str:
@@ -145,7 +146,7 @@ class Comparison:
         writing = [row for row in self.rows if row.reason != SILENT]
         return Coverage(
             launches=len(writing),
-            compared=sum(bool(row.outputs) for row in writing),
+            compared=sum(row.verdict is not LaunchVerdict.NOT_COMPARABLE for row in writing),
             through_readers=sum(row.reason == PRIVATE and row.compared_bytes > 0 for row in writing),
             bytes=sum(row.bytes for row in writing),
             compared_bytes=sum(row.compared_bytes for row in writing),

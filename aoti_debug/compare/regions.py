@@ -23,7 +23,7 @@ from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
 _DRAWN = ("prims.inductor_random.default", "prims.inductor_randint.default")
 _OTHER_ORDER = re.compile(r"\b(?:randn?4x|rand_eager_kernel)\(")
-_ENDS = {
+UNRETURNED = {  # why a launch is not comparable, by its status
     LaunchStatus.OPEN: "it never returned",
     LaunchStatus.FAILED: "it failed",
     LaunchStatus.NOT_STARTED: "its grid is empty: it was not started",
@@ -72,7 +72,7 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
     silent: set[str] = set()
     for launch in run.launches:
         if launch.status is not LaunchStatus.RETURNED:
-            uncovered.append(Uncovered(launch.id, _ENDS[launch.status]))
+            uncovered.append(Uncovered(launch.id, UNRETURNED[launch.status]))
         elif not finder.values.writes[launch.key]:
             silent.add(launch.id)
         else:

@@ -33,16 +33,26 @@ LEGEND = (
     "both relative, root mean square"
 )
 
+AGAINST_SOURCES = (LaunchVerdict.MATCHES_SOURCE, LaunchVerdict.DIFFERS_FROM_SOURCE)
+SOURCES_LEGEND = (
+    "there is no program: the source of each kernel was run in another way than its machine code; a wrong lowering "
+    "cannot be seen. --exported PROGRAM.pt2 compares with the program"
+)
+
 
 def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     """The table, the coverage, and the first wrong launch."""
     rows = [_cells(row) for row in comparison.rows if row.reason != SILENT]
-    metric = any(o.metric is not None for row in comparison.rows for o in row.outputs)
-    columns = (*COLUMNS[:-1], Column("metric", align_right=True), COLUMNS[-1]) if metric else COLUMNS
-    if metric:
+    columns: tuple[Column, ...] = COLUMNS
+    if any(o.metric is not None for row in comparison.rows for o in row.outputs):
+        columns = (*COLUMNS[:-1], Column("metric", align_right=True), COLUMNS[-1])
         cells = [row for row in comparison.rows if row.reason != SILENT]
         rows = [[*line[:-1], _metric(row), line[-1]] for line, row in zip(rows, cells, strict=True)]
-    lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(LEGEND, width)]
+    against_sources = any(row.verdict in AGAINST_SOURCES for row in comparison.rows)
+    legend = SOURCES_LEGEND if against_sources else LEGEND
+    if against_sources:
+        columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
+    lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
     lines += _state_lines(comparison)
     wrong = comparison.first_wrong
@@ -110,7 +120,13 @@ def state_text(state: StateChange) -> str:
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
     """The first wrong launch: element, value, operators, repro."""
     worst = row.worst
-    assert worst is not None
+    if worst is None:
+        return [
+            f"DIFFERS {row.launch.id} {row.launch.kernel}",
+            f"  because  {row.reason}: its machine code, or the tool that ran its source, is wrong",
+            f"  repro    {comparison.repro}",
+            f"  next     {_next(comparison, row)}",
+        ]
     together = f" (launches {', '.join(row.launches)} together)" if len(row.launches) > 1 else ""
     lines = [f"WRONG {row.launch.id} {row.launch.kernel}{together}", *_element_lines(worst)]
     lines += _suspect_lines(row.suspects)

@@ -8,7 +8,9 @@ In order; the first rule that holds decides, and a launch gets the worst verdict
     ill-conditioned     a change of its inputs by one ULP changes it by more than 64 ULP of its mean value
     rounding            the rest: rounding explains it
 
-A launch none of whose outputs could be compared is `not comparable`.
+A launch none of whose outputs could be compared is `not comparable`. Where there is no program, a launch is compared
+with the source of its own kernel: `matches its source` or `differs from its source`. A wrong lowering cannot be seen
+there.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ BETTER = 0.5
 
 
 class LaunchVerdict(str, Enum):
-    """The verdict on a launch, from the best to the worst; `not comparable` is none of these."""
+    """The verdict on a launch, those against a program from the best to the worst."""
 
     OK = "ok"
     BETTER = "better than eager"
     ROUNDING = "rounding"
     ILL_CONDITIONED = "ill-conditioned"
     WRONG = "wrong"
+    MATCHES_SOURCE = "matches its source"
+    DIFFERS_FROM_SOURCE = "differs from its source"
     NOT_COMPARABLE = "not comparable"
 
 

@@ -50,6 +50,7 @@ class ComparedLaunches:
             "counts": Counter(row.verdict.value for row in self._rows.values()),
             "first_wrong": None if wrong is None else wrong.launch.id,
             "spreads": {row.launch.id: found for row in rows if (found := _spreads(row))},
+            "is_measured": any(row.outputs for row in rows),
             "summary": list(self._redaction.redact_all(coverage_lines(self._comparison, UNLIMITED))),
         }
 

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aoti_debug import wording
-from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.manifest import ModelLine
@@ -161,7 +160,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
 def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Redaction) -> None:
     """Adds what the comparison found to the launches, and what belongs to no single one."""
     compared = ComparedLaunches(comparison, redaction)
-    wrong = {row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG}
+    wrong = {row.launch.id for row in comparison.rows if row.verdict in BAD}
     for entry in data["launches"]:
         entry["compared"] = compared.launch(entry["id"])
         if entry["id"] in wrong and marks.Mark.GUILTY.value not in entry["marks"]:

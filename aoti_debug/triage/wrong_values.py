@@ -24,10 +24,12 @@ WRONG_VALUE = FindingKind(
 def finding_of(comparison: Comparison) -> Finding:
     """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
     row = comparison.first_wrong
-    if row is None or row.worst is None:
+    if row is None:
         return _clean(comparison)
-    worst = row.worst
-    launch = row.launch
+    worst, launch = row.worst, row.launch
+    if worst is None:
+        what = f"{launch.kernel} computes something else than its source says"
+        return Finding(WRONG_VALUE, what, place_of(launch), evidence=(row.reason,))
     where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
     what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
@@ -69,7 +71,9 @@ def _clean(comparison: Comparison) -> Finding:
     coverage = comparison.coverage
     if not coverage.compared:
         return Finding(CLEAN, "", warnings=("no launch could be compared with the program",))
-    what = f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed what the program says"
+    sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
+    said = "what the sources of their kernels say" if sources else "what the program says"
+    what = f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed {said}"
     if coverage.compared + coverage.through_readers == coverage.launches:
         return Finding(CLEAN, what)
     return Finding(CLEAN, what, warnings=("aoti-debug compare tells why the other launches were not compared",))

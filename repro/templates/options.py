@@ -23,6 +23,7 @@ class Options:
         repeat: how many launches; 0: one, compared with the record.
         sanitize: a tool of compute-sanitizer; "" for none.
         here: run the launch in this process, never in a child.
+        tolerance: for floating outputs; None for that of the back end.
         report: a pipe to the parent, in a child.
         evidence: the file to write the findings to, as JSON; None for none.
         trial: the trial that a child of --reduce or --sanitize runs.
@@ -38,6 +39,7 @@ class Options:
     here: bool = False
     libraries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    tolerance: float | None = None
     report: int | None = None
     evidence: Path | None = None
     trial: str = ""
@@ -63,10 +65,17 @@ class Options:
         """The settings for the kernel."""
         return Settings(job.folder, backend=self.backend, programs=self.programs)
 
+    def tolerance_of(self, job: Job) -> float:
+        """The tolerance for floating outputs: see `compare`."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return 0.0 if job.kernel is None else job.kernel.tolerance(self.backend)
+
     def words(self) -> list[str]:
         """The options for a child process that runs the same launch."""
         words = ["--backend", self.backend] if self.backend else []
         words += [word for program in self.programs for word in ("--program", ",".join(map(str, program)))]
+        words += [] if self.tolerance is None else ["--tolerance", repr(self.tolerance)]
         words += [word for library in self.libraries for word in ("--load-library", library)]
         return words + [word for module in self.imports for word in ("--import", module)]
 
@@ -125,6 +134,12 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
     )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="X",
+        help="floating outputs may differ by X * (1 + |recorded|); 0: not at all; default: that of the back end",
+    )
     parser.add_argument("--evidence", type=Path, metavar="FILE", help="write the findings as JSON")
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
@@ -145,6 +160,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
         here=parsed.here,
         libraries=tuple(parsed.load_library),
         imports=tuple(parsed.module),
+        tolerance=parsed.tolerance,
         report=parsed.report,
         evidence=None if parsed.evidence is None else parsed.evidence.absolute(),
         trial=parsed.trial,

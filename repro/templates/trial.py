@@ -50,7 +50,7 @@ def _differs(
     job: Job, options: Options, part: LaunchPart, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
 ) -> bool:
     """True if an output is wrong in the part."""
-    tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
+    tolerance = options.tolerance_of(job)
     befores = {a.name: part.cut(job.before(a)) for a in job.arguments if a.written}
     wrong = False
     for output in job.outputs:

@@ -40,7 +40,7 @@ def judge_outputs(job: Job, options: Options, tensors: dict[str, torch.Tensor]) 
         programs = _count(len(options.programs), "program", "programs")
         print(f"{job.title}: {programs} of the grid ran: outputs not compared")
         return AS_RECORDED
-    tolerance = 0.0 if job.kernel is None else job.kernel.tolerance(options.backend)
+    tolerance = options.tolerance_of(job)
     compared = {o.name: _compare(o, tensors[o.name], job.after(o), tolerance) for o in job.outputs}
     bad = [name for name, comparison in compared.items() if not comparison.passes]
     how = f" ({options.backend})" if options.backend not in ("", NATIVE) else ""

@@ -146,7 +146,7 @@ def test_a_comparison(tmp_path: Path, browser: Browser) -> None:
     table = element(dom, "table")
     assert "inherited" in table
     assert "not comparable: random numbers" in table
-    assert "against the program" in element(dom, "detail")
+    assert "largest ULP" in element(dom, "detail")
 
 
 def compared(opened: RunDir) -> Comparison:

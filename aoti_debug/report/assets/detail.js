@@ -127,7 +127,7 @@
       ["local error", found.local], ["inherited", found.inherited], ["eager", found.eager], ["median ULP", found.ulpMedian], ["largest ULP", found.ulpMax],
       ["rtol", found.rtol], ["atol", found.atol], ["condition", found.condition], ["metric", found.metric],
     ].filter(([, value]) => value !== null);
-    const pairs = [["against the program", found.verdict], ...numbers.map(([name, value]) => [name, Report.error(value)])];
+    const pairs = [["compared", found.verdict], ...numbers.map(([name, value]) => [name, Report.error(value)])];
     const why = [found.reason, ...found.notes].filter(Boolean).map((words) => element("p", { class: "remark" }, words));
     const spreads = launch.id === data.comparison.first_wrong ? [] : data.comparison.spreads[launch.id] ?? []; // the first one is shown above
     return [element("dl", { class: "pairs" }, ...pairs.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])), ...why, ...spreads.map(Report.spread)];

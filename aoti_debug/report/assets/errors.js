@@ -8,8 +8,10 @@
   const HEIGHT = 300;
   const BOX = { left: 62, right: 16, top: 26, bottom: 30 };
   const [LOWEST, HIGHEST] = [-20, 6]; // exponents of ten that are drawn; what is beyond stands at the border
-  const ORDER = ["ok", "better than eager", "rounding", "ill-conditioned", "wrong"]; // the last is drawn above the others
-  const TONE = { ok: "good", "better than eager": "good", rounding: "mild", "ill-conditioned": "warn", wrong: "bad" };
+  const ORDER = ["matches its source", "ok", "better than eager", "rounding", "ill-conditioned", "differs from its source", "wrong"]; // the last is drawn above the others
+  const TONE = {
+    "matches its source": "good", ok: "good", "better than eager": "good", rounding: "mild", "ill-conditioned": "warn", "differs from its source": "bad", wrong: "bad",
+  };
 
   const errors = launches.flatMap(({ comparison }) => [comparison.local, comparison.inherited]).filter((x) => x > 0);
   const exponents = errors.map((x) => Math.min(Math.max(Math.log10(x), LOWEST), HIGHEST));
@@ -148,7 +150,8 @@
     mark();
   }
 
-  if (launches.length) {
+  const areMeasured = launches.some(({ comparison }) => comparison.local !== undefined);
+  if (areMeasured) {
     place.addEventListener("mousemove", point);
     place.addEventListener("mouseleave", () => {
       tip.hidden = true;
@@ -162,7 +165,8 @@
     new ResizeObserver(draw).observe(place);
     Report.onChoose(mark);
   } else {
-    place.append(element("p", { class: "muted" }, "none of the launches that are shown was compared"));
+    document.getElementById("errors-about").textContent = "No error of the launches that are shown was measured against a program.";
+    place.remove();
   }
 
   const counts = data.comparison.counts;

@@ -24,7 +24,8 @@ _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers withi
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, LookupError, AttributeError, NotImplementedError)
+_TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
+_NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 
 class NotEvaluableError(Exception):
@@ -204,7 +205,7 @@ class Evaluation:
         if node.target not in _BITS:
             try:
                 return self._converted(function(*args, **kwargs))
-            except _FAILURES as error:
+            except _failures_of(node.target) as error:
                 self.fallbacks[node.target] = _first_line(error)
         own_args, own_kwargs = self._in_own_dtypes(node, args), self._in_own_dtypes(node, kwargs)
         return self._converted(_checked(node, function, own_args, own_kwargs))
@@ -325,8 +326,13 @@ def is_floating(dtype: str) -> bool:
 def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
-    except _FAILURES as error:
+    except _failures_of(node.target) as error:
         raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+
+
+def _failures_of(target: str) -> tuple[type[Exception], ...]:
+    """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
+    return _TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
 
 
 def _rounded(node: Node, value: Any) -> Any:

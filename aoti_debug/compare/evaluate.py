@@ -102,7 +102,7 @@ class Evaluation:
             self.random.add(node.name)
             raise NotEvaluableError(f"random numbers: {node.target}")
         self._count_terms(node, args)
-        return self._call(node, args, kwargs)
+        return self.call(node, args, kwargs)
 
     def _inlined(self, node: Node) -> torch.Tensor:
         """A weight whose elements are in the reference."""
@@ -198,7 +198,12 @@ class Evaluation:
                 return slice(*(self._value(part, current) for part in text))
         raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
 
-    def _call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of the operator of a node for some arguments, in this arithmetic.
+
+        Raises:
+            NotEvaluableError: the operator fails.
+        """
         function = operator_of(node.target)
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)

@@ -54,7 +54,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
         columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
     lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
-    lines += _state_lines(comparison)
+    lines += state_lines(comparison)
     wrong = comparison.first_wrong
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
@@ -93,7 +93,7 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     return lines
 
 
-def _state_lines(comparison: Comparison) -> list[str]:
+def state_lines(comparison: Comparison) -> list[str]:
     """The number of states that change as the program says, and each that does not."""
     if not comparison.states:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from subjects import comparison_of, run
 
 from aoti_debug.compare import stored
 from aoti_debug.compare.document import document
+from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -72,3 +74,10 @@ def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(RunDirError, match="symbolic link"):
         stored.read(compared)
+
+
+def test_states_are_kept(compared: RunDir) -> None:
+    states = (StateChange("cache", 1, "0.1", Advance.TWICE, 0.5, 0.25), StateChange("gain", 0, "", Advance.UNTOUCHED))
+    comparison = replace(comparison_of(compared), states=states)
+    stored.write(comparison, compared.path)
+    assert stored.read(compared) == comparison

@@ -9,6 +9,7 @@ from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, tri
 
 from aoti_debug import report
 from aoti_debug.compare import stored
+from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
@@ -152,3 +153,13 @@ def test_a_redacted_comparison(tmp_path: Path) -> None:
         document = document_of(subject, redaction_for(parts, [opened.manifest], subject.finding))
         assert not [secret for secret in secrets if secret in str(document)]
         assert (document.data["comparison"] is None) == (parts == {RedactedPart.TENSORS})
+
+
+def test_a_wrong_state_is_a_finding(tmp_path: Path) -> None:
+    opened = run(tmp_path, 2, fault=False)
+    compared = comparison_of(opened)
+    states = (StateChange("cache", 0, "0.1", Advance.TWICE, 0.5, 0.25),)
+    document = document_of(report.of_comparison(replace(compared, rows=compared.rows[:1], states=states)))
+    assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
+    assert document.head["what"].startswith("cache changes twice as much as in the program in call 0")
+    assert "WRONG state cache" in document.data["comparison"]["summary"][-1]

@@ -31,7 +31,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
 from aoti_debug.compare.compare import compare
-from aoti_debug.compare.compare_run import PRELOADED, reference_of
+from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.regions import find_regions
@@ -40,6 +40,7 @@ from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import python_process
 from aoti_debug.run import runner
+from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent

@@ -42,7 +42,7 @@ def _row(row: Row) -> dict[str, Any]:
         "together_with": list(row.launches),
         "outputs": [_output(row, output) for output in row.outputs],
         "suspects": [
-            {"node": suspect.node, "operator": suspect.operator, "line": _line(suspect.line)}
+            {"node": suspect.node, "operator": suspect.operator, "line": _line(suspect.line), "how": suspect.how}
             for suspect in row.suspects
         ],
         "notes": list(row.notes),

@@ -24,7 +24,8 @@ _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers withi
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, LookupError, AttributeError, NotImplementedError)
+_TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
+_NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 
 class NotEvaluableError(Exception):
@@ -101,7 +102,7 @@ class Evaluation:
             self.random.add(node.name)
             raise NotEvaluableError(f"random numbers: {node.target}")
         self._count_terms(node, args)
-        return self._call(node, args, kwargs)
+        return self.call(node, args, kwargs)
 
     def _inlined(self, node: Node) -> torch.Tensor:
         """A weight whose elements are in the reference."""
@@ -197,14 +198,19 @@ class Evaluation:
                 return slice(*(self._value(part, current) for part in text))
         raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
 
-    def _call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of the operator of a node for some arguments, in this arithmetic.
+
+        Raises:
+            NotEvaluableError: the operator fails.
+        """
         function = operator_of(node.target)
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
         if node.target not in _BITS:
             try:
                 return self._converted(function(*args, **kwargs))
-            except _FAILURES as error:
+            except _failures_of(node.target) as error:
                 self.fallbacks[node.target] = _first_line(error)
         own_args, own_kwargs = self._in_own_dtypes(node, args), self._in_own_dtypes(node, kwargs)
         return self._converted(_checked(node, function, own_args, own_kwargs))
@@ -325,8 +331,13 @@ def is_floating(dtype: str) -> bool:
 def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
-    except _FAILURES as error:
+    except _failures_of(node.target) as error:
         raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+
+
+def _failures_of(target: str) -> tuple[type[Exception], ...]:
+    """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
+    return _TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
 
 
 def _rounded(node: Node, value: Any) -> Any:

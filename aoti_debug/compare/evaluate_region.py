@@ -15,10 +15,11 @@ from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.explain_wrong import WrittenOutput, WrongOperators
 from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
-from aoti_debug.compare.measurement import Measurement, RegionResult
+from aoti_debug.compare.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import KnownValue, Region
 from aoti_debug.compare.trace_element import ElementTrace
@@ -56,13 +57,13 @@ class RegionEvaluator:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
         began = time.monotonic()
         try:
-            outputs, notes = self._measure(region)
+            outputs, notes, explanations = self._measure(region)
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
             reason = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
             return RegionResult(region.launch, failure=reason, seconds=time.monotonic() - began)
-        return RegionResult(region.launch, outputs, notes=notes, seconds=time.monotonic() - began)
+        return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations)
 
     def trace(self, region: Region, traced: TracedElement) -> Origin | None:
         """The operator that made an element of an output non-finite; None if no evaluation makes it so."""
@@ -110,7 +111,7 @@ class RegionEvaluator:
                 return None if made is None else Origin(traced, *made)
         return None
 
-    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...]]:
         import torch
 
         graph = self._reference.graph(region.graph, region.function)
@@ -142,12 +143,31 @@ class RegionEvaluator:
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
             if self._metric is not None:
                 notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
+            explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, region, symbols, double)
                 self._kept = None
+                names = {output.argument for output in measured}
+                compared = [item for item in region.outputs if item.recorded.argument in names]
+                right = evaluate(Arithmetic.KERNEL, known)
+                explanations = self._explanations(graph, region, compared, symbols, right)
         if not measured:
             raise NotEvaluableError(notes[-1])
-        return tuple(measured), tuple(notes)
+        return tuple(measured), tuple(notes), explanations
+
+    def _explanations(
+        self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation
+    ) -> tuple[Explanation, ...]:
+        def written(item: KnownValue) -> WrittenOutput:
+            actual = load(item, self._device)
+            return WrittenOutput(
+                actual, lambda evaluation: as_written(evaluation.value(item.value), actual, item, symbols)
+            )
+
+        def empty() -> Evaluation:
+            return Evaluation(self._reference, graph, Arithmetic.KERNEL, self._device)
+
+        return WrongOperators(graph, right, region.nodes, [written(item) for item in outputs], empty).explanations()
 
     def _keep(self, folder: Path, region: Region, symbols: Symbols, double: Evaluation) -> None:
         for item in region.outputs:
@@ -223,6 +243,9 @@ def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.
     for other in others:
         wide = actual.to(nearest.dtype)
         equal = (other == wide) | (other.isnan() & wide.isnan())
+        if other.dtype is torch.bool:
+            nearest = torch.where(equal, other, nearest)
+            continue
         nearest = torch.where(equal | ((other - wide).abs() < (nearest - wide).abs()), other, nearest)
     return nearest
 

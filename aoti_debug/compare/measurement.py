@@ -78,6 +78,20 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """An operator that, computed wrongly, explains what a launch wrote.
+
+    Attributes:
+        how: "with its operands swapped".
+        left: the part of the error that is left.
+    """
+
+    node: str
+    how: str
+    left: float
+
+
+@dataclass(frozen=True)
 class RegionResult:
     """The measurements of one region.
 
@@ -86,6 +100,7 @@ class RegionResult:
         failure: why it could not be evaluated; "" if it was.
         notes: what limits the comparison: "aten.x.default computed in bfloat16: not implemented for 'Double'".
         seconds: the time that it took.
+        explanations: of the first region with a wrong output, the best ones first.
     """
 
     launch: str
@@ -93,6 +108,7 @@ class RegionResult:
     failure: str = ""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    explanations: tuple[Explanation, ...] = ()
 
 
 @dataclass(frozen=True)

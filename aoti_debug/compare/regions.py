@@ -13,7 +13,7 @@ from functools import cached_property
 
 from aoti_debug.abi import Phase
 from aoti_debug.compare.plan import KnownValue, Recorded, Region
-from aoti_debug.compare.recorded_values import Read, RecordedValues, Write
+from aoti_debug.compare.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.manifest import Manifest
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
@@ -85,12 +85,20 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
     return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent), finder.values)
 
 
-class _Earlier:
-    """The values that other launches wrote before, found when they are first asked for."""
+_Begin = dict[ValueKey, tuple[Launch, Read]]
 
-    def __init__(self, values: RecordedValues, launch: Launch) -> None:
+
+class _Earlier:
+    """The values that other launches wrote before, found when they are first asked for.
+
+    Attributes:
+        begin: the inputs and weights that any launch read.
+    """
+
+    def __init__(self, values: RecordedValues, launch: Launch, begin: _Begin) -> None:
         self._values = values
         self._launch = launch
+        self.begin = begin
 
     @cached_property
     def writes(self) -> Mapping[ValueKey, Write]:
@@ -103,6 +111,7 @@ class _Finder:
         self._run = run
         self.values = RecordedValues(run, reference)
         self._strides = buffer_strides(run.manifest)
+        self._begins: dict[Frame, _Begin] = {}
 
     def region(self, launch: Launch) -> Region:
         graph = self.values.graph(launch)
@@ -115,7 +124,7 @@ class _Finder:
         whole_last = sorted(reads, key=lambda read: read.argument.name == read.argument.spec.base)
         known = {read.value: read for read in whole_last if read.value is not None}
         symbols = self.values.symbols[launch.key.kind, launch.key.call]
-        earlier = _Earlier(self.values, launch)
+        earlier = _Earlier(self.values, launch, self._begin(launch))
         nodes: dict[str, None] = {}
         used: dict[ValueKey, None] = {}
         closed: list[Write] = []
@@ -132,12 +141,7 @@ class _Finder:
         if not closed:
             raise _NotClosedError(next(iter(open_.values())))
         self._check_random_numbers(graph, nodes, launches)
-        inputs = tuple(
-            KnownValue(
-                value, self._read(launch, known[value]) if value in known else self._written(earlier.writes[value])
-            )
-            for value in used
-        )
+        inputs = tuple(KnownValue(value, self._tensor_of(value, launch, known, earlier)) for value in used)
         return Region(
             launch.id,
             launches,
@@ -157,6 +161,32 @@ class _Finder:
         for kernel in (kernel for id_ in launches for kernel in self.values.kernels_of(self._run.launch(id_))):
             if _OTHER_ORDER.search(kernel.source):
                 raise _NotClosedError(f"random numbers: {kernel.name} draws several at once")
+
+    def _tensor_of(
+        self, value: ValueKey, launch: Launch, known: Mapping[ValueKey, Read], earlier: _Earlier
+    ) -> Recorded:
+        if value in known:
+            return self._read(launch, known[value])
+        if value in earlier.writes:
+            return self._written(earlier.writes[value])
+        return self._read(*earlier.begin[value])
+
+    def _begin(self, launch: Launch) -> _Begin:
+        """The inputs and weights that launches of the same execution of a graph read."""
+        frame = frame_of(launch)
+        if frame not in self._begins:
+            self._begins.clear()  # launches come in order
+            begin: _Begin = {}
+            graph = self.values.graph(launch)
+            for other in self._run.launches:
+                if graph is None or frame_of(other) != frame:
+                    continue
+                for read in self.values.reads.get(other.key, ()):
+                    value = read.value
+                    if value and not value.after and graph.by_name[value.node].kind is not NodeKind.CALL:
+                        begin.setdefault(value, (other, read))
+            self._begins[frame] = begin
+        return self._begins[frame]
 
     def _with_producers(self, launch: Launch) -> tuple[tuple[str, ...], list[Read]]:
         """The launches of a region, and what they read from outside of it."""
@@ -205,13 +235,13 @@ def _closed(
 
     Args:
         known: the values that the launches of the region read.
-        earlier: values that other launches wrote before; used where those do not suffice.
+        earlier: values that other launches wrote before, or read; used where those do not suffice.
     """
     assert write.value is not None
     try:
         return _slice(graph, write.value, known, symbols)
     except _NotClosedError:
-        return _slice(graph, write.value, known | earlier.writes.keys(), symbols)
+        return _slice(graph, write.value, known | earlier.writes.keys() | earlier.begin.keys(), symbols)
 
 
 def _slice(

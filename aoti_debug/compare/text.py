@@ -167,7 +167,8 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     for n, suspect in enumerate(suspects[:MAX_SUSPECTS]):
         line = suspect.line
         where = f"{line.file}:{line.line} in {line.function}: {line.text}" if line else "model line unknown"
-        lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node})  {where}")
+        how = f" {suspect.how} explains it" if suspect.how else ""
+        lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node}){how}  {where}")
     if len(suspects) > MAX_SUSPECTS:
         lines.append(f"           and {len(suspects) - MAX_SUSPECTS} more operators before it")
     return lines

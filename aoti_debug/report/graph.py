@@ -25,7 +25,7 @@ class _Graph:
         self._edges: dict[tuple[str, str], None] = {}
 
     def add_launch_id(self, id_: str, kernel: str, line: str, role: str = "") -> str:
-        """Adds a launch and returns the node's key; `role`: "victim", "origin" or ""."""
+        """Adds a launch and returns the node's key; `role`: "victim", "origin", "guilty" or ""."""
         return self._add(f"launch {id_}", {"kind": "launch", "id": id_, "name": kernel, "more": line, "role": role})
 
     def add_launch(self, launch: Launch, role: str = "") -> str:
@@ -103,7 +103,7 @@ def _add_reader(graph: _Graph, run: RunDir, launch: Launch, argument: Argument, 
 def neighbourhood(run: RunDir, launch: Launch) -> dict[str, Any]:
     """The launch, its producers and their producers, and its consumers."""
     graph, flow = _Graph(run), Dataflow(run)
-    graph.add_launch(launch, "victim")
+    graph.add_launch(launch, "guilty")
     _add_producers(graph, flow, launch, _WRITER_DEPTH)
     for argument in [a for a in launch.args if a.tensor is not None and a.written][:_MAX_NEIGHBOURS]:
         buffer = graph.add_buffer(launch.id, argument.name, _described(argument, None))

@@ -77,6 +77,30 @@ def test_a_weight_that_the_reference_holds() -> None:
     assert (value.dtype, value.tolist()) == (torch.float64, [0.5, float("-inf")])
 
 
+def test_an_operator_that_torch_cannot_compute_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = graph(
+        Node("x", NodeKind.INPUT, types=typed("float32", 4)), call("add", "aten.add.Tensor", node("x"), "one")
+    )
+    failed = evaluate(Arithmetic.EAGER, whole, {"x": torch.zeros(4)})
+    with pytest.raises(NotEvaluableError, match=r"aten.add.Tensor fails here: .*add"):
+        failed.value(ValueKey("add"))
+
+    def broken(target: str) -> Any:
+        def fail(*_: Any, **__: Any) -> None:
+            raise KeyError(target)
+
+        return fail
+
+    monkeypatch.setattr("aoti_debug.compare.evaluate.is_random", lambda *_: False)
+    monkeypatch.setattr("aoti_debug.compare.evaluate.operator_of", broken)
+    with pytest.raises(KeyError):
+        evaluate(Arithmetic.EAGER, whole, {"x": torch.zeros(4)})
+    custom = graph(Node("x", NodeKind.INPUT, types=typed("float32", 4)), call("add", "mylib.op.default", node("x")))
+    assert evaluate(Arithmetic.EAGER, custom, {"x": torch.zeros(4)}).failures == {
+        "add": "mylib.op.default fails here: 'mylib.op.default'"
+    }
+
+
 def test_numbers_drawn_from_a_seed_are_the_same_in_each_arithmetic() -> None:
     whole = graph(
         Node("seeds", NodeKind.INPUT, types=typed("int64", 2)),

@@ -46,7 +46,7 @@ def main() -> None:
     for module in modules.split(","):
         with contextlib.suppress(Exception, SystemExit):  # the child imports it again and reports the error
             importlib.import_module(module)
-    gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected
+    gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected, or leave files open
     gc.enable()
     output = _ImportOutput()
     refusal = _import_user_modules(user_modules)
@@ -155,7 +155,6 @@ def _begin_path(folder: str) -> None:
 
 def _end(code: int) -> NoReturn:
     """Ends the process with its exit handlers, without the slow destruction of every object of the interpreter."""
-    gc.unfreeze()  # open files of modules that were imported before are found below
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
     atexit._run_exitfuncs()
     for file in [sys.stdout, sys.stderr, *(obj for obj in gc.get_objects() if issubclass(type(obj), _FILES))]:

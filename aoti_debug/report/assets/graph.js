@@ -7,7 +7,7 @@
   const { svg } = Report;
   const PAD = 12;
   const LINE = 17;
-  const SIGNS = { origin: "◎ origin", victim: "✖ victim" };
+  const SIGNS = { origin: "◎ origin", victim: "✖ victim", guilty: "✖ guilty" };
 
   const ruler = document.createElement("canvas").getContext("2d");
   function width(text, bold) {

@@ -7,15 +7,16 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import factories
 import pytest
 
 from aoti_debug import manifest
+from aoti_debug.builder.runtime_objects import THIS_MACHINE
 from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
-from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
@@ -79,8 +80,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
     kernels = [device_kernel(name, i) for i, name in enumerate((*KERNELS, OTHER_KERNEL))]
     described = factories.make_manifest(*(site for symbol in symbols for site in symbol.sites), kernels=kernels)
     tools = Toolchain(find_compiler(), find_torch())
-    flags = Flags(
-        "", (), include_dirs("cpu", tools.torch), (), (), (f"{tools.torch.directory}/lib",), ("torch_cpu",), ()
+    flags = replace(
+        THIS_MACHINE,
+        include_dirs=include_dirs("cpu", tools.torch),
+        libraries_dirs=(f"{tools.torch.directory}/lib",),
+        libraries=("torch_cpu",),
     )
     generated = {
         "entries.cpp": tables.entries(symbols),

@@ -49,6 +49,17 @@
     return drawn;
   }
 
+  // A line where a call of the model begins, if there are few.
+  function calls() {
+    const callOf = (i) => launches[i].id.split(".")[0];
+    const begins = launches.map((_, i) => i).filter((i) => i && callOf(i) !== callOf(i - 1));
+    if (begins.length > 12) return [];
+    return begins.flatMap((i) => {
+      const at = (x(i) + x(i - 1)) / 2;
+      return [svg("path", { d: `M${at} ${BOX.top}V${floor}`, class: "call" }), text(`call ${callOf(i)}`, { x: at + 4, y: HEIGHT - 8 })];
+    });
+  }
+
   // Launches without a verdict: one rectangle for each series of them.
   function gaps() {
     const half = (width - BOX.left - BOX.right) / launches.length / 2;
@@ -145,7 +156,7 @@
     const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("rect", { width: 6, height: 6, class: "hatch-ground" }), svg("path", { d: "M0 0V6", class: "hatch-line" }));
     const wrong = data.comparison.counts.wrong ?? 0;
     const drawing = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `errors of ${Report.count(launches.length, "launch")}, ${wrong} of them wrong; the table below lists them all` },
-      svg("defs", {}, hatch), ...gaps(), ...scale(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local(["wrong"]), cursor, picked);
+      svg("defs", {}, hatch), ...gaps(), ...scale(), ...calls(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local(["wrong"]), cursor, picked);
     place.replaceChildren(drawing, tip);
     mark();
   }

@@ -125,7 +125,7 @@
   function under(event) {
     const at = event.clientX - place.getBoundingClientRect().left;
     const i = Math.floor(((at - BOX.left) / (width - BOX.left - BOX.right)) * launches.length);
-    const reach = Math.ceil((3 * launches.length) / width); // launches within three pixels: the gravest of them
+    const reach = Math.floor((3 * launches.length) / width); // launches within three pixels: the gravest of them
     let best = Math.min(Math.max(i, 0), launches.length - 1);
     const rank = (n) => ORDER.indexOf(launches[n].comparison.verdict);
     for (let n = best - reach; n <= best + reach; n += 1) {

@@ -161,6 +161,7 @@
     mark();
   }
 
+  const areInherited = launches.some(({ comparison }) => typeof comparison.inherited === "number");
   const areMeasured = launches.some(({ comparison }) => comparison.local !== undefined);
   if (areMeasured) {
     place.addEventListener("mousemove", point);
@@ -180,6 +181,9 @@
     place.remove();
   }
 
+  if (areMeasured && !areInherited) {
+    document.getElementById("errors-about").textContent = "Dots: the error of each launch from its own inputs, relative, root mean square. aoti-debug compare also shows what it inherited.";
+  }
   const counts = data.comparison.counts;
   const entries = [...ORDER].reverse().filter((verdict) => counts[verdict]);
   const names = entries.map((verdict) => element("li", {}, element("span", { class: `dot ${TONE[verdict]}`, "aria-hidden": "true" }), ` ${verdict} ${counts[verdict]}`));
@@ -190,7 +194,7 @@
   document.getElementById("errors-legend").append(
     ...names,
     ...(gap ? [element("li", { title: why }, element("span", { class: "dot gap", "aria-hidden": "true" }), ` not comparable ${gap}`)] : []),
-    ...(launches.some(({ comparison }) => comparison.inherited >= 0) ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
+    ...(areInherited ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
   );
   const spreads = data.comparison.spreads[data.comparison.first_wrong] ?? [];
   document.getElementById("first-wrong").append(...spreads.slice(0, 1).map(Report.spread));

@@ -15,6 +15,7 @@ from aoti_debug.report.redaction import Redaction
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.values import unravel
 
+_SAME_CODE = "not independent: the launch runs the same code as the program in eager; only float64 differs"
 VERDICTS = tuple(verdict.value for verdict in LaunchVerdict)
 
 
@@ -36,7 +37,9 @@ class ComparedLaunches:
         row = self._rows.get(id_)
         if row is None:
             return None
-        entry = [VERDICTS.index(row.verdict.value), self._sentence(row.reason), [*map(self._sentence, row.notes)]]
+        same_code = (_SAME_CODE,) if row.same_code and row.outputs else ()
+        notes = [self._sentence(note) for note in (*row.notes, *same_code)]
+        entry = [VERDICTS.index(row.verdict.value), self._sentence(row.reason), notes]
         worst = row.worst
         return entry if worst is None else [*entry, *_numbers(row, worst)]
 

@@ -163,3 +163,13 @@ def test_a_wrong_state_is_a_finding(tmp_path: Path) -> None:
     assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
     assert document.head["what"].startswith("cache changes twice as much as in the program in call 0")
     assert "WRONG state cache" in document.data["comparison"]["summary"][-1]
+
+
+def test_a_launch_of_the_same_code_says_so(tmp_path: Path) -> None:
+    compared = comparison_of(run(tmp_path, 2, fault=False))
+    rows = (replace(compared.rows[0], same_code=True), *compared.rows[1:])
+    document = document_of(report.of_comparison(replace(compared, rows=rows)))
+    reasons = document.data["comparison"]["reasons"]
+    notes = [[reasons[note] for note in entry["compared"][2]] for entry in document.data["launches"]]
+    assert [len(found) for found in notes] == [1, 1, 0]
+    assert notes[0][0].startswith("not independent: the launch runs the same code")

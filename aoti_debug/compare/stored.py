@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,10 @@ def _output(data: Any, where: str) -> Measurement:
     if isinstance(data, dict) and data.get("sensitivity") is None:
         data = data | {"sensitivity": -1.0}
     output = json_data.from_data(Measurement, data, where)
+    if min(output.shape, default=0) < 0:
+        raise DamagedJsonError(f"{where}.shape has a negative size")
+    if output.worst is not None and not 0 <= output.worst.index < math.prod(output.shape):
+        raise DamagedJsonError(f"{where}.worst is no element of the output")
     spread = output.spread
     if spread is not None and (
         len(spread.map) != spread.rows * spread.columns or len(spread.ranges) != len(output.shape)

@@ -68,6 +68,18 @@ def test_a_map_of_another_size(compared: RunDir) -> None:
         stored.read(compared)
 
 
+@pytest.mark.parametrize(
+    "change", [{"shape": [0, 8]}, {"worst": {"index": 32, "actual": "", "expected": "", "eager": ""}}]
+)
+def test_an_element_that_is_not_there(compared: RunDir, change: dict[str, Any]) -> None:
+    path = compared.path / stored.NAME
+    data = json.loads(path.read_text())
+    data["launches"][1]["outputs"][0] |= change
+    path.write_text(json.dumps(data))
+    with pytest.raises(RunDirError, match="is no element of the output"):
+        stored.read(compared)
+
+
 def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
     path = compared.path / stored.NAME
     path.rename(tmp_path / "elsewhere.json")

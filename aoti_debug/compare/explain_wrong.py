@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
 from aoti_debug.compare.measure import ulp
 from aoti_debug.compare.measurement import Explanation
-from aoti_debug.compare.operator_variants import Variant, variants
+from aoti_debug.compare.operator_variants import Variant, computes, variants
 from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class WrongOperators:
         args, kwargs = self._right.arguments(node)
         if node.target != "_operator.getitem":
             yield from variants(node, args, kwargs, lambda a, k: self._right.call(node, a, k))
-        yield from self._fitted(node)
+        if computes(node):
+            yield from self._fitted(node)
 
     def _fitted(self, node: Node) -> Iterator[Variant]:
         """The result times the factor, and plus the number, that come nearest to what the launch wrote."""

@@ -5,22 +5,20 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.compare import inductor_random
 from aoti_debug.compare.arithmetic import Arithmetic, wider
+from aoti_debug.compare.operator_functions import NotEvaluableError, first_line, is_random, operator_of
 from aoti_debug.dtypes import Category
-from aoti_debug.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
 
-_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
 _APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
@@ -28,10 +26,6 @@ _ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as a
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
-
-
-class NotEvaluableError(Exception):
-    """The reason why a node cannot be evaluated here."""
 
 
 class Evaluation:
@@ -229,7 +223,7 @@ class Evaluation:
             try:
                 return self._converted(function(*args, **kwargs))
             except _failures_of(node.target) as error:
-                self.fallbacks[node.target] = _first_line(error)
+                self.fallbacks[node.target] = first_line(error)
         own_args, own_kwargs = self._in_own_dtypes(node, args), self._in_own_dtypes(node, kwargs)
         return self._converted(_checked(node, function, own_args, own_kwargs))
 
@@ -287,59 +281,6 @@ class Evaluation:
         self.terms = max(self.terms, int(terms))
 
 
-def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """True if a call draws random numbers; one whose dropout is off does not."""
-    import torch
-
-    if target == inductor_random.LOOKUP:
-        return False
-    if target.startswith(_INDUCTOR_RANDOM):
-        return True
-    function = operator_of(target)
-    if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
-        return False
-    for position, parameter in enumerate(function._schema.arguments):
-        if parameter.name in ("dropout_p", "train"):
-            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
-            return bool(value)
-    return True
-
-
-@functools.cache
-def operator_of(target: str) -> Callable[..., Any]:
-    """The function of a target: "aten.add.Tensor", "_operator.getitem".
-
-    Raises:
-        NotEvaluableError: there is none here.
-    """
-    import torch
-
-    if target.startswith(USER_TRITON):
-        raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
-    if target.startswith("higher_order."):
-        raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
-    parts = target.split(".")
-    if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
-        _register_inductor_prims()
-    try:
-        if len(parts) == 3 and parts[0] not in ("math", "_operator"):
-            function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
-        else:
-            function = functools.reduce(getattr, parts[1:], importlib.import_module(parts[0]))
-    except (AttributeError, ImportError, RuntimeError) as error:
-        raise NotEvaluableError(f"{target} is not known here: {_first_line(error)}") from error
-    if not callable(function):
-        raise NotEvaluableError(f"{target} is no function")
-    operator: Callable[..., Any] = function
-    return operator
-
-
-def _register_inductor_prims() -> None:
-    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch._inductor.inductor_prims")
-
-
 def is_floating(dtype: str) -> bool:
     """True for a floating or complex dtype."""
     info = dtypes.of_name(dtype)
@@ -350,7 +291,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
     try:
         return function(*args, **kwargs)
     except _failures_of(node.target) as error:
-        raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+        raise NotEvaluableError(f"{node.target} fails here: {first_line(error)}") from error
 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:
@@ -365,7 +306,3 @@ def _rounded(node: Node, value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or len(node.types) != 1 or node.types[0] is None:
         return value
     return value.to(getattr(torch, node.types[0].dtype)).to(value.dtype)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -14,12 +14,13 @@ from aoti_debug import wording
 from aoti_debug.compare import index_ties, program_values
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.evaluate import Evaluation, is_floating
 from aoti_debug.compare.explain_wrong import WrittenOutput, WrongOperators
 from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Explanation, Measurement, RegionResult
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import KnownValue, Region
 from aoti_debug.compare.trace_element import ElementTrace

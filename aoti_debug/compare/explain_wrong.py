@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.measure import ulp
 from aoti_debug.compare.measurement import Explanation
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.operator_variants import Variant, computes, variants
 from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aoti_debug.compare.evaluate import NotEvaluableError
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.reference.program import Node
 
 Compute = Callable[[list[Any], dict[str, Any]], Any]

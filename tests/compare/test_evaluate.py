@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from aoti_debug.compare.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_random
+from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.index_ties import equal_choices
+from aoti_debug.compare.operator_functions import NotEvaluableError, is_random
 from aoti_debug.reference.program import (
     FORMAT,
     MODEL,

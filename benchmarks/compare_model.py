@@ -46,7 +46,7 @@ from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
-_LEAST = 1.0
+_LEAST = 64 * 2.0**-23  # rounding differs where a wrong lowering leads to another fusion
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - an edit that makes no program is none
             print(f"{name} in {kernel or self._name}: {type(error).__name__}", file=sys.stderr)
             return None
-        expected = _first_changed(run, self._original, 0.1 if kernel else _LEAST)
+        expected = _first_changed(run, self._original, 0.0 if kernel else _LEAST)
         if expected is None:
             return None
         began = time.monotonic()
@@ -298,22 +298,23 @@ def _first_changed(run: RunDir, original: RunDir, least: float) -> str | None:
     """The first launch that wrote another value of the graph than the launch of the right package did.
 
     Args:
-        least: relative, root mean square, in units of the dtype's epsilon: rounding may differ after another fusion.
+        least: the relative difference, root mean square, from which on it counts; of half precision, one ULP at least.
     """
     right = {value: path for (_, value), path in _values(original).items()}
     for (launch, value), path in _values(run).items():
-        if value in right and _difference(path, right[value]) > least:
+        if value in right and _differs(path, right[value], least):
             return launch
     return None
 
 
-def _difference(path: Path, right: Path) -> float:
+def _differs(path: Path, right: Path, least: float) -> bool:
     actual, expected = load_tensors.load_file(path), load_tensors.load_file(right)
     if torch.equal(actual.nan_to_num(), expected.nan_to_num()):
-        return 0.0
+        return False
     if actual.shape != expected.shape or not actual.is_floating_point():
-        return float("inf")
-    return relative_difference(actual, expected.double()) / torch.finfo(actual.dtype).eps
+        return True
+    resolution = torch.finfo(actual.dtype).eps if least and actual.element_size() == 2 else 0.0
+    return relative_difference(actual, expected.double()) > max(least, resolution)
 
 
 def _values(run: RunDir) -> Mapping[tuple[str, str], Path]:

@@ -30,7 +30,7 @@ from wrong_lowerings import VARIABLE, WRONG
 from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
-from aoti_debug.compare.compare_run import PRELOADED, Scope, compare_run, reference_of
+from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure import relative_difference
 from aoti_debug.compare.regions import find_regions

@@ -30,22 +30,22 @@ from wrong_lowerings import VARIABLE, WRONG
 from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
-from aoti_debug.compare.compare import compare
-from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure import relative_difference
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.regions import find_regions
 from aoti_debug.compare.text import MAX_SUSPECTS
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import python_process
+from aoti_debug.machine.steps import Steps
 from aoti_debug.run import runner
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
+_CALLS = 2
 _LEAST = 64 * 2.0**-23  # rounding differs where a wrong lowering leads to another fusion
 
 
@@ -145,7 +145,7 @@ class Bench:
         began = time.monotonic()
         self._original = run = self._run(self._package)
         middle = time.monotonic()
-        comparison = compare(CompareOptions(run.path, out=self._folder / "compares", imports=self._example.imports))
+        comparison = self._compared(run)
         end = time.monotonic()
         coverage = comparison.coverage
         reasons = {reason for row in comparison.rows for reason in (row.reason, *row.notes) if reason}
@@ -236,7 +236,7 @@ class Bench:
         if expected is None:
             return None
         began = time.monotonic()
-        comparison = compare(CompareOptions(run.path, out=self._folder / "compares", imports=self._example.imports))
+        comparison = self._compared(run)
         seconds = time.monotonic() - began
         first = comparison.first_wrong
         is_right = first is not None and expected in first.launches
@@ -259,8 +259,14 @@ class Bench:
             seconds,
         )
 
+    def _compared(self, run: RunDir) -> Comparison:
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        scope = Scope(imports=self._example.imports, exported=self._program)
+        return compare_run(run, scope, folder, Steps(None))
+
     def _run(self, package: Path) -> RunDir:
-        return runner.run(package, level=1, phase="both", out=self._folder / "runs", imports=self._example.imports).run
+        runs, imports = self._folder / "runs", self._example.imports
+        return runner.run(package, level=1, phase="both", out=runs, imports=imports, calls=_CALLS).run
 
     def _build(self, output: Path, imports: tuple[str, ...] | None = None) -> None:
         builder.build(

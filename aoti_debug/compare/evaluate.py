@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import dtypes
 from aoti_debug.compare import inductor_random, tensor_float
 from aoti_debug.compare.arithmetic import Arithmetic, wider
+from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.operator_functions import NotEvaluableError, first_line, is_random, operator_of
 from aoti_debug.dtypes import Category
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -34,6 +35,7 @@ class Evaluation:
     Args:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
         noise: moves the results of functions that kernels approximate with an absolute error; None to leave them.
+        weights: where to find weights that are not set; None for nowhere.
 
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
@@ -51,6 +53,7 @@ class Evaluation:
         device: str,
         stored: Set[str] = frozenset(),
         noise: torch.Generator | None = None,
+        weights: ExportedWeights | None = None,
     ) -> None:
         self._reference = reference
         self._graph = graph
@@ -58,6 +61,7 @@ class Evaluation:
         self._device = device
         self._stored = stored
         self._noise = noise
+        self._weights = weights
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -79,6 +83,9 @@ class Evaluation:
             return
         if node.value is not None:
             self.set(ValueKey(node.name), self._inlined(node))
+            return
+        if node.kind is NodeKind.WEIGHT:
+            self._set_weight(node)
             return
         try:
             result = self._moved(node, self._result(node))
@@ -115,6 +122,16 @@ class Evaluation:
             raise NotEvaluableError(f"random numbers: {node.target}")
         self._count_terms(node, args)
         return self.call(node, args, kwargs)
+
+    def _set_weight(self, node: Node) -> None:
+        """Takes a weight from the exported program, unless it is set."""
+        if ValueKey(node.name) in self.values:
+            return
+        value = None if self._weights is None else self._weights.value(node)
+        if value is None or self._graph.mutators.get(node.name):
+            self.failures[node.name] = f"it depends on the weight {node.name}, which it does not read"
+        else:
+            self.set(ValueKey(node.name), value.to(self._device))
 
     def _inlined(self, node: Node) -> torch.Tensor:
         """A weight whose elements are in the reference."""

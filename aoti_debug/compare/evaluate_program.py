@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.evaluate_state import state_change
+from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import relative_difference
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, StateChange
@@ -23,7 +24,7 @@ from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
 
 def evaluate_program(
-    reference: Reference, program: ProgramRun, device: str
+    reference: Reference, program: ProgramRun, device: str, weights: ExportedWeights | None = None
 ) -> Iterator[Inherited | StateChange | ProgramFailure]:
     """Yields the difference of each output and state that could be evaluated, or the first reason why one could not."""
     import torch
@@ -33,7 +34,7 @@ def evaluate_program(
         yield ProgramFailure("the reference lacks its graph")
         return
     symbols = Symbols(known=program.symbols)
-    evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
+    evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device, weights=weights)
     outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
     for output in program.outputs:
         outputs[output.recorded.value].append(output)
@@ -48,7 +49,7 @@ def evaluate_program(
             except (NotEvaluableError, RunDirError) as error:
                 evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
-            if node.kind is not NodeKind.CALL and (node.value is None or ValueKey(node.name) in evaluation.values):
+            if node.kind not in (NodeKind.CALL, NodeKind.WEIGHT) or ValueKey(node.name) in evaluation.values:
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)
             if node.name in evaluation.random:
@@ -61,8 +62,9 @@ def evaluate_program(
             for name in last_uses.get(node.name, ()):
                 for key in [key for key in evaluation.values if key.node == name]:
                     del evaluation.values[key]
-    if evaluation.failures:
-        yield ProgramFailure(next(iter(evaluation.failures.values())))
+    failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
+    if failed:
+        yield ProgramFailure(failed[0])
 
 
 def _take_drawn(

@@ -16,6 +16,7 @@ from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.evaluate import Evaluation, is_floating
 from aoti_debug.compare.explain_wrong import WrittenOutput, WrongOperators
+from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
@@ -26,7 +27,7 @@ from aoti_debug.compare.plan import KnownValue, Region
 from aoti_debug.compare.trace_element import ElementTrace
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, Reference, ValueKey
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
@@ -43,15 +44,22 @@ class RegionEvaluator:
 
     Args:
         kept: the folder for the values of the first region with a wrong output; None to keep none.
+        weights: those that launches were not passed.
     """
 
     def __init__(
-        self, reference: Reference, device: str, metric: Metric | None = None, kept: Path | None = None
+        self,
+        reference: Reference,
+        device: str,
+        metric: Metric | None = None,
+        kept: Path | None = None,
+        weights: ExportedWeights | None = None,
     ) -> None:
         self._reference = reference
         self._device = device
         self._metric = metric
         self._kept = kept
+        self._weights = weights
         self._spreads = _SPREADS
 
     def measure(self, region: Region) -> RegionResult:
@@ -121,7 +129,7 @@ class RegionEvaluator:
             raise NotEvaluableError("the reference lacks its graph")
         symbols = Symbols(known=region.symbols)
         with torch.no_grad():
-            known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
+            known = {item.value: self._loaded(graph, item, symbols) for item in region.inputs}
 
             def evaluate(
                 arithmetic: Arithmetic,
@@ -129,7 +137,7 @@ class RegionEvaluator:
                 stored: Set[str] = frozenset(),
                 noise: torch.Generator | None = None,
             ) -> Evaluation:
-                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, noise)
+                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, noise, self._weights)
                 return _evaluated(evaluation, graph, region, symbols, values)
 
             double = evaluate(Arithmetic.DOUBLE, known)
@@ -163,6 +171,18 @@ class RegionEvaluator:
 
     def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
         return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
+
+    def _loaded(self, graph: Graph, item: KnownValue, symbols: Symbols) -> torch.Tensor:
+        """A recorded value; of a weight of which only a part was recorded, that of the exported program."""
+        node = graph.by_name[item.value.node]
+        try:
+            return load_value(graph, item, symbols, self._device)
+        except NotEvaluableError:
+            is_constant = node.kind is NodeKind.WEIGHT and not graph.mutators.get(node.name)
+            whole = self._weights.value(node) if self._weights is not None and is_constant else None
+            if whole is None:
+                raise
+            return whole.to(self._device)
 
     def _explanations(
         self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation

@@ -15,9 +15,12 @@ class NotClosedError(Exception):
 
 
 def slice_to(
-    graph: Graph, target: ValueKey, known: Set[ValueKey], symbols: Symbols
+    graph: Graph, target: ValueKey, known: Set[ValueKey], symbols: Symbols, *, takes_weights: bool = False
 ) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
     """The nodes between known values and a target, and the known values that they need.
+
+    Args:
+        takes_weights: weights need not be known.
 
     Raises:
         NotClosedError: a node without a known value is an input, a weight, or a branch or loop.
@@ -36,6 +39,9 @@ def slice_to(
             nodes[name] = None
             continue
         if node.value is not None:
+            nodes[name] = None
+            continue
+        if node.kind is NodeKind.WEIGHT and takes_weights and not graph.mutators.get(name):
             nodes[name] = None
             continue
         if node.kind is not NodeKind.CALL:

@@ -237,7 +237,8 @@ def _closed(
     try:
         return slice_to(graph, write.value, known, symbols)
     except NotClosedError:
-        return slice_to(graph, write.value, known | earlier.writes.keys() | earlier.begin.keys(), symbols)
+        everywhere = known | earlier.writes.keys() | earlier.begin.keys()
+        return slice_to(graph, write.value, everywhere, symbols, takes_weights=True)
 
 
 def _same_layout(first: Argument, second: Argument) -> bool:

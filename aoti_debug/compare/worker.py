@@ -17,6 +17,7 @@ from aoti_debug import wording
 from aoti_debug.compare.evaluate_exported import exported_states
 from aoti_debug.compare.evaluate_program import evaluate_program
 from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
+from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.measurement import PeakMemory
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, message_line
@@ -49,7 +50,8 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
         torch.ops.load_library(library)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
-    evaluator = RegionEvaluator(reference, device, _metric(request.metric), kept=folder)
+    weights = ExportedWeights(Path(request.exported) if request.exported else None)
+    evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
     traced = {element.launch: element for element in request.traced}
     for region in request.regions:
         if region.launch in request.faulty:
@@ -60,7 +62,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
         elif (origin := evaluator.trace(region, traced[region.launch])) is not None:
             pipe.write(message_line(origin) + "\n")
     for run in request.programs:
-        for difference in evaluate_program(reference, run, device):
+        for difference in evaluate_program(reference, run, device, weights):
             pipe.write(message_line(difference) + "\n")
     if request.exported:
         package = archive.inspect(request.package)

@@ -33,6 +33,7 @@ from aoti_debug.builder import frontend_requests
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.measure import relative_difference
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.regions import find_regions
 from aoti_debug.compare.text import MAX_SUSPECTS
@@ -41,9 +42,11 @@ from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine import python_process
 from aoti_debug.run import runner
 from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
+_LEAST = 64 * 2.0**-23  # rounding differs where a wrong lowering leads to another fusion
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - an edit that makes no program is none
             print(f"{name} in {kernel or self._name}: {type(error).__name__}", file=sys.stderr)
             return None
-        expected = _first_changed(run, self._original)
+        expected = _first_changed(run, self._original, 0.0 if kernel else _LEAST)
         if expected is None:
             return None
         began = time.monotonic()
@@ -291,25 +294,39 @@ def _named(comparison: Comparison) -> str:
     return "nothing" if first is None else f"{first.launch.id} {first.launch.kernel}"
 
 
-def _first_changed(run: RunDir, original: RunDir) -> str | None:
-    """The first launch that wrote another value of the graph than the launch of the right package did."""
-    right = _values(original)
-    for (launch, value), digest in _values(run).items():
-        if any(digest != other for (_, same), other in right.items() if same == value):
+def _first_changed(run: RunDir, original: RunDir, least: float) -> str | None:
+    """The first launch that wrote another value of the graph than the launch of the right package did.
+
+    Args:
+        least: the relative difference, root mean square, from which on it counts; of half precision, one ULP at least.
+    """
+    right = {value: path for (_, value), path in _values(original).items()}
+    for (launch, value), path in _values(run).items():
+        if value in right and _differs(path, right[value], least):
             return launch
     return None
 
 
-def _values(run: RunDir) -> Mapping[tuple[str, str], str]:
-    """The hash of each value that a launch wrote, by launch and value."""
+def _differs(path: Path, right: Path, least: float) -> bool:
+    actual, expected = load_tensors.load_file(path), load_tensors.load_file(right)
+    if torch.equal(actual.nan_to_num(), expected.nan_to_num()):
+        return False
+    if actual.shape != expected.shape or not actual.is_floating_point():
+        return True
+    resolution = torch.finfo(actual.dtype).eps if least and actual.element_size() == 2 else 0.0
+    return relative_difference(actual, expected.double()) > max(least, resolution)
+
+
+def _values(run: RunDir) -> Mapping[tuple[str, str], Path]:
+    """The file of each value that a launch wrote in the first call, by launch and value."""
     reference, _ = reference_of(run)
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], Path] = {}
     for writes in find_regions(run, reference).values.writes.values():
         for write in writes:
             saved = write.argument.files.get(Phase.AFTER)
-            if write.value is not None and saved is not None and saved.hash and not write.launch.key.call:
+            if write.value is not None and saved is not None and saved.path and not write.launch.key.call:
                 place = f"{write.launch.site.subgraph}:{write.launch.loops}:{write.value}"
-                found[write.launch.id, place] = f"{saved.hash}"
+                found[write.launch.id, place] = run.tensor_path(saved)
     return found
 
 

@@ -246,6 +246,11 @@ def ordinary() -> dict[str, Example]:
         if name not in ("profiled", "gemm", "array_ref", "shimmed"):
             imports = ("models",) if name in ("custom",) else ()
             examples[f"tests_{name}"] = Example(
-                case.module, case.inputs, dynamic=case.dynamic, configs=case.configs, imports=imports
+                case.module,
+                case.inputs,
+                torch.bfloat16 if name == "half" else torch.float32,
+                dynamic=case.dynamic,
+                configs=case.configs,
+                imports=imports,
             )
     return examples

@@ -127,7 +127,7 @@ IN_WRAPPER = (
     Mutation(
         "wrong stride",
         "untransposed weight",
-        r"(int_array_\d+\[\] = \{)1L, (\d+)L(\};)",
+        r"(int_array_\d+\[\] = \{(\d+)L, \2L\};\n[^\n]*int_array_\d+\[\] = \{)1L, \2L(\};)",
         r"\g<1>\2L, 1L\3",
         ("addmm", "mm", "permute"),
     ),

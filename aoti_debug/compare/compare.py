@@ -117,10 +117,23 @@ class _Session:
             _require_trust(run, options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
-            scope = Scope(options.filters, options.metric, imports=options.imports, libraries=options.libraries)
+            scope = Scope(
+                options.filters,
+                options.metric,
+                imports=options.imports,
+                libraries=options.libraries,
+                exported=self._exported(),
+            )
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
             return comparison if wrong is None else replace(comparison, repro=self._repro(run, wrong.launch))
+
+    def _exported(self) -> Path | None:
+        """The program that the run's package was built from."""
+        model = self._options.model
+        if model.is_file() and archive.inspect(model).kind is ArtifactKind.EXPORTED:
+            return model
+        return self._options.exported
 
     def _run(self) -> RunDir:
         """The run to compare, with the tensors of all launches."""

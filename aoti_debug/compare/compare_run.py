@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, assemble
 from aoti_debug.compare.evaluation import evaluate
+from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.programs import program_runs
 from aoti_debug.compare.regions import Regions, find_regions
@@ -33,6 +34,7 @@ class Scope:
         metric: "FILE.py:FUNCTION"; "" for none.
         inherited: also evaluate the whole program, for the inherited errors.
         imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
+        exported: the program that the package was built from; None if it is not known.
     """
 
     filters: tuple[str, ...] = ()
@@ -40,6 +42,7 @@ class Scope:
     inherited: bool = True
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
+    exported: Path | None = None
 
 
 def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Comparison:
@@ -67,6 +70,8 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
             metric=scope.metric,
             imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
             libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
+            exported=str(scope.exported or ""),
+            inputs=str(run.inputs or ""),
         )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
@@ -75,8 +80,17 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
-    states = sorted((*untouched, *evaluated.states), key=lambda change: change.call)
-    return Comparison(run, rows, evaluated.program_failure, states=tuple(states), peak_bytes=evaluated.peak_bytes)
+    states = _worst((*untouched, *evaluated.states))
+    return Comparison(run, rows, evaluated.program_failure, states=states, peak_bytes=evaluated.peak_bytes)
+
+
+def _worst(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
+    """Of each state and call one change: the graph that was lowered may agree where the exported program does not."""
+    worst: dict[tuple[int, str], StateChange] = {}
+    for change in changes:
+        if worst.setdefault((change.call, change.name), change).advance is Advance.RIGHT:
+            worst[change.call, change.name] = change
+    return tuple(sorted(worst.values(), key=lambda change: change.call))
 
 
 def has_reference(run: RunDir) -> bool:

@@ -5,31 +5,27 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.compare import inductor_random, tensor_float
 from aoti_debug.compare.arithmetic import Arithmetic, wider
+from aoti_debug.compare.operator_functions import NotEvaluableError, first_line, is_random, operator_of
 from aoti_debug.dtypes import Category
-from aoti_debug.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
 
-_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
+_APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
+_ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
-
-
-class NotEvaluableError(Exception):
-    """The reason why a node cannot be evaluated here."""
 
 
 class Evaluation:
@@ -37,6 +33,7 @@ class Evaluation:
 
     Args:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
+        noise: moves the results of functions that kernels approximate with an absolute error; None to leave them.
 
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
@@ -47,13 +44,20 @@ class Evaluation:
     """
 
     def __init__(
-        self, reference: Reference, graph: Graph, arithmetic: Arithmetic, device: str, stored: Set[str] = frozenset()
+        self,
+        reference: Reference,
+        graph: Graph,
+        arithmetic: Arithmetic,
+        device: str,
+        stored: Set[str] = frozenset(),
+        noise: torch.Generator | None = None,
     ) -> None:
         self._reference = reference
         self._graph = graph
         self._arithmetic = arithmetic
         self._device = device
         self._stored = stored
+        self._noise = noise
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -77,7 +81,7 @@ class Evaluation:
             self.set(ValueKey(node.name), self._inlined(node))
             return
         try:
-            result = self._result(node)
+            result = self._moved(node, self._result(node))
             self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
@@ -91,6 +95,14 @@ class Evaluation:
         if key not in self.values:
             raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
         return self.values[key]
+
+    def _moved(self, node: Node, result: Any) -> Any:
+        import torch
+
+        if self._noise is None or node.target not in _APPROXIMATED or not isinstance(result, torch.Tensor):
+            return result
+        sign = torch.randint(0, 2, result.shape, generator=self._noise).to(result.device) * 2 - 1
+        return result + _ABSOLUTE_ERROR * sign
 
     def _result(self, node: Node) -> Any:
         args, kwargs = self.arguments(node)
@@ -213,7 +225,7 @@ class Evaluation:
             try:
                 return self._converted(function(*args, **kwargs))
             except _failures_of(node.target) as error:
-                self.fallbacks[node.target] = _first_line(error)
+                self.fallbacks[node.target] = first_line(error)
         own_args, own_kwargs = self._in_own_dtypes(node, args), self._in_own_dtypes(node, kwargs)
         return self._converted(_checked(node, function, own_args, own_kwargs))
 
@@ -271,59 +283,6 @@ class Evaluation:
         self.terms = max(self.terms, int(terms))
 
 
-def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """True if a call draws random numbers; one whose dropout is off does not."""
-    import torch
-
-    if target == inductor_random.LOOKUP:
-        return False
-    if target.startswith(_INDUCTOR_RANDOM):
-        return True
-    function = operator_of(target)
-    if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
-        return False
-    for position, parameter in enumerate(function._schema.arguments):
-        if parameter.name in ("dropout_p", "train"):
-            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
-            return bool(value)
-    return True
-
-
-@functools.cache
-def operator_of(target: str) -> Callable[..., Any]:
-    """The function of a target: "aten.add.Tensor", "_operator.getitem".
-
-    Raises:
-        NotEvaluableError: there is none here.
-    """
-    import torch
-
-    if target.startswith(USER_TRITON):
-        raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
-    if target.startswith("higher_order."):
-        raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
-    parts = target.split(".")
-    if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
-        _register_inductor_prims()
-    try:
-        if len(parts) == 3 and parts[0] not in ("math", "_operator"):
-            function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
-        else:
-            function = functools.reduce(getattr, parts[1:], importlib.import_module(parts[0]))
-    except (AttributeError, ImportError, RuntimeError) as error:
-        raise NotEvaluableError(f"{target} is not known here: {_first_line(error)}") from error
-    if not callable(function):
-        raise NotEvaluableError(f"{target} is no function")
-    operator: Callable[..., Any] = function
-    return operator
-
-
-def _register_inductor_prims() -> None:
-    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch._inductor.inductor_prims")
-
-
 def is_floating(dtype: str) -> bool:
     """True for a floating or complex dtype."""
     info = dtypes.of_name(dtype)
@@ -334,7 +293,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
     try:
         return function(*args, **kwargs)
     except _failures_of(node.target) as error:
-        raise NotEvaluableError(f"{node.target} fails here: {_first_line(error)}") from error
+        raise NotEvaluableError(f"{node.target} fails here: {first_line(error)}") from error
 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:
@@ -349,7 +308,3 @@ def _rounded(node: Node, value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or len(node.types) != 1 or node.types[0] is None:
         return value
     return value.to(getattr(torch, node.types[0].dtype)).to(value.dtype)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

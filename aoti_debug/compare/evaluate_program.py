@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from aoti_debug.compare.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.evaluate_state import state_change
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import relative_difference
 from aoti_debug.compare.measurement import Inherited, ProgramFailure, StateChange
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.plan import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols

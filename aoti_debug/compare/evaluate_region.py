@@ -14,12 +14,13 @@ from aoti_debug import wording
 from aoti_debug.compare import index_ties, program_values, tensor_float
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_floating
+from aoti_debug.compare.evaluate import Evaluation, is_floating
 from aoti_debug.compare.explain_wrong import WrittenOutput, WrongOperators
 from aoti_debug.compare.find_bad_operand import BadOperandSearch
 from aoti_debug.compare.layouts import as_written, load, load_value
 from aoti_debug.compare.measure import Evaluated, Subject, measure, unit
 from aoti_debug.compare.measurement import Explanation, Measurement, RegionResult
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import KnownValue, Region
 from aoti_debug.compare.trace_element import ElementTrace
@@ -100,7 +101,8 @@ class RegionEvaluator:
         number = actual.reshape(-1)[traced.element].double()
         with torch.no_grad():
             for arithmetic in Arithmetic:
-                evaluation = _evaluate(self._reference, graph, region, symbols, arithmetic, known, self._device)
+                evaluation = Evaluation(self._reference, graph, arithmetic, self._device)
+                _evaluated(evaluation, graph, region, symbols, known)
                 value = evaluation.value(output.value)
                 numbered = torch.arange(value.numel(), device=value.device).reshape(value.shape)
                 element = int(as_written(numbered, actual, output, symbols).reshape(-1)[traced.element])
@@ -122,9 +124,13 @@ class RegionEvaluator:
             known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
 
             def evaluate(
-                arithmetic: Arithmetic, values: dict[ValueKey, Any], stored: Set[str] = frozenset()
+                arithmetic: Arithmetic,
+                values: dict[ValueKey, Any],
+                stored: Set[str] = frozenset(),
+                noise: torch.Generator | None = None,
             ) -> Evaluation:
-                return _evaluate(self._reference, graph, region, symbols, arithmetic, values, self._device, stored)
+                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, noise)
+                return _evaluated(evaluation, graph, region, symbols, values)
 
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
@@ -189,6 +195,8 @@ class RegionEvaluator:
         known: dict[ValueKey, Any],
         evaluate: Callable[..., Evaluation],
     ) -> Measurement:
+        import torch
+
         actual = load(item, self._device)
 
         def expected(evaluation: Evaluation) -> torch.Tensor:
@@ -202,8 +210,9 @@ class RegionEvaluator:
         output = Evaluated(actual, expected(eager), kernel, expected(double), ties=ties, terms=double.terms)
         measured = measure(subject, output)
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
+            noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
             perturbed = tuple(
-                expected(evaluate(Arithmetic.DOUBLE, _perturbed(known, seed))) for seed in range(_PERTURBATIONS)
+                expected(evaluate(Arithmetic.DOUBLE, _perturbed(known, noise), noise=noise)) for noise in noises
             )
             measured = measure(subject, replace(output, perturbed=perturbed))
         if measured.wrong:
@@ -219,17 +228,9 @@ class RegionEvaluator:
         return measured
 
 
-def _evaluate(
-    reference: Reference,
-    graph: Graph,
-    region: Region,
-    symbols: Symbols,
-    arithmetic: Arithmetic,
-    known: dict[ValueKey, Any],
-    device: str,
-    stored: Set[str] = frozenset(),
+def _evaluated(
+    evaluation: Evaluation, graph: Graph, region: Region, symbols: Symbols, known: dict[ValueKey, Any]
 ) -> Evaluation:
-    evaluation = Evaluation(reference, graph, arithmetic, device, stored)
     for key, value in known.items():
         evaluation.set(key, value)
     for name in region.nodes:
@@ -258,11 +259,9 @@ def _has_half(graph: Graph, region: Region) -> bool:
     return any(t is not None and t.dtype in _HALF for name in names for t in graph.by_name[name].types)
 
 
-def _perturbed(known: dict[ValueKey, Any], seed: int) -> dict[ValueKey, Any]:
+def _perturbed(known: dict[ValueKey, Any], generator: torch.Generator) -> dict[ValueKey, Any]:
     """The inputs, in float64, with every floating number moved by one unit of the kernel's arithmetic, up or down."""
     import torch
-
-    generator = torch.Generator().manual_seed(seed)
 
     def moved(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:

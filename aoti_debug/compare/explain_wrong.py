@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.measure import ulp
 from aoti_debug.compare.measurement import Explanation
-from aoti_debug.compare.operator_variants import Variant, variants
+from aoti_debug.compare.operator_functions import NotEvaluableError
+from aoti_debug.compare.operator_variants import Variant, computes, variants
 from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _LEFT = 0.05  # of the error
 _SECONDS = 10.0  # after which no more variants are tried
+_VECTORS = (16, 8)  # elements of a vector of float32
 _STEP = 1e-3  # relative, of the finite differences that factors and summands are fitted with
 
 
@@ -57,13 +59,14 @@ class WrongOperators:
         copy: Callable[[], Evaluation],
     ) -> None:
         self._graph, self._right, self._nodes, self._copy = graph, right, nodes, copy
-        self._outputs = outputs
-        self._actual = [_wide(output.actual) for output in outputs]
+        floating = [output for output in outputs if output.actual.dtype.is_floating_point]
+        self._outputs = floating or outputs  # integers jump where rounding decides
+        self._actual = [_wide(output.actual) for output in self._outputs]
         self._error = self._distance(self._expected(right))
         self._rounding = _size(
             [
                 ulp(_finite(a), o.actual.dtype)
-                for a, o in zip(self._actual, outputs, strict=True)
+                for a, o in zip(self._actual, self._outputs, strict=True)
                 if o.actual.dtype.is_floating_point
             ]
         )
@@ -94,8 +97,25 @@ class WrongOperators:
     def _variants(self, node: Node) -> Iterator[Variant]:
         args, kwargs = self._right.arguments(node)
         if node.target != "_operator.getitem":
-            yield from variants(node, args, kwargs, lambda a, k: self._right.call(node, a, k))
-        yield from self._fitted(node)
+            for variant in variants(node, args, kwargs, lambda a, k: self._right.call(node, a, k)):
+                yield variant
+                yield from self._in_parts(node, variant)
+        if computes(node):
+            yield from self._fitted(node)
+
+    def _in_parts(self, node: Node, variant: Variant) -> Iterator[Variant]:
+        """A variant in the whole vectors of the last dimension only, or in the elements behind them only."""
+        import torch
+
+        right, wrong = self._right.values[ValueKey(node.name)], variant.value
+        if not isinstance(right, torch.Tensor) or not isinstance(wrong, torch.Tensor) or not right.dim():
+            return
+        size = right.shape[-1]
+        for width in _VECTORS:
+            behind = torch.arange(size, device=right.device) >= size - size % width
+            if size > width and size % width and wrong.shape == right.shape:
+                yield Variant(f"{variant.how} in whole vectors", torch.where(behind, right, wrong.to(right.dtype)))
+                yield Variant(f"{variant.how} behind whole vectors", torch.where(behind, wrong.to(right.dtype), right))
 
     def _fitted(self, node: Node) -> Iterator[Variant]:
         """The result times the factor, and plus the number, that come nearest to what the launch wrote."""
@@ -151,7 +171,7 @@ class WrongOperators:
         return [_wide(output.expected(evaluation)) for output in self._outputs]
 
     def _distance(self, outputs: Sequence[torch.Tensor]) -> float:
-        return _size([_finite(a - b, 1.0) for a, b in zip(self._actual, outputs, strict=True)])
+        return _size([_difference(a, b) for a, b in zip(self._actual, outputs, strict=True)])
 
 
 def _size(values: Sequence[torch.Tensor]) -> float:
@@ -166,7 +186,17 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return real.to(torch.float64)
 
 
-def _finite(values: torch.Tensor, otherwise: float = 0.0) -> torch.Tensor:
+def _difference(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The difference; 0 where both are the same infinity or NaN, 1 where only one is infinite or NaN."""
     import torch
 
-    return torch.where(values.isfinite(), values, torch.full_like(values, otherwise))
+    same = (first == second) | (first.isnan() & second.isnan())
+    difference = first - second
+    different = torch.where(difference.isfinite(), difference, torch.ones_like(difference))
+    return torch.where(same, torch.zeros_like(difference), different)
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.where(values.isfinite(), values, torch.zeros_like(values))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand, Computed
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError
+from aoti_debug.compare.evaluate import Evaluation
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.origin import Operand
 from aoti_debug.compare.trace_element import is_elementwise
 from aoti_debug.inputs.symbolic_sizes import Symbols

@@ -10,10 +10,11 @@ _TRITON = (r"tl\.(?:store|atomic_\w+)\(\s*{p}\b",)
 _CPP = (
     r"\bstore\(\s*{p}\b",  # tmp5.store(in_out_ptr0 + …)
     r"\b{p}\[(?:[^\[\]]|\[[^\[\]]*\])*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)",  # in_out_ptr0[…] = …
-    r"&\s*{p}\b",  # atomic_add(&in_out_ptr0[…], …)
+    r"\*\s*\(\s*{p}\b[^;=]*\)\s*=(?!=)",  # *(in_out_ptr0 + …) = …
+    r"&\s*\(?\s*{p}\b",  # atomic_add(&in_out_ptr0[…], …), &(in_out_ptr0[…])
     r"[(,]\s*{p}\s*(?:\+[^,;]*)?[,)]",  # transpose_mxn<…>(…, in_out_ptr0 + …, …)
 )
-_LOAD = r"\b(?:loadu|load)\(\s*{p}\b"
+_LOAD = r"\b(?:loadu|load|transpose_mxn<[^;\n]*?>)\(\s*{p}\b"  # transpose_mxn reads its first pointer
 
 
 def stores_to(kernel: Kernel, parameter: str) -> bool:

@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import NotEvaluableError
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.compare.plan import KnownValue
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, TensorType

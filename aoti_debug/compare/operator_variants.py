@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aoti_debug.compare.evaluate import NotEvaluableError
+from aoti_debug.compare.operator_functions import NotEvaluableError
 from aoti_debug.reference.program import Node
 
 Compute = Callable[[list[Any], dict[str, Any]], Any]
@@ -17,6 +17,23 @@ _SWAPPABLE = ("sub", "div", "pow", "lt", "le", "gt", "ge", "remainder", "floor_d
 _BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "argmax", "argmin", "var", "var_mean", "prod", "any")
 _SHORTER = (1, 16)
+_MOVES = (
+    *(
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "slice",
+        "select",
+        "unsqueeze",
+        "squeeze",
+    ),
+    *("clone", "alias", "flip", "cat", "stack", "gather", "index", "embedding", "index_select", "repeat", "as_strided"),
+    *("split", "split_with_sizes", "unbind", "diagonal", "roll", "constant_pad_nd", "copy_", "full", "iota"),
+)
 _INSTEAD = {
     "add": ("sub",),
     "sub": ("add",),
@@ -56,6 +73,15 @@ class Variant:
     value: Any
 
 
+def computes(node: Node) -> bool:
+    """True for an operator that computes new numbers, and does not only move them."""
+    return _name(node) not in _MOVES
+
+
+def _name(node: Node) -> str:
+    return node.target.split(".")[1] if node.target.count(".") > 1 else node.target
+
+
 def variants(node: Node, args: list[Any], kwargs: dict[str, Any], compute: Compute) -> Iterator[Variant]:
     """Yields what an operator gives when it is computed wrongly; ways that cannot be computed are left out."""
     for how, make in _ways(node, args, kwargs, compute):
@@ -70,7 +96,7 @@ def _ways(
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     import torch
 
-    name = node.target.split(".")[1] if node.target.count(".") > 1 else node.target
+    name = _name(node)
     first: Any = args[0] if args else None
     is_tensor = isinstance(first, torch.Tensor)
     for other in _INSTEAD.get(name, ()):
@@ -91,6 +117,10 @@ def _ways(
         yield "left out", functools.partial(_like, first, args, kwargs, compute)
     if is_tensor and name in _REDUCTIONS:
         yield from _shorter(name, args, kwargs, compute)
+    if name in ("addmm", "baddbmm") and is_tensor:
+        for beta, alpha, how in ((0, 1, "without its bias"), (1, 2, "with its product twice")):
+            scaled = {**kwargs, "beta": beta, "alpha": alpha}
+            yield how, functools.partial(compute, args, scaled)
     if name == "var_mean":
         yield from _wrong_variances(args, kwargs, compute)
     if name == "convert_element_type" and is_tensor and first.dtype.is_floating_point:

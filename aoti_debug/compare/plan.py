@@ -117,6 +117,8 @@ class CompareRequest:
             regions are not measured.
         faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
         imports, libraries: Python modules and shared libraries that register operators.
+        exported: the program that the package was built from, to be called for its states; "" if it is not known.
+        inputs: the inputs file of the run; "" for those embedded in the package.
     """
 
     package: str
@@ -128,3 +130,5 @@ class CompareRequest:
     faulty: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    exported: str = ""
+    inputs: str = ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from aoti_debug.abi import Phase
+from aoti_debug.compare.graph_slice import NotClosedError, slice_to
 from aoti_debug.compare.plan import KnownValue, Recorded, Region
 from aoti_debug.compare.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.inputs.symbolic_sizes import Symbols
@@ -28,7 +29,6 @@ UNRETURNED = {  # why a launch is not comparable, by its status
     LaunchStatus.FAILED: "it failed",
     LaunchStatus.NOT_STARTED: "its grid is empty: it was not started",
 }
-SUBGRAPHS = ("higher_order.cond", "higher_order.while_loop")
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,6 @@ class Regions:
     values: RecordedValues = field(repr=False, compare=False)
 
 
-class _NotClosedError(Exception):
-    """The reason why a region does not end in recorded values."""
-
-
 def find_regions(run: RunDir, reference: Reference) -> Regions:
     """Finds the region of every launch of a run at level 1."""
     finder = _Finder(run, reference)
@@ -78,7 +74,7 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
         else:
             try:
                 regions.append(finder.region(launch))
-            except _NotClosedError as error:
+            except NotClosedError as error:
                 uncovered.append(Uncovered(launch.id, str(error)))
     inside = {id_ for region in regions for id_ in region.launches} - {region.launch for region in regions}
     remaining = tuple(launch for launch in uncovered if launch.launch not in inside)
@@ -116,10 +112,10 @@ class _Finder:
     def region(self, launch: Launch) -> Region:
         graph = self.values.graph(launch)
         if graph is None:
-            raise _NotClosedError("the reference lacks its graph")
+            raise NotClosedError("the reference lacks its graph")
         outputs = [w for w in self.values.writes[launch.key] if w.value is not None]
         if not outputs:
-            raise _NotClosedError("no node holds what it writes")
+            raise NotClosedError("no node holds what it writes")
         launches, reads = self._with_producers(launch)
         whole_last = sorted(reads, key=lambda read: read.argument.name == read.argument.spec.base)
         known = {read.value: read for read in whole_last if read.value is not None}
@@ -132,14 +128,14 @@ class _Finder:
         for write in outputs:
             try:
                 needed, stops = _closed(graph, write, known.keys(), earlier, symbols)
-            except _NotClosedError as error:
+            except NotClosedError as error:
                 open_[write.argument.name] = str(error)
                 continue
             closed.append(write)
             nodes |= dict.fromkeys(needed)
             used |= dict.fromkeys(stops)
         if not closed:
-            raise _NotClosedError(next(iter(open_.values())))
+            raise NotClosedError(next(iter(open_.values())))
         self._check_random_numbers(graph, nodes, launches)
         inputs = tuple(KnownValue(value, self._tensor_of(value, launch, known, earlier)) for value in used)
         return Region(
@@ -155,12 +151,12 @@ class _Finder:
         )
 
     def _check_random_numbers(self, graph: Graph, nodes: Iterable[str], launches: Iterable[str]) -> None:
-        """Raises _NotClosedError if a kernel draws random numbers in another order than that of their elements."""
+        """Raises NotClosedError if a kernel draws random numbers in another order than that of their elements."""
         if not any(graph.by_name[name].target in _DRAWN for name in nodes):
             return
         for kernel in (kernel for id_ in launches for kernel in self.values.kernels_of(self._run.launch(id_))):
             if _OTHER_ORDER.search(kernel.source):
-                raise _NotClosedError(f"random numbers: {kernel.name} draws several at once")
+                raise NotClosedError(f"random numbers: {kernel.name} draws several at once")
 
     def _tensor_of(
         self, value: ValueKey, launch: Launch, known: Mapping[ValueKey, Read], earlier: _Earlier
@@ -223,7 +219,7 @@ class _Finder:
         saved = argument.files.get(phase) or (argument.files.get(Phase.AFTER) if phase is Phase.BEFORE else None)
         if saved is None or not saved.path:
             reason = f": {saved.reason}" if saved is not None and saved.reason else ""
-            raise _NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
+            raise NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
         strides = self._strides.get(argument.name) or self._strides.get(argument.spec.base, ())
         return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides)
 
@@ -239,46 +235,9 @@ def _closed(
     """
     assert write.value is not None
     try:
-        return _slice(graph, write.value, known, symbols)
-    except _NotClosedError:
-        return _slice(graph, write.value, known | earlier.writes.keys() | earlier.begin.keys(), symbols)
-
-
-def _slice(
-    graph: Graph, target: ValueKey, known: Set[ValueKey], symbols: Symbols
-) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
-    """The nodes between known values and a target, and the known values that they need.
-
-    Raises:
-        _NotClosedError: a node without a known value is an input, a weight, or a branch or loop.
-    """
-    nodes: dict[str, None] = {}
-    used: dict[ValueKey, None] = {}
-    pending = [(target, True)]
-    while pending:
-        value, is_target = pending.pop()
-        name = value.after or value.node
-        node = graph.by_name[name]
-        if value in known and not (is_target and node.kind is NodeKind.CALL):
-            used[value] = None
-            continue
-        if name in nodes or (node.size and symbols.value(node.size) is not None):
-            nodes[name] = None
-            continue
-        if node.value is not None:
-            nodes[name] = None
-            continue
-        if node.kind is not NodeKind.CALL:
-            raise _NotClosedError(f"it depends on {_described(node.kind)} {name}, which it does not read")
-        if node.target in SUBGRAPHS:
-            raise _NotClosedError(f"it depends on {node.target.removeprefix('higher_order.')} in {name}")
-        nodes[name] = None
-        pending += [(graph.value_for(item, name), False) for item in node.inputs]
-    return tuple(nodes), tuple(used)
-
-
-def _described(kind: NodeKind) -> str:
-    return {NodeKind.INPUT: "the input", NodeKind.WEIGHT: "the weight"}.get(kind, "the graph")
+        return slice_to(graph, write.value, known, symbols)
+    except NotClosedError:
+        return slice_to(graph, write.value, known | earlier.writes.keys() | earlier.begin.keys(), symbols)
 
 
 def _same_layout(first: Argument, second: Argument) -> bool:

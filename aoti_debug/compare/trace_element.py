@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, operator_of
+from aoti_debug.compare.evaluate import Evaluation
+from aoti_debug.compare.operator_functions import NotEvaluableError, operator_of
 from aoti_debug.compare.origin import Made, Operand
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.values import unravel

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug import wording
+from aoti_debug.compare.evaluate_exported import exported_states
 from aoti_debug.compare.evaluate_program import evaluate_program
 from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
 from aoti_debug.compare.measurement import PeakMemory
@@ -61,6 +62,10 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     for run in request.programs:
         for difference in evaluate_program(reference, run, device):
             pipe.write(message_line(difference) + "\n")
+    if request.exported:
+        package = archive.inspect(request.package)
+        for change in exported_states(Path(request.exported), package, request.inputs, reference, request.programs):
+            pipe.write(message_line(change) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from corpus.case import origin_lines
 from corpus.wrong_values import Relu
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from aoti_debug import report
 from aoti_debug.cli.main import group
@@ -147,6 +148,24 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (expected.dtype, tuple(expected.shape)) == (torch.float64, (8, 32))
     replayed = subprocess.run([sys.executable, str(repro)], capture_output=True, text=True, check=True)
     assert "farthest from the program: [" in replayed.stdout
+
+
+class Joined(nn.Module):
+    """A kernel that writes the parts of a tensor and reads the whole; booleans made of half precision."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        positions = torch.arange(16, device=x.device).expand(2, -1)
+        steps = torch.diff(positions, prepend=positions[:, :1] - 1, dim=-1)
+        return (steps != 1).cumsum(-1), (x * 3 + 1 > 0.5) | x.isinf().any(-1, keepdim=True)
+
+
+@pytest.mark.slow
+def test_tensors_that_a_kernel_joins_and_reads(tmp_path: Path) -> None:
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Joined(), (torch.randn(2, 16).half(),)), tmp_path / "model.pt2")
+    comparison = compare(CompareOptions(tmp_path / "model.pt2", out=tmp_path / "compares"))
+    assert comparison.is_clean
+    assert share(comparison) >= 0.9
 
 
 # What cannot be compared

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from aoti_debug.compare.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate import Evaluation, NotEvaluableError, is_random
+from aoti_debug.compare.evaluate import Evaluation
 from aoti_debug.compare.index_ties import equal_choices
+from aoti_debug.compare.operator_functions import NotEvaluableError, is_random
 from aoti_debug.reference.program import (
     FORMAT,
     MODEL,
@@ -75,6 +76,23 @@ def test_a_weight_that_the_reference_holds() -> None:
     evaluation.run(weight)
     value = evaluation.value(ValueKey("bias"))
     assert (value.dtype, value.tolist()) == (torch.float64, [0.5, float("-inf")])
+
+
+def test_functions_that_kernels_approximate_are_moved_by_an_absolute_error() -> None:
+    whole = graph(
+        Node("x", NodeKind.INPUT, types=typed("float32", 4)),
+        call("erf", "aten.erf.default", node("x")),
+        call("exp", "aten.exp.default", node("x")),
+    )
+    noise = torch.Generator().manual_seed(0)
+    evaluation = Evaluation(Reference(FORMAT, "2.13", (whole,)), whole, Arithmetic.DOUBLE, "cpu", noise=noise)
+    evaluation.set(ValueKey("x"), torch.full((4,), 1e-6))
+    for item in whole.nodes[1:]:
+        evaluation.run(item)
+    exact = torch.full((4,), 1e-6).double()
+    moved = (evaluation.value(ValueKey("erf")) - exact.erf()).abs()
+    assert torch.allclose(moved, torch.full((4,), 2.0**-23).double())
+    assert torch.equal(evaluation.value(ValueKey("exp")), exact.exp())
 
 
 def test_an_operator_that_torch_cannot_compute_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,3 +82,16 @@ def test_the_operator_that_explains_it(actual: torch.Tensor, name: str, how: str
 
 def test_what_is_right_is_not_compared_with_variants_that_fail() -> None:
     assert explained(torch.full((8, 32), float("nan"))) == ()
+
+
+def test_an_operator_that_is_wrong_in_the_tail_of_a_loop() -> None:
+    x, y = X[:, :20], Y[:, :20]
+    right = empty()
+    right.set(ValueKey("x"), x)
+    right.set(ValueKey("y"), y)
+    for name in NODES:
+        right.run(GRAPH.by_name[name])
+    difference = torch.cat([(x - y)[:, :16], (x + y)[:, 16:]], 1)
+    output = WrittenOutput(result(difference), lambda evaluation: evaluation.value(ValueKey("add")))
+    (best, *_) = WrongOperators(GRAPH, right, NODES, [output], empty).explanations()
+    assert (best.node, best.how) == ("sub", "as add behind whole vectors")

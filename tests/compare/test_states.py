@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from stateful import Builder, dropped, exported, repeated
+from torch import Tensor, nn
 
 from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.evaluate_state import state_change
 from aoti_debug.compare.measurement import Advance
@@ -84,3 +86,26 @@ def test_a_state_that_never_advances(built: Callable[[Callable[[str], str]], Pat
     assert second.advance is Advance.UNTOUCHED
     wrong = next(line for line in comparison_lines(comparison, UNLIMITED) if line.startswith("WRONG"))
     assert wrong.startswith("WRONG state mean does not change in call 0: no launch writes it")
+
+
+class Counter(nn.Module):
+    """Inductor's passes take the counter for constant, so that it never gets beyond 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        return x * self.count
+
+
+@pytest.mark.slow
+def test_an_update_that_the_lowered_graph_has_lost(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(Counter(), (torch.randn(4),)), tmp_path / "model.pt2")
+    comparison = compare(CompareOptions(tmp_path / "model.pt2", calls=2, out=tmp_path / "compares"))
+    reference, _ = reference_of(comparison.run)
+    folded = not any(node.target == "aten.add.Tensor" for node in reference.graphs[0].nodes)
+    assert comparison.is_clean is not folded
+    wrong = [(change.name, change.call, change.advance) for change in comparison.wrong_states]
+    assert wrong == ([("count", 1, Advance.NOT_AT_ALL)] if folded else [])

@@ -28,6 +28,7 @@ from aoti_debug.machine.last_durations import LastDurations
     type=click.Path(path_type=Path),
     help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
 )
+@click.option("--random-inputs", metavar="SEED", type=int, help="Generate inputs that fit the model, for a first look.")
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
@@ -67,6 +68,7 @@ def command(
     context: click.Context,
     model: Path,
     inputs: Path | None,
+    random_inputs: int | None,
     exported: Path | None,
     calls: int,
     filters: tuple[str, ...],
@@ -90,6 +92,7 @@ def command(
     chosen = CompareOptions(
         model=model,
         inputs=inputs,
+        random_inputs=random_inputs,
         exported=exported,
         calls=calls,
         filters=filters,

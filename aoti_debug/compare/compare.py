@@ -98,6 +98,8 @@ def _check(options: CompareOptions) -> None:
     metric = Path(options.metric.rpartition(":")[0])
     if options.metric and not metric.is_file():
         raise UsageError(f"--metric: {metric} does not exist", hint="--metric my.py:f")
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
 
@@ -187,7 +189,7 @@ class _Session:
                 f"{built.program_difference}",
                 hint="pass its own program, and with --inductor-config the settings that it was compiled with",
             )
-        if built.missing_inputs_reason and options.inputs is None:
+        if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
             raise missing_inputs_error(str(options.model), built.signature)
         return output
 
@@ -197,7 +199,9 @@ class _Session:
             raise RunDirError(
                 f"run {run.path.name} saved no tensors, and its package is gone", hint="run the package at level 1"
             )
-        return self._record(run.package, self._options.inputs or run.inputs, run.info.calls)
+        options = self._options
+        recorded = None if options.random_inputs is not None else run.inputs
+        return self._record(run.package, options.inputs or recorded, run.info.calls)
 
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:
@@ -205,6 +209,7 @@ class _Session:
                 RunOptions(
                     package=package,
                     inputs=inputs,
+                    random_inputs=self._options.random_inputs,
                     level=1,
                     filters=(),
                     phase="both",

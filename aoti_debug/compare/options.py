@@ -18,6 +18,7 @@ class CompareOptions:
         model: an exported program, a compiled or an instrumented package, or a run directory.
         exported: the exported program that a compiled package came from.
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        random_inputs: the seed of inputs to make, for a first look; None to take given ones.
         calls: how many times the model is called.
         filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
         metric: "FILE.py:FUNCTION"; "" for none.
@@ -28,6 +29,7 @@ class CompareOptions:
     model: Path
     exported: Path | None = None
     inputs: Path | None = None
+    random_inputs: int | None = None
     calls: int = 1
     filters: tuple[str, ...] = ()
     metric: str = ""

@@ -177,6 +177,7 @@ def test_options_that_make_no_sense(saved: Runs, tmp_path: Path) -> None:
         ({"metric": "f"}, "--metric f is not FILE.py:FUNCTION"),
         ({"metric": "none.py:f"}, "--metric: none.py does not exist"),
         ({"calls": 0}, "--calls 0 is less than 1"),
+        ({"inputs": Path("x.pt"), "random_inputs": 3}, "--inputs and --random-inputs exclude each other"),
         ({"filters": ("nothing*",)}, "no launch that can be compared passes --filter nothing*"),
     ):
         with pytest.raises(UsageError, match=message.replace("*", r"\*")) as caught:

@@ -161,6 +161,12 @@ def test_a_metric_needs_a_program(built: Builds, from_package: Packages, tmp_pat
         compare(options)
 
 
+def test_made_up_inputs(from_package: Packages, tmp_path: Path) -> None:
+    comparison = compare(CompareOptions(from_package("half").original, random_inputs=3, out=tmp_path))
+    assert [row.verdict.value for row in comparison.rows] == ["not comparable", "matches its source"]
+    assert comparison.run.inputs is not None
+
+
 def test_a_package_without_inputs(from_package: Packages, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="input"):
         compare(CompareOptions(from_package("half").original, out=tmp_path))

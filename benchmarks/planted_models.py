@@ -84,7 +84,7 @@ class Difficult(nn.Module):
     def forward(self, x: Tensor, large: Tensor, holes: Tensor) -> Any:
         cancelled = (x + large) - large
         ill = (x.sum(dim=1) - x.flip(1).sum(dim=1)) * 1000
-        alternating = (large * torch.where(torch.arange(256) % 2 == 0, 1, -1)).sum(dim=1)
+        alternating = (large * torch.where(torch.arange(256, device=x.device) % 2 == 0, 1, -1)).sum(dim=1)
         near = self.linear(x)
         best = torch.argmax(near.round(decimals=1), dim=1)
         order = torch.sort((x * 2).round(), dim=1, stable=True)

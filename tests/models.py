@@ -156,7 +156,7 @@ class Control(nn.Module):
         def step(i: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
             return i + 1, torch.tanh(a @ a.t() @ a) + i
 
-        i, z = torch.while_loop(more, step, (torch.zeros((), dtype=torch.int64), y))
+        i, z = torch.while_loop(more, step, (torch.zeros((), dtype=torch.int64, device=y.device), y))
         k = n.item()
         return y, z, i, x + k
 

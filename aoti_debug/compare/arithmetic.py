@@ -12,7 +12,7 @@ class Arithmetic(str, Enum):
     """The arithmetic of the operators of a region."""
 
     EAGER = "eager"  # as the program says: every operator rounds to its own dtype
-    KERNEL = "kernel"  # float32 within the region for float16 and bfloat16, as in a fused kernel
+    KERNEL = "kernel"  # float32 within the region for float16 and bfloat16, as in a fused kernel; TF32 where allowed
     DOUBLE = "float64"
 
 

@@ -76,6 +76,22 @@ def _keep_in_run(comparison: Comparison, steps: Steps) -> None:
             note.text = f"not written: {error.strerror}; a report of the run does not show the comparison"
 
 
+def _require_trust(run: RunDir, trusted: bool) -> None:
+    """Checks that the comparison of a run executes nothing of a stranger's.
+
+    Raises:
+        UsageError: it would.
+    """
+    if run.package is not None:
+        trust.require(archive.inspect(run.package), trusted)
+    if not (trusted or run.is_made_here):
+        loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
+        raise UsageError(
+            f"{run.path} was not made here by this user; the operators or sources that it names would run{loaded}",
+            hint=trust.TRUST_HINT,
+        )
+
+
 def _check(options: CompareOptions) -> None:
     if options.metric and ":" not in options.metric:
         raise UsageError(f"--metric {options.metric} is not FILE.py:FUNCTION", hint="--metric my.py:f")
@@ -96,8 +112,7 @@ class _Session:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
             run, options = self._run(), self._options
-            if run.package is not None:
-                trust.require(archive.inspect(run.package), options.trusted)
+            _require_trust(run, options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
             scope = Scope(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
-from aoti_debug.compare import inductor_random
+from aoti_debug.compare import inductor_random, tensor_float
 from aoti_debug.compare.arithmetic import Arithmetic, wider
 from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.operator_functions import NotEvaluableError, first_line, is_random, operator_of
@@ -237,6 +237,8 @@ class Evaluation:
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
         if node.target not in _BITS:
+            if self._arithmetic is Arithmetic.KERNEL and tensor_float.may_use(node.target, self._device):
+                args = [tensor_float.rounded(argument) for argument in args]
             try:
                 return self._converted(function(*args, **kwargs))
             except _failures_of(node.target) as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wording
-from aoti_debug.compare import index_ties, program_values
+from aoti_debug.compare import index_ties, program_values, tensor_float
 from aoti_debug.compare.arithmetic import Arithmetic
 from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.evaluate import Evaluation, is_floating
@@ -143,7 +143,7 @@ class RegionEvaluator:
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
             kernels: tuple[Evaluation, ...] = (eager,)
-            if _has_half(graph, region):
+            if _has_half(graph, region) or self._may_use_tensor_float(graph, region):
                 outputs = frozenset(item.value.node for item in region.outputs)
                 kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
             measured: list[Measurement] = []
@@ -180,6 +180,9 @@ class RegionEvaluator:
             if whole is None:
                 raise
             return whole.to(self._device)
+
+    def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
+        return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
 
     def _explanations(
         self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def load(item: KnownValue, device: str) -> torch.Tensor:
     """The recorded tensor as the launch was passed it."""
-    return load_tensors.load_file(Path(item.recorded.path)).to(device)
+    return _on(load_tensors.load_file(Path(item.recorded.path)), device)
 
 
 def load_value(graph: Graph, item: KnownValue, symbols: Symbols, device: str) -> torch.Tensor:
@@ -32,8 +32,8 @@ def load_value(graph: Graph, item: KnownValue, symbols: Symbols, device: str) ->
         NotEvaluableError: only a part of the value was recorded.
     """
     types = graph.by_name[item.value.node].types
-    tensor = load_tensors.load_file(Path(item.recorded.path))
-    return (_in_shape(tensor, types[0], item, symbols) if len(types) == 1 and types[0] else tensor).to(device)
+    tensor = _on(load_tensors.load_file(Path(item.recorded.path)), device)
+    return _in_shape(tensor, types[0], item, symbols) if len(types) == 1 and types[0] else tensor
 
 
 def as_written(value: Any, actual: torch.Tensor, item: KnownValue, symbols: Symbols) -> torch.Tensor:
@@ -74,6 +74,15 @@ def _in_shape(tensor: torch.Tensor, type_: TensorType, item: KnownValue, symbols
     elif math.prod(sizes) == tensor.numel() == _extent(tensor) == extent_elements(sizes, steps):
         return tensor.as_strided(sizes, steps, tensor.storage_offset())
     raise NotEvaluableError(f"{item.recorded.argument} of {item.recorded.launch} is a part of {item.value}")
+
+
+def _on(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """The tensor on a device, in the same layout: `to` would close gaps between its rows."""
+    if tensor.device.type == device.partition(":")[0] or not tensor.numel():
+        return tensor.to(device)
+    size = tensor.storage_offset() + _extent(tensor)
+    whole = tensor.as_strided((size,), (1,), 0).to(device)
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _addresses(sizes: list[int], strides: list[int]) -> tuple[list[int], list[int]]:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from aoti_debug import dtypes
 from aoti_debug.compare.bias import bias
 from aoti_debug.compare.error_spread import ErrorSpread, spread_of
+from aoti_debug.compare.measurement import LARGEST as _LARGEST
 from aoti_debug.compare.measurement import Element, Measurement
 
 if TYPE_CHECKING:
@@ -185,9 +186,6 @@ def _discrete(subject: Subject, output: Evaluated) -> Measurement:
         sensitivity=float(unstable.sum()) if output.perturbed else -1.0,
         spread=_spread(output, torch.where(wrong, torch.full_like(error, _LARGEST), torch.zeros_like(error))),
     )
-
-
-_LARGEST = 1e300  # stands for an infinite multiple
 
 
 def _measurement(subject: Subject, output: Evaluated, **members: object) -> Measurement:

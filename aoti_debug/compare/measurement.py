@@ -7,6 +7,8 @@ from enum import Enum
 
 from aoti_debug.compare.error_spread import ErrorSpread
 
+LARGEST = 1e300  # stands for any larger number
+
 
 @dataclass(frozen=True)
 class Element:

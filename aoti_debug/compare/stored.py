@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.document import FORMAT, document
-from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.measurement import Measurement, StateChange
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, members
@@ -42,6 +43,7 @@ class _Row:
     notes: tuple[str, ...]
     bytes: int
     compared_bytes: int
+    same_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class _File:
     launches: tuple[Any, ...]
     program_failure: str | None = None
     repro: str | None = None
+    states: tuple[StateChange, ...] = ()
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -80,7 +83,7 @@ def read(run: RunDir) -> Comparison | None:
         rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
     except (DamagedJsonError, OtherFormatError) as error:
         raise _unreadable(run, str(error)) from error
-    return Comparison(run, rows, file.program_failure or "", file.repro or "")
+    return Comparison(run, rows, file.program_failure or "", file.repro or "", file.states)
 
 
 def _unreadable(run: RunDir, reason: str) -> RunDirError:
@@ -111,6 +114,7 @@ def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
         row.notes,
         row.bytes,
         row.compared_bytes,
+        row.same_code,
     )
 
 
@@ -118,6 +122,10 @@ def _output(data: Any, where: str) -> Measurement:
     if isinstance(data, dict) and data.get("sensitivity") is None:
         data = data | {"sensitivity": -1.0}
     output = json_data.from_data(Measurement, data, where)
+    if min(output.shape, default=0) < 0:
+        raise DamagedJsonError(f"{where}.shape has a negative size")
+    if output.worst is not None and not 0 <= output.worst.index < math.prod(output.shape):
+        raise DamagedJsonError(f"{where}.worst is no element of the output")
     spread = output.spread
     if spread is not None and (
         len(spread.map) != spread.rows * spread.columns or len(spread.ranges) != len(output.shape)

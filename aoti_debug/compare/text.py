@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.measurement import LARGEST, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
@@ -54,7 +55,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
         columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
     lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
-    lines += _state_lines(comparison)
+    lines += state_lines(comparison)
     wrong = comparison.first_wrong
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
@@ -93,7 +94,7 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     return lines
 
 
-def _state_lines(comparison: Comparison) -> list[str]:
+def state_lines(comparison: Comparison) -> list[str]:
     """The number of states that change as the program says, and each that does not."""
     if not comparison.states:
         return []
@@ -199,7 +200,8 @@ def _cells(row: Row) -> list[str]:
 
 def eager_error(output: Measurement) -> float:
     """The error of eager itself, as a part of the expected values like `Measurement.relative`."""
-    return output.eager_rms / output.rms * output.relative if output.rms else 0.0
+    share = output.eager_rms / output.rms * output.relative if output.rms else 0.0
+    return share if math.isfinite(share) else LARGEST
 
 
 def _metric(row: Row) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from aoti_debug.machine.timings import covered
+
 
 @dataclass(frozen=True)
 class Step:
@@ -86,7 +88,7 @@ class Steps:
         self._listener.began(name)
         began, before = self.now, len(self.done)
         yield
-        inner = sum(step.seconds for step in self.done[before:])
+        inner = covered((step.began, step.seconds) for step in self.done[before:])
         self.between[name] = self.between.get(name, 0.0) + max(self.now - began - inner, 0.0)
 
     def advance(self, done: int, total: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,15 @@ class Stopwatch:
         """Seconds of each phase until now, in the order of their beginnings."""
         running = self._seconds.get(self._phase, 0.0) + time.monotonic() - self._began
         return {**self._seconds, self._phase: running}
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """The time in which at least one of some intervals goes on; each is its beginning and its length."""
+    total, end = 0.0, -math.inf
+    for began, seconds in sorted(intervals):
+        total += max(began + seconds - max(began, end), 0.0)
+        end = max(end, began + seconds)
+    return total
 
 
 def since_process_start() -> float:

@@ -8,13 +8,14 @@ from typing import Any
 
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measurement import Measurement
-from aoti_debug.compare.text import coverage_lines, eager_error, values_text
+from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.report.compact import Table
 from aoti_debug.report.redaction import Redaction
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.values import unravel
 
+_SAME_CODE = "not independent: the launch runs the same code as the program in eager; only float64 differs"
 VERDICTS = tuple(verdict.value for verdict in LaunchVerdict)
 
 
@@ -36,7 +37,9 @@ class ComparedLaunches:
         row = self._rows.get(id_)
         if row is None:
             return None
-        entry = [VERDICTS.index(row.verdict.value), self._sentence(row.reason), [*map(self._sentence, row.notes)]]
+        same_code = (_SAME_CODE,) if row.same_code and row.outputs else ()
+        notes = [self._sentence(note) for note in (*row.notes, *same_code)]
+        entry = [VERDICTS.index(row.verdict.value), self._sentence(row.reason), notes]
         worst = row.worst
         return entry if worst is None else [*entry, *_numbers(row, worst)]
 
@@ -44,6 +47,7 @@ class ComparedLaunches:
         """The parts that belong to no single launch; errors in detail only of the launches that are shown."""
         wrong = self._comparison.first_wrong
         rows = [row for id_, row in self._rows.items() if id_ in shown]
+        sentences = [*coverage_lines(self._comparison, UNLIMITED), *state_lines(self._comparison)]
         return {
             "verdicts": VERDICTS,
             "reasons": self._reasons.items,
@@ -51,7 +55,7 @@ class ComparedLaunches:
             "first_wrong": None if wrong is None else wrong.launch.id,
             "spreads": {row.launch.id: found for row in rows if (found := _spreads(row))},
             "is_measured": any(row.outputs for row in rows),
-            "summary": list(self._redaction.redact_all(coverage_lines(self._comparison, UNLIMITED))),
+            "summary": list(self._redaction.redact_all(sentences)),
         }
 
     def _sentence(self, text: str) -> int | None:

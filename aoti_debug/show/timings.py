@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug import wording
+from aoti_debug.machine import timings
 
 START = "start aoti-debug"
 OTHER = "other"
@@ -45,12 +46,8 @@ def timing_lines(phases: Sequence[Phase], total: float) -> list[str]:
 
 def _covered(phases: Sequence[Phase]) -> float:
     """The seconds in which at least one phase went on; one whose beginning is not known goes on alone."""
-    covered = sum(phase.seconds for phase in phases if phase.began is None)
-    end = 0.0
-    for began, seconds in sorted((phase.began, phase.seconds) for phase in phases if phase.began is not None):
-        covered += max(began + seconds - max(began, end), 0.0)
-        end = max(end, began + seconds)
-    return covered
+    alone = sum(phase.seconds for phase in phases if phase.began is None)
+    return alone + timings.covered((phase.began, phase.seconds) for phase in phases if phase.began is not None)
 
 
 def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:

@@ -108,7 +108,8 @@ def _outcome(model: Investigation) -> Outcome:
         seen += [suspicion.finding.what] if suspicion.finding.what else []
         if suspicion.finding.kind != CLEAN:
             finding = replace(suspicion.finding, warnings=warnings)
-            return finding_kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
+            with model.steps.work(f"confirm: {finding.kind.value}"):
+                return finding_kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
     calls = wording.count(model.options.calls, "call")
     what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measurement import Measurement
-from aoti_debug.compare.text import values_text
+from aoti_debug.compare.text import state_text, values_text
 from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
 from aoti_debug.rundir.run_directory import RunDir
@@ -25,7 +25,7 @@ def finding_of(comparison: Comparison) -> Finding:
     """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
     row = comparison.first_wrong
     if row is None:
-        return _clean(comparison)
+        return _state(comparison) if comparison.wrong_states else _clean(comparison)
     worst, launch = row.worst, row.launch
     if worst is None:
         what = f"{launch.kernel} computes something else than its source says"
@@ -65,6 +65,14 @@ def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
     if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:
         return ("it calls an operator: the operator, or the arguments that it is called with, are wrong",)
     return ()
+
+
+def _state(comparison: Comparison) -> Finding:
+    """The first state of the model that does not change as the program says."""
+    first, *others = map(state_text, comparison.wrong_states)
+    writer = comparison.wrong_states[0].launch
+    launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
+    return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
 
 
 def _clean(comparison: Comparison) -> Finding:

@@ -235,6 +235,15 @@ def test_a_package_that_was_not_made_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert compared(run, tmp_path, trusted=True).first_wrong is None
 
 
+def test_a_run_that_was_not_made_here(tmp_path: Path) -> None:
+    run = chain(tmp_path / "runs", (ADD,))
+    path = run.path / "manifest.json"
+    path.write_text(path.read_text().replace('"imports": []', '"imports": ["antigravity"]'))
+    with pytest.raises(UsageError, match=r"would run, after the import of antigravity") as caught:
+        compared(run_directory.open_run(run.path), tmp_path)
+    assert "--trust" in caught.value.hint
+
+
 def test_a_package_without_a_graph(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD,))
     attach(run.path, Reference(FORMAT, "2.13", (), failure="the hook was not called"))

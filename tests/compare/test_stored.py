@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from subjects import comparison_of, run
 
 from aoti_debug.compare import stored
 from aoti_debug.compare.document import document
+from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -66,9 +68,28 @@ def test_a_map_of_another_size(compared: RunDir) -> None:
         stored.read(compared)
 
 
+@pytest.mark.parametrize(
+    "change", [{"shape": [0, 8]}, {"worst": {"index": 32, "actual": "", "expected": "", "eager": ""}}]
+)
+def test_an_element_that_is_not_there(compared: RunDir, change: dict[str, Any]) -> None:
+    path = compared.path / stored.NAME
+    data = json.loads(path.read_text())
+    data["launches"][1]["outputs"][0] |= change
+    path.write_text(json.dumps(data))
+    with pytest.raises(RunDirError, match="is no element of the output"):
+        stored.read(compared)
+
+
 def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
     path = compared.path / stored.NAME
     path.rename(tmp_path / "elsewhere.json")
     path.symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(RunDirError, match="symbolic link"):
         stored.read(compared)
+
+
+def test_states_are_kept(compared: RunDir) -> None:
+    states = (StateChange("cache", 1, "0.1", Advance.TWICE, 0.5, 0.25), StateChange("gain", 0, "", Advance.UNTOUCHED))
+    comparison = replace(comparison_of(compared), states=states)
+    stored.write(comparison, compared.path)
+    assert stored.read(compared) == comparison

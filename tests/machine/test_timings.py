@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from aoti_debug.machine.timings import Stopwatch, since_process_start
+from aoti_debug.machine.timings import Stopwatch, covered, since_process_start
 
 
 def test_the_phases_add_up_to_the_time_that_has_passed() -> None:
@@ -31,3 +31,8 @@ def test_the_age_of_this_process() -> None:
     assert age > 0
     time.sleep(0.05)
     assert 0.03 < since_process_start() - age < 10
+
+
+def test_intervals_that_overlap_are_counted_once() -> None:
+    assert covered([]) == 0
+    assert covered([(1.0, 2.0), (2.0, 3.0), (1.5, 0.5), (9.0, 1.0)]) == 5.0

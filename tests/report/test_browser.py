@@ -149,6 +149,29 @@ def test_a_comparison(tmp_path: Path, browser: Browser) -> None:
     assert "largest ULP" in element(dom, "detail")
 
 
+HOVER = """<script>
+const errors = document.getElementById("errors");
+const box = errors.getBoundingClientRect();
+errors.dispatchEvent(new MouseEvent("mousemove", { clientX: box.left + box.width * SHARE, clientY: box.top + 50 }));
+</script></body>"""
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        ("0.5", ("0.1  aoti_torch_cpu_index_Tensor", "rows = secret_table[index * 2]", "wrong", "local 0.25")),
+        ("0.9", ("0.2  cpp_fused_exp_1", "not comparable", "random numbers: rows = secret_table")),
+    ],
+)
+def test_the_launch_under_the_pointer(tmp_path: Path, browser: Browser, share: str, words: tuple[str, ...]) -> None:
+    page = report.write(report.of_comparison(comparison_of(run(tmp_path, 2, fault=False))))
+    text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text())  # it forbids other scripts
+    page.write_text(text.replace("</body>", HOVER.replace("SHARE", share)))
+    tip = element(browser.dom(page), "errors").partition('class="tip"')[2].partition("</div></div>")[0]
+    assert browser.said == ""
+    assert [word for word in words if word not in re.sub(r"<[^>]*>", "", tip)] == []
+
+
 def compared(opened: RunDir) -> Comparison:
     """Every launch is compared but every tenth; from the launch 7000 on they inherit an error."""
 

@@ -9,6 +9,7 @@ from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, tri
 
 from aoti_debug import report
 from aoti_debug.compare import stored
+from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of
@@ -152,3 +153,23 @@ def test_a_redacted_comparison(tmp_path: Path) -> None:
         document = document_of(subject, redaction_for(parts, [opened.manifest], subject.finding))
         assert not [secret for secret in secrets if secret in str(document)]
         assert (document.data["comparison"] is None) == (parts == {RedactedPart.TENSORS})
+
+
+def test_a_wrong_state_is_a_finding(tmp_path: Path) -> None:
+    opened = run(tmp_path, 2, fault=False)
+    compared = comparison_of(opened)
+    states = (StateChange("cache", 0, "0.1", Advance.TWICE, 0.5, 0.25),)
+    document = document_of(report.of_comparison(replace(compared, rows=compared.rows[:1], states=states)))
+    assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
+    assert document.head["what"].startswith("cache changes twice as much as in the program in call 0")
+    assert "WRONG state cache" in document.data["comparison"]["summary"][-1]
+
+
+def test_a_launch_of_the_same_code_says_so(tmp_path: Path) -> None:
+    compared = comparison_of(run(tmp_path, 2, fault=False))
+    rows = (replace(compared.rows[0], same_code=True), *compared.rows[1:])
+    document = document_of(report.of_comparison(replace(compared, rows=rows)))
+    reasons = document.data["comparison"]["reasons"]
+    notes = [[reasons[note] for note in entry["compared"][2]] for entry in document.data["launches"]]
+    assert [len(found) for found in notes] == [1, 1, 0]
+    assert notes[0][0].startswith("not independent: the launch runs the same code")

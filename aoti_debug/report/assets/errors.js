@@ -49,6 +49,17 @@
     return drawn;
   }
 
+  // A line where a call of the model begins, if there are few.
+  function calls() {
+    const callOf = (i) => launches[i].id.split(".")[0];
+    const begins = launches.map((_, i) => i).filter((i) => i && callOf(i) !== callOf(i - 1));
+    if (begins.length > 12) return [];
+    return begins.flatMap((i) => {
+      const at = (x(i) + x(i - 1)) / 2;
+      return [svg("path", { d: `M${at} ${BOX.top}V${floor}`, class: "call" }), text(`call ${callOf(i)}`, { x: at + 4, y: HEIGHT - 8 })];
+    });
+  }
+
   // Launches without a verdict: one rectangle for each series of them.
   function gaps() {
     const half = (width - BOX.left - BOX.right) / launches.length / 2;
@@ -114,7 +125,7 @@
   function under(event) {
     const at = event.clientX - place.getBoundingClientRect().left;
     const i = Math.floor(((at - BOX.left) / (width - BOX.left - BOX.right)) * launches.length);
-    const reach = Math.ceil((3 * launches.length) / width); // launches within three pixels: the gravest of them
+    const reach = Math.floor((3 * launches.length) / width); // launches within three pixels: the gravest of them
     let best = Math.min(Math.max(i, 0), launches.length - 1);
     const rank = (n) => ORDER.indexOf(launches[n].comparison.verdict);
     for (let n = best - reach; n <= best + reach; n += 1) {
@@ -145,11 +156,12 @@
     const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("rect", { width: 6, height: 6, class: "hatch-ground" }), svg("path", { d: "M0 0V6", class: "hatch-line" }));
     const wrong = data.comparison.counts.wrong ?? 0;
     const drawing = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `errors of ${Report.count(launches.length, "launch")}, ${wrong} of them wrong; the table below lists them all` },
-      svg("defs", {}, hatch), ...gaps(), ...scale(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local(["wrong"]), cursor, picked);
+      svg("defs", {}, hatch), ...gaps(), ...scale(), ...calls(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local(["wrong"]), cursor, picked);
     place.replaceChildren(drawing, tip);
     mark();
   }
 
+  const areInherited = launches.some(({ comparison }) => typeof comparison.inherited === "number");
   const areMeasured = launches.some(({ comparison }) => comparison.local !== undefined);
   if (areMeasured) {
     place.addEventListener("mousemove", point);
@@ -169,6 +181,9 @@
     place.remove();
   }
 
+  if (areMeasured && !areInherited) {
+    document.getElementById("errors-about").textContent = "Dots: the error of each launch from its own inputs, relative, root mean square. aoti-debug compare also shows what it inherited.";
+  }
   const counts = data.comparison.counts;
   const entries = [...ORDER].reverse().filter((verdict) => counts[verdict]);
   const names = entries.map((verdict) => element("li", {}, element("span", { class: `dot ${TONE[verdict]}`, "aria-hidden": "true" }), ` ${verdict} ${counts[verdict]}`));
@@ -179,7 +194,7 @@
   document.getElementById("errors-legend").append(
     ...names,
     ...(gap ? [element("li", { title: why }, element("span", { class: "dot gap", "aria-hidden": "true" }), ` not comparable ${gap}`)] : []),
-    ...(launches.some(({ comparison }) => comparison.inherited >= 0) ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
+    ...(areInherited ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
   );
   const spreads = data.comparison.spreads[data.comparison.first_wrong] ?? [];
   document.getElementById("first-wrong").append(...spreads.slice(0, 1).map(Report.spread));

@@ -57,17 +57,19 @@ Report.spread = (() => {
     const [w, h] = [columns * size.x, rows * size.y];
     const full = [MARGIN.left + Math.max(w, 250) + MARGIN.right, MARGIN.top + h + MARGIN.bottom];
     const drawn = svg("svg", { viewBox: `0 0 ${full.join(" ")}`, width: full[0], height: full[1], role: "img", "aria-label": "map of the errors over the last two dimensions" });
-    const top = Math.log10(Math.min(Math.max(...cells, 10), 1e12));
+    const wrong = cells.filter((excess) => excess > 1).map((excess) => Math.min(Math.log10(excess), 12));
+    const [least, most] = [Math.min(...wrong, 12), Math.max(...wrong, 0)];
+    const depth = (excess) => (most - least < 0.05 ? 1 : (Math.min(Math.log10(excess), 12) - least) / (most - least));
     drawn.append(svg("rect", { x: MARGIN.left, y: MARGIN.top, width: w, height: h, class: "plane" }));
     cells.forEach((excess, i) => {
       if (!(excess > 0)) return;
       const [row, column] = [Math.floor(i / columns), i % columns];
-      const wrong = excess > 1;
-      const share = wrong ? 0.35 + 0.65 * Math.min(Math.log10(excess) / top, 1) : 0.08 + 0.35 * excess;
+      const isWrong = excess > 1;
+      const share = isWrong ? 0.35 + 0.65 * depth(excess) : 0.08 + 0.35 * excess;
       const cell = { x: MARGIN.left + column * size.x, y: MARGIN.top + row * size.y, width: size.x, height: size.y };
       const where = `[${part(row, rows, height)}, ${part(column, columns, width)}]`;
       const much = excess >= 1e300 ? "beyond any bound" : `${Report.number(excess)} times what rounding explains`;
-      drawn.append(titled(svg("rect", { ...cell, class: wrong ? "wrong" : "right", "fill-opacity": share.toFixed(2) }), `${where}: ${wrong ? "wrong, " : ""}${much}`));
+      drawn.append(titled(svg("rect", { ...cell, class: isWrong ? "wrong" : "right", "fill-opacity": share.toFixed(2) }), `${where}: ${isWrong ? "wrong, " : ""}${much}`));
     });
     drawn.append(svg("rect", { x: MARGIN.left, y: MARGIN.top, width: w, height: h, class: "frame" }));
     drawn.append(label("0", MARGIN.left, MARGIN.top + h + 14, "start"), label("0", MARGIN.left - 6, MARGIN.top + 11, "end"));

@@ -43,9 +43,10 @@
     sorter: (a, b) => (a ?? -1) - (b ?? -1),
     formatter: (cell) => document.createTextNode(cell.getValue() === null ? "" : Report.error(cell.getValue())),
   });
+  const areInherited = rows.some((row) => row.inherited !== null);
   const areMeasured = rows.some((row) => row.local !== null);
   const errors = compared ? [
-    ...(areMeasured ? [measured("local", "local"), measured("inherited", "inherited", 112), measured("eager", "eager"), measured("ULP max", "ulp", 106)] : []),
+    ...(areMeasured ? [measured("local", "local"), ...(areInherited ? [measured("inherited", "inherited", 112)] : []), measured("eager", "eager"), measured("ULP max", "ulp", 106)] : []),
     ...(rows.some((row) => row.metric !== null) ? [measured("metric", "metric")] : []),
     {
       title: "verdict", field: "verdict", minWidth: 150, widthGrow: 3, headerSortStartingDir: "desc", ...filter("verdict"),

@@ -10,7 +10,7 @@ from aoti_debug.diagnosis.findings import FAULT, Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage import confirm as replay
 from aoti_debug.triage import faults
 from aoti_debug.triage.checks import overrun
@@ -49,7 +49,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
 
 def _with_operand(model: Investigation, finding: Finding, run: RunDir, launch: Launch) -> Finding:
     """The finding with the operator that failed, where the package holds the graph of its kernels."""
-    if launch.status is LaunchStatus.RETURNED or not has_reference(run):
+    if not has_reference(run):
         return finding
     scope = Scope(imports=model.options.imports, libraries=model.options.libraries)
     try:

@@ -46,7 +46,7 @@ from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
 _CALLS = 2
-_LEAST = 64 * 2.0**-23  # rounding differs where a wrong lowering leads to another fusion
+_LEAST = 64 * 2.0**-23  # of float32: rounding differs where a wrong lowering leads to another fusion
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - an edit that makes no program is none
             print(f"{name} in {kernel or self._name}: {type(error).__name__}", file=sys.stderr)
             return None
-        expected = _first_changed(run, self._original, 0.0 if kernel else _LEAST)
+        expected = _first_changed(run, self._original, 0.125 if kernel else 1.0)
         if expected is None:
             return None
         began = time.monotonic()
@@ -300,27 +300,28 @@ def _named(comparison: Comparison) -> str:
     return "nothing" if first is None else f"{first.launch.id} {first.launch.kernel}"
 
 
-def _first_changed(run: RunDir, original: RunDir, least: float) -> str | None:
+def _first_changed(run: RunDir, original: RunDir, share: float) -> str | None:
     """The first launch that wrote another value of the graph than the launch of the right package did.
 
     Args:
-        least: the relative difference, root mean square, from which on it counts; of half precision, one ULP at least.
+        share: of the relative difference, root mean square, from which on a change counts: of _LEAST, or of one ULP in
+            half precision. An edit may change no more than the order of a sum.
     """
     right = {value: path for (_, value), path in _values(original).items()}
     for (launch, value), path in _values(run).items():
-        if value in right and _differs(path, right[value], least):
+        if value in right and _differs(path, right[value], share):
             return launch
     return None
 
 
-def _differs(path: Path, right: Path, least: float) -> bool:
+def _differs(path: Path, right: Path, share: float) -> bool:
     actual, expected = load_tensors.load_file(path), load_tensors.load_file(right)
     if torch.equal(actual.nan_to_num(), expected.nan_to_num()):
         return False
     if actual.shape != expected.shape or not actual.is_floating_point():
         return True
-    resolution = torch.finfo(actual.dtype).eps if least and actual.element_size() == 2 else 0.0
-    return relative_difference(actual, expected.double()) > max(least, resolution)
+    least = torch.finfo(actual.dtype).eps if actual.element_size() == 2 else _LEAST
+    return relative_difference(actual, expected.double()) > share * least
 
 
 def _values(run: RunDir) -> Mapping[tuple[str, str], Path]:

@@ -24,6 +24,7 @@ class Convolutions(nn.Module):
         super().__init__()
         self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
         self.norm = nn.BatchNorm2d(16)
+        self.norm.num_batches_tracked = None  # a counter that Inductor takes for constant: a true difference
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = F.relu(self.first(x))

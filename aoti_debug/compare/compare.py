@@ -14,7 +14,7 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import program_values, stored
-from aoti_debug.compare.compare_run import Scope, compare_run, has_reference, kernel_filter
+from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference, kernel_filter
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
@@ -122,18 +122,11 @@ class _Session:
                 options.metric,
                 imports=options.imports,
                 libraries=options.libraries,
-                exported=self._exported(),
+                exported=exported_of(options.model, options.exported),
             )
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
             return comparison if wrong is None else replace(comparison, repro=self._repro(run, wrong.launch))
-
-    def _exported(self) -> Path | None:
-        """The program that the run's package was built from."""
-        model = self._options.model
-        if model.is_file() and archive.inspect(model).kind is ArtifactKind.EXPORTED:
-            return model
-        return self._options.exported
 
     def _run(self) -> RunDir:
         """The run to compare, with the tensors of all launches."""

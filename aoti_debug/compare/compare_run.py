@@ -93,6 +93,12 @@ def _worst(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
     return tuple(sorted(worst.values(), key=lambda change: change.call))
 
 
+def exported_of(model: Path, exported: Path | None) -> Path | None:
+    """The exported program: the model itself, or the one that was given beside it; None without any."""
+    is_program = model.is_file() and archive.inspect(model).kind is ArtifactKind.EXPORTED
+    return model if is_program else exported
+
+
 def has_reference(run: RunDir) -> bool:
     """True if the package of a run holds the graph that its kernels were generated from."""
     return run.package is not None and program.MEMBER in archive.inspect(run.package).members

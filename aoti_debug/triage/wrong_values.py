@@ -33,7 +33,9 @@ def finding_of(comparison: Comparison) -> Finding:
     where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
     what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
-    only = row.suspects[0] if len(row.suspects) == 1 else None
+    explaining = [suspect for suspect in row.suspects if suspect.how]
+    candidates = explaining or row.suspects
+    only = candidates[0] if len(candidates) == 1 else None
     origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
     return Finding(WRONG_VALUE, what, where, evidence=evidence, origin=None if origin == where else origin)
 
@@ -96,7 +98,8 @@ def _element(worst: Measurement) -> tuple[str, ...]:
 
 def _operators(row: Row) -> tuple[str, ...]:
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
-    return (f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()
+    how = [f"{suspect.operator} ({suspect.node}) {suspect.how} explains it" for suspect in row.suspects if suspect.how]
+    return (*how[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
 
 
 def _others(comparison: Comparison, row: Row) -> tuple[str, ...]:

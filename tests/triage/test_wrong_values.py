@@ -77,6 +77,17 @@ def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
     assert finding.evidence[1] == "it is computed by aten.mul.Tensor (mul), aten.tanh.default (tanh)"
 
 
+def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    explaining = Suspect("mul", "aten.mul.Tensor", LINE, "without its second operand")
+    several = (explaining, Suspect("tanh", "aten.tanh.default", LINE))
+    rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
+    finding = wrong_values.finding_of(replace(comparison, rows=rows))
+    assert finding.origin is not None
+    assert finding.origin.operator == "aten.mul.Tensor"
+    assert finding.evidence[1] == "aten.mul.Tensor (mul) without its second operand explains it"
+
+
 def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) -> None:
     whole = wrong_values.finding_of(compared(run, RIGHT, RIGHT, SILENT))
     assert (whole.kind, whole.what, whole.warnings) == (CLEAN, "2 of 2 launches computed what the program says", ())

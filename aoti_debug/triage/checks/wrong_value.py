@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare import program_values, stored
-from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
+from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
@@ -63,7 +63,9 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
 
 
 def _compared(model: Investigation, saved: RunResult) -> Comparison:
-    scope = Scope(inherited=False, imports=model.options.imports, libraries=model.options.libraries)
+    options = model.options
+    exported = exported_of(options.model, options.exported)
+    scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
     comparison = compare_run(saved.run, scope, model.repro.parent, model.steps)
     stored.write(comparison, saved.run.path)
     return comparison

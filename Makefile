@@ -4,6 +4,8 @@ VENV ?= .venv
 PYTHON ?= python3
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+# One more than there are cores: some tests wait for a timeout or for a process of their own.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 5)))
 
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
@@ -15,7 +17,7 @@ demo: $(READY)
 	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
 
 test: $(READY) lint
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

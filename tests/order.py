@@ -15,6 +15,7 @@ LONGEST = (
     *("frontend/worker/test_lower.py", "runtime_shims/test_sanitizers.py", "repro/test_reduce.py"),
     *("end_to_end/test_stripped_packages.py", "runtime_shims_cuda/test_cuda_ptx.py", "repro/test_replay.py"),
     *("repro/test_triton_recorded.py", "triage/test_compiled_package.py", "wrapper/test_real.py"),
+    *("compare/test_compiled_packages.py", "compare/test_bad_input.py"),
 )
 
 

@@ -169,6 +169,9 @@ class RegionEvaluator:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes), explanations
 
+    def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
+        return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
+
     def _loaded(self, graph: Graph, item: KnownValue, symbols: Symbols) -> torch.Tensor:
         """A recorded value; of a weight of which only a part was recorded, that of the exported program."""
         node = graph.by_name[item.value.node]
@@ -180,9 +183,6 @@ class RegionEvaluator:
             if whole is None:
                 raise
             return whole.to(self._device)
-
-    def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
-        return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
 
     def _explanations(
         self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation

@@ -193,7 +193,7 @@ def _plant(mutation: Mutation, place: str, kernel: str, match: re.Match[str]) ->
 
 
 def _other_buffers(text: str, run: RunDir) -> Iterator[Plant]:
-    """Calls that are passed another buffer of the same layout: one of their others, or one of the launch before."""
+    """Calls that are passed another buffer of the same size: one of their others, or one of the launch before."""
     earlier: dict[tuple[object, ...], str] = {}
     for launch in run.launches:
         if launch.key.call or launch.site.subgraph:
@@ -202,12 +202,12 @@ def _other_buffers(text: str, run: RunDir) -> Iterator[Plant]:
         for argument in launch.args:
             if argument.layout is None or argument.name != argument.spec.base:
                 continue
-            layout = (argument.layout.dtype, argument.layout.shape, argument.layout.strides)
+            layout = (argument.layout.dtype, argument.layout.bytes)
             other = earlier.get(layout)
             is_read = argument.role is Role.IN and argument.name.startswith("buf")
             if match and is_read and other not in (None, argument.name) and not _is_reset(text, match.start(), other):
                 call = re.sub(rf"\b{argument.name}\b", str(other), match.group(0))
-                kind, name = "stale or reused buffer", f"{argument.name} is {other}"
+                kind, name = "stale or reused buffer", "another buffer"
                 yield Plant(kind, name, (), "wrapper", launch.kernel, match.start(), match.end(), call)
             earlier[layout] = argument.name
 

@@ -15,7 +15,7 @@ from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
-from aoti_debug.compare.protocol import Failed, read_message
+from aoti_debug.compare.protocol import Failed, Started, read_message
 from aoti_debug.errors import TargetError
 from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.python_process import DESCRIPTOR, PythonCommand
@@ -51,7 +51,7 @@ def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], No
         progress: called with the number of evaluated regions.
 
     Raises:
-        AotiDebugError: an operator's module cannot be imported, or the metric fails.
+        AotiDebugError: an operator's module cannot be imported, the metric fails, or the process does not start.
     """
     evaluated = Evaluated()
     remaining = request
@@ -96,9 +96,12 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
         raise
     finally:
         os.close(write_end)
+    has_started = False
     with child, os.fdopen(read_end, "rb") as pipe:
         for line in pipe:
             match read_message(line):
+                case Started():
+                    has_started = True
                 case RegionResult() as result:
                     evaluated.results.append(result)
                     progress(len(evaluated.results))
@@ -120,4 +123,9 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                         hint="pass --import MODULE or --load-library PATH for custom operators",
                     )
         code = child.wait()
+    if not has_started:
+        raise TargetError(
+            f"the process that evaluates the program did not start: it ended with {process.describe_exit(code)}",
+            hint=f"its output is in {folder / LOG}",
+        )
     return f"ended with {process.describe_exit(code)}" if code else ""

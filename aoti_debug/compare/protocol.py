@@ -12,16 +12,22 @@ from aoti_debug.machine.messages import Messages
 
 
 @dataclass(frozen=True)
+class Started:
+    """The process has imported what it needs, and begins."""
+
+
+@dataclass(frozen=True)
 class Failed:
     """The process is about to end with an exception."""
 
     error: ErrorData
 
 
-Message = RegionResult | Origin | BadOperand | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
+Message = Started | RegionResult | Origin | BadOperand | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
+        "started": Started,
         "region": RegionResult,
         "origin": Origin,
         "bad operand": BadOperand,

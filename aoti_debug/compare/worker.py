@@ -20,7 +20,7 @@ from aoti_debug.compare.evaluate_region import Metric, RegionEvaluator
 from aoti_debug.compare.exported_weights import ExportedWeights
 from aoti_debug.compare.measurement import PeakMemory
 from aoti_debug.compare.plan import CompareRequest
-from aoti_debug.compare.protocol import Failed, message_line
+from aoti_debug.compare.protocol import Failed, Started, message_line
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
@@ -33,6 +33,7 @@ def main() -> int:
     descriptor, path = sys.argv[1:]
     request = json_data.parse(CompareRequest, Path(path).read_bytes())
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
+        pipe.write(message_line(Started()) + "\n")
         try:
             _compare(request, Path(path).parent, pipe)
         except Exception as error:  # noqa: BLE001 - every exception is reported to the parent

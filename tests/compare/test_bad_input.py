@@ -21,13 +21,14 @@ from chains import attach, chain, reference
 from click.testing import CliRunner
 
 from aoti_debug.cli.main import group
+from aoti_debug.compare import evaluation
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.compare.verdicts import LaunchVerdict
-from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.machine import made_here
 from aoti_debug.reference.program import FORMAT, Reference
 from aoti_debug.rundir import run_directory
@@ -92,6 +93,15 @@ def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_
     assert {row.verdict for row in comparison.rows} == {NOT}
     assert "ended with SIGABRT" in comparison.rows[0].reason
     assert "was not tried" in comparison.rows[39].reason
+
+
+def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = chain(tmp_path / "runs", (ADD, ADD))
+    monkeypatch.setattr(evaluation, "WORKER", "no_such_module")
+    with pytest.raises(TargetError, match="did not start: it ended with exit code 1") as raised:
+        compared(run, tmp_path)
+    log = Path(raised.value.hint.removeprefix("its output is in "))
+    assert "No module named 'no_such_module'" in log.read_text()
 
 
 # Numbers

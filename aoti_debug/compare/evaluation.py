@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.compare.bad_operand import BadOperand
 from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
 from aoti_debug.compare.origin import Origin
@@ -124,8 +125,10 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     )
         code = child.wait()
     if not has_started:
+        said = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        ending = f"it ended with {process.describe_exit(code)}{': ' if said else ''}{wording.first_line(said)}"
         raise TargetError(
-            f"the process that evaluates the program did not start: it ended with {process.describe_exit(code)}",
-            hint=f"its output is in {folder / LOG}",
+            f"the process that evaluates the program did not start: {ending}",
+            hint="aoti-debug doctor checks this machine",
         )
     return f"ended with {process.describe_exit(code)}" if code else ""

@@ -98,10 +98,9 @@ def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_
 def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD, ADD))
     monkeypatch.setattr(evaluation, "WORKER", "no_such_module")
-    with pytest.raises(TargetError, match="did not start: it ended with exit code 1") as raised:
+    message = "did not start: it ended with exit code 1: .*No module named 'no_such_module'"
+    with pytest.raises(TargetError, match=message):
         compared(run, tmp_path)
-    log = Path(raised.value.hint.removeprefix("its output is in "))
-    assert "No module named 'no_such_module'" in log.read_text()
 
 
 # Numbers

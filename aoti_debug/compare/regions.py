@@ -7,6 +7,7 @@ takes in the launch that wrote it.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,6 +82,17 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
     return Regions(tuple(regions), remaining, frozenset(inside), frozenset(silent), finder.values)
 
 
+def find_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:
+    """Finds the region of one launch of a run at level 1; None if it has none."""
+    finder = _Finder(run, reference)
+    if launch.status is not LaunchStatus.RETURNED or not finder.values.writes[launch.key]:
+        return None
+    try:
+        return finder.region(launch)
+    except NotClosedError:
+        return None
+
+
 _Begin = dict[ValueKey, tuple[Launch, Read]]
 
 
@@ -108,6 +120,14 @@ class _Finder:
         self.values = RecordedValues(run, reference)
         self._strides = buffer_strides(run.manifest)
         self._begins: dict[Frame, _Begin] = {}
+
+    @cached_property
+    def _launches(self) -> Mapping[Frame, list[Launch]]:
+        """The launches of each execution of a graph."""
+        launches: dict[Frame, list[Launch]] = defaultdict(list)
+        for launch in self._run.launches:
+            launches[frame_of(launch)].append(launch)
+        return launches
 
     def region(self, launch: Launch) -> Region:
         graph = self.values.graph(launch)
@@ -174,13 +194,12 @@ class _Finder:
             self._begins.clear()  # launches come in order
             begin: _Begin = {}
             graph = self.values.graph(launch)
-            for other in self._run.launches:
-                if graph is None or frame_of(other) != frame:
-                    continue
-                for read in self.values.reads.get(other.key, ()):
-                    value = read.value
-                    if value and not value.after and graph.by_name[value.node].kind is not NodeKind.CALL:
-                        begin.setdefault(value, (other, read))
+            if graph is not None:
+                for other in self._launches[frame]:
+                    for read in self.values.reads.get(other.key, ()):
+                        value = read.value
+                        if value and not value.after and graph.by_name[value.node].kind is not NodeKind.CALL:
+                            begin.setdefault(value, (other, read))
             self._begins[frame] = begin
         return self._begins[frame]
 

@@ -10,7 +10,7 @@ from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.input_names import input_names, of_origin
 from aoti_debug.compare.origin import Origin, TracedElement
 from aoti_debug.compare.plan import CompareRequest
-from aoti_debug.compare.regions import find_regions
+from aoti_debug.compare.regions import find_region
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.rundir.run_directory import RunDir
@@ -43,7 +43,7 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Loc
         RunDirError: the run's package is gone.
     """
     reference, package = reference_of(run)
-    region = next((r for r in find_regions(run, reference).regions if r.launch == traced.launch), None)
+    region = find_region(run, reference, run.launch(traced.launch))
     if region is None:
         return None
     request = CompareRequest(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aoti_debug.compare.regions import Regions, find_regions
+from aoti_debug.compare.regions import Regions, find_region, find_regions
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 from aoti_debug.reference.program import NodeKind, Reference, ValueKey
@@ -50,6 +50,9 @@ def test_every_launch_has_a_region(saved: Runs, name: str) -> None:
     regions = regions_of(saved(name))
     assert regions.uncovered == ()
     assert regions.regions
+    run, reference = saved(name), reference_of(saved(name))
+    alone = tuple(find_region(run, reference, run.launch(region.launch)) for region in regions.regions)
+    assert alone == regions.regions
 
 
 def test_launches_in_a_loop(saved: Runs) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.machine.compiler import find_compiler
 from aoti_debug.pt2 import archive
+from aoti_debug.reference import program
+from aoti_debug.reference.program import Reference
 from aoti_debug.run import runner
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
@@ -72,7 +75,7 @@ def lowered(_: str, request: Request, *__: object) -> Answer:
             folder / protocol.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
         )
         (folder / protocol.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
-        (folder / protocol.REFERENCE).write_text("{}")
+        (folder / protocol.REFERENCE).write_text(program.to_json(Reference(program.FORMAT, "2.13.0", ())))
     return ANSWER
 
 
@@ -90,6 +93,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
     monkeypatch.setattr(archive, "inspect", counted)
     monkeypatch.setattr(exported_program, "run_worker", lowered)
     monkeypatch.setattr(builder, "LibraryCompilation", NoCompilation)
+    monkeypatch.setattr(builder.runtime_objects, "compiled_meanwhile", lambda _: nullcontext())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archives.write(tmp_path / "program.pt2", archives.PROGRAM)
     return found

@@ -76,7 +76,7 @@ def test_the_timings_add_up_to_the_run(faulty_package: Path, tmp_path: Path) -> 
     result = run(faulty_package, tmp_path)
     whole = time.monotonic() - began
     timings = open_run(result.run.path).info.timings
-    phases = ["prepare", "start", "import torch", "import modules", "inputs", "load", "call", "unload", "exit", "read"]
+    phases = ["prepare", "import torch", "start", "import modules", "inputs", "load", "call", "unload", "exit", "read"]
     assert list(timings) == phases
     assert timings == result.run.info.timings
     assert 0.9 * whole - 0.1 < sum(timings.values()) <= whole

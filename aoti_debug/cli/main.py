@@ -51,7 +51,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a .pt2 file in its place gets a hint."""
-        if args[0] == _IMPORTS_TORCH_AT_ONCE and not set(args).intersection(ctx.help_option_names):
+        if args[0] == _IMPORTS_TORCH_AT_ONCE and not _only_describes(ctx, args):
             _import_torch(ctx)
         try:
             return super().resolve_command(ctx, args)
@@ -64,6 +64,11 @@ class Verbs(click.Group):
         """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:
+    """True if the command prints its help, or a shell asks how an argument may go on."""
+    return context.resilient_parsing or not set(arguments).isdisjoint(context.help_option_names)
 
 
 def _import_torch(context: click.Context) -> None:

@@ -116,3 +116,23 @@ def test_starts_fast_and_without_torch() -> None:
     ran = subprocess.run([sys.executable, "-c", code], cwd=Path(main.__file__).parents[2], check=False)
     assert ran.returncode == 0
     assert time.monotonic() - began < 2  # 0.06 s alone; the machine may be busy
+
+
+@pytest.mark.parametrize(
+    ("words", "resilient", "starts"),
+    [
+        (["run", "m.pt2"], False, True),
+        (["run", "--help"], False, False),
+        (["run", "m.pt2"], True, False),
+        (["show"], False, False),
+    ],
+)
+def test_torch_is_imported_at_once_only_for_a_run(
+    words: list[str], resilient: bool, starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr("aoti_debug.machine.fork_server.client.ForkServer.preload", started.append)
+    with click.Context(main.group, resilient_parsing=resilient, help_option_names=["-h", "--help"]) as context:
+        name, _, _ = main.group.resolve_command(context, words)
+    assert name == words[0]
+    assert bool(started) is starts

@@ -131,7 +131,9 @@ def test_torch_is_imported_at_once_only_for_a_run(
     words: list[str], resilient: bool, starts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr("aoti_debug.machine.fork_server.client.ForkServer.preload", started.append)
+    monkeypatch.setattr(
+        "aoti_debug.machine.fork_server.client.ForkServer.preload", lambda server: started.append(server)
+    )
     with click.Context(main.group, resilient_parsing=resilient, help_option_names=["-h", "--help"]) as context:
         name, _, _ = main.group.resolve_command(context, words)
     assert name == words[0]

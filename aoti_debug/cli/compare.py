@@ -83,11 +83,11 @@ def command(
 ) -> None:
     """Compare every launch of MODEL.pt2 with what its program says.
 
-    MODEL.pt2 is an exported program, a package that `aoti-debug build` made, or a run directory. The model is run at
-    level 1. Then the graph that its kernels were generated from is evaluated, launch by launch, from the inputs that
-    each launch was recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if
-    it differs by more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong, or the run did
-    not end well.
+    MODEL.pt2 is an exported program, a package that `aoti-debug build` made, a run directory, or a package that torch
+    has compiled; without --exported, that is compared with the sources of its kernels. The model is run at level 1, and
+    the graph that its kernels come from is evaluated, launch by launch, from the inputs that each launch was
+    recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if it differs by
+    more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong, or the run did not end well.
     """
     chosen = CompareOptions(
         model=model,

@@ -26,7 +26,7 @@ from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage
 
-REPORT = "report"  # what is shown while it is written
+_REPORT = "report"  # the step that follows the triage
 
 
 @click.command("triage")
@@ -139,7 +139,7 @@ def command(
     )
     with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
-        progress.began(REPORT)
+        progress.began(_REPORT)
         began = time.monotonic()
         page = report.write_triage(finished)
         report_seconds = time.monotonic() - began
@@ -155,7 +155,7 @@ def command(
             start,
             *(Phase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
             *(Phase(name, seconds) for name, seconds in record.between.items()),
-            Phase(REPORT, report_seconds),
+            Phase(_REPORT, report_seconds),
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)

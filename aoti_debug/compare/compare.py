@@ -57,8 +57,8 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
     try:
         steps = Steps(listener)
         comparison = replace(_Session(options, folder, steps).compare(), directory=str(folder))
-        stored.write(comparison, folder)
-        _keep_in_run(comparison, steps)
+        _write(comparison, folder)
+        stored.keep_in_run(comparison, steps)
         stamped_directories.link_latest(folder)
         return comparison
     except BaseException:
@@ -67,13 +67,13 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
         raise
 
 
-def _keep_in_run(comparison: Comparison, steps: Steps) -> None:
-    """Writes the comparison into the run's directory too, for its report; the user's run may be read-only."""
+def _write(comparison: Comparison, folder: Path) -> None:
     try:
-        stored.write(comparison, comparison.run.path)
+        stored.write(comparison, folder)
     except OSError as error:
-        with steps.step("keep in the run") as note:
-            note.text = f"not written: {error.strerror}; a report of the run does not show the comparison"
+        raise UsageError(
+            f"cannot write {folder / stored.NAME}: {error.strerror}", hint="free some room on the disk"
+        ) from error
 
 
 def _require_trust(run: RunDir, trusted: bool) -> None:

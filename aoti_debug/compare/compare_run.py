@@ -11,7 +11,7 @@ from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, assemble
 from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.measurement import Advance, StateChange
-from aoti_debug.compare.plan import CompareRequest
+from aoti_debug.compare.plan import CompareRequest, Region
 from aoti_debug.compare.programs import program_runs
 from aoti_debug.compare.regions import Regions, find_regions
 from aoti_debug.compare.states import untouched_states
@@ -62,17 +62,8 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
         regions = _selected(find_regions(run, reference), run, scope.filters)
         note.text = wording.count(len(regions.regions), "region")
     with steps.step("evaluate") as note:
-        request = CompareRequest(
-            package=str(package),
-            device=run.manifest.device,
-            regions=regions.regions,
-            programs=program_runs(run, reference, regions) if scope.inherited else (),
-            metric=scope.metric,
-            imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
-            libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
-            exported=str(scope.exported or ""),
-            inputs=str(run.inputs or ""),
-        )
+        programs = program_runs(run, reference, regions) if scope.inherited else ()
+        request = replace(request_for(run, package, scope, regions.regions), programs=programs)
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
         count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
@@ -81,7 +72,28 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
     states = _worst((*untouched, *evaluated.states))
-    return Comparison(run, rows, evaluated.program_failure, states=states, peak_bytes=evaluated.peak_bytes)
+    return Comparison(
+        run,
+        rows,
+        evaluated.program_failure,
+        states=states,
+        peak_bytes=evaluated.peak_bytes,
+        states_failure=evaluated.states_failure,
+    )
+
+
+def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:
+    """The request to evaluate regions of a run of a package."""
+    return CompareRequest(
+        package=str(package),
+        device=run.manifest.device,
+        regions=regions,
+        metric=scope.metric,
+        imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
+        libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
+        exported=str(scope.exported or ""),
+        inputs=str(run.inputs or ""),
+    )
 
 
 def _worst(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:

@@ -101,6 +101,8 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
+        states_failure: why the states are not compared with those of the exported program; "" if they are, or if that
+            is not known.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
         peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
@@ -113,6 +115,7 @@ class Comparison:
     states: tuple[StateChange, ...] = ()
     peak_bytes: int = 0
     directory: str = ""
+    states_failure: str = ""
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:

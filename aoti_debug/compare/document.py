@@ -25,6 +25,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "coverage": asdict(comparison.coverage),
         "unfinished": comparison.unfinished or None,
         "program_failure": comparison.program_failure or None,
+        "states_failure": comparison.states_failure or None,
         "states": [asdict(state) for state in comparison.states],
         "launches": [_row(row) for row in rows],
     }

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aoti_debug import wording
 from aoti_debug.compare.evaluate_state import state_change
-from aoti_debug.compare.measurement import StateChange
+from aoti_debug.compare.measurement import StateChange, StatesFailure
 from aoti_debug.compare.operator_functions import NotEvaluableError, is_random
 from aoti_debug.compare.plan import ProgramRun, Recorded
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import files
+from aoti_debug.inputs.files import Inputs
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.rundir import load_tensors
@@ -26,18 +28,27 @@ if TYPE_CHECKING:
 
 def exported_states(
     exported: Path, package: Artifact, inputs: str, reference: Reference, runs: Sequence[ProgramRun]
-) -> Iterator[StateChange]:
-    """Yields the changes of the states of a run that its exported program has too.
+) -> Iterator[StateChange | StatesFailure]:
+    """Yields the changes of the states of a run that its exported program has too, or why it could not be called.
 
     Args:
         inputs: the inputs file of the run; "" for those embedded in the package.
         runs: the calls of the run, in order.
     """
+    if not any(run.states for run in runs) or _draws_random_numbers(reference):
+        return
+    given = files.read(inputs, files.read_signature(package)) if inputs else files.read_embedded(package)
+    if given is None:
+        return
+    try:
+        yield from _changes(exported, given, runs)
+    except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
+        yield StatesFailure(f"it fails in eager: {type(error).__name__}: {wording.first_line(str(error))}")
+
+
+def _changes(exported: Path, given: Inputs, runs: Sequence[ProgramRun]) -> Iterator[StateChange]:
     import torch
 
-    given = files.read(inputs, files.read_signature(package)) if inputs else files.read_embedded(package)
-    if given is None or not any(run.states for run in runs) or _draws_random_numbers(reference):
-        return
     module = torch.export.load(str(exported)).module()
     held: Mapping[str, torch.Tensor] = {**dict(module.named_buffers()), **dict(module.named_parameters())}
     began_alike: set[str] = set()
@@ -61,7 +72,7 @@ def exported_states(
 def _draws_random_numbers(reference: Reference) -> bool:
     for node in (node for graph in reference.graphs for node in graph.nodes if node.kind is NodeKind.CALL):
         try:
-            if node.target.startswith("prims.inductor_") or is_random(node.target, node.args, node.kwargs):
+            if is_random(node.target, node.args, node.kwargs):
                 return True
         except NotEvaluableError:  # a branch, a loop, an operator that is not known here
             continue

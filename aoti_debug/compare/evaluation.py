@@ -13,7 +13,14 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
+from aoti_debug.compare.measurement import (
+    Inherited,
+    PeakMemory,
+    ProgramFailure,
+    RegionResult,
+    StateChange,
+    StatesFailure,
+)
 from aoti_debug.compare.origin import Origin
 from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.protocol import Failed, Started, read_message
@@ -41,6 +48,7 @@ class Evaluated:
     inherited: list[Inherited] = field(default_factory=list)
     states: list[StateChange] = field(default_factory=list)
     program_failure: str = ""
+    states_failure: str = ""
     peak_bytes: int = 0
 
 
@@ -114,6 +122,8 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     evaluated.inherited.append(difference)
                 case StateChange() as change:
                     evaluated.states.append(change)
+                case StatesFailure(reason):
+                    evaluated.states_failure = reason
                 case ProgramFailure(reason):
                     evaluated.program_failure = reason
                 case PeakMemory(bytes=peak):

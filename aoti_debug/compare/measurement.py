@@ -163,6 +163,13 @@ class ProgramFailure:
 
 
 @dataclass(frozen=True)
+class StatesFailure:
+    """The reason why the states were not compared with those of the exported program."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class PeakMemory:
     """The largest resident size that the evaluating process had, in bytes."""
 

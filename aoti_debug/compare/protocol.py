@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.measurement import Inherited, PeakMemory, ProgramFailure, RegionResult, StateChange
+from aoti_debug.compare.measurement import (
+    Inherited,
+    PeakMemory,
+    ProgramFailure,
+    RegionResult,
+    StateChange,
+    StatesFailure,
+)
 from aoti_debug.compare.origin import Origin
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.machine.messages import Messages
@@ -23,7 +30,8 @@ class Failed:
     error: ErrorData
 
 
-Message = Started | RegionResult | Origin | BadOperand | Inherited | StateChange | ProgramFailure | PeakMemory | Failed
+Outcome = RegionResult | Origin | BadOperand | Inherited | StateChange | StatesFailure | ProgramFailure
+Message = Started | Outcome | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
@@ -33,6 +41,7 @@ _MESSAGES: Messages[Message] = Messages(
         "bad operand": BadOperand,
         "inherited": Inherited,
         "state": StateChange,
+        "states failure": StatesFailure,
         "program failure": ProgramFailure,
         "peak memory": PeakMemory,
         "failed": Failed,

@@ -16,18 +16,11 @@ from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, members
 from aoti_debug.machine.json_data import DamagedJsonError, OtherFormatError
-from aoti_debug.manifest import ModelLine
+from aoti_debug.machine.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 NAME = "compare.json"
-
-
-@dataclass(frozen=True)
-class _Suspect:
-    node: str
-    operator: str
-    line: ModelLine | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class _Row:
     verdict: LaunchVerdict
     reason: str | None
     together_with: tuple[str, ...]
-    suspects: tuple[_Suspect, ...]
+    suspects: tuple[Suspect, ...]
     notes: tuple[str, ...]
     bytes: int
     compared_bytes: int
@@ -52,6 +45,7 @@ class _File:
 
     launches: tuple[Any, ...]
     program_failure: str | None = None
+    states_failure: str | None = None
     repro: str | None = None
     states: tuple[StateChange, ...] = ()
 
@@ -63,6 +57,15 @@ def write(comparison: Comparison, folder: Path) -> None:
         OSError: it cannot be written.
     """
     files.write(folder / NAME, json.dumps(document(comparison), indent=1, allow_nan=False))
+
+
+def keep_in_run(comparison: Comparison, steps: Steps) -> None:
+    """Writes the comparison into the run's directory, for its report; a directory that is read-only is said."""
+    try:
+        write(comparison, comparison.run.path)
+    except OSError as error:
+        with steps.step("keep in the run") as note:
+            note.text = f"not written: {error.strerror}; a report of the run does not show the comparison"
 
 
 def read(run: RunDir) -> Comparison | None:
@@ -83,7 +86,14 @@ def read(run: RunDir) -> Comparison | None:
         rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
     except (DamagedJsonError, OtherFormatError) as error:
         raise _unreadable(run, str(error)) from error
-    return Comparison(run, rows, file.program_failure or "", file.repro or "", file.states)
+    return Comparison(
+        run,
+        rows,
+        file.program_failure or "",
+        file.repro or "",
+        file.states,
+        states_failure=file.states_failure or "",
+    )
 
 
 def _unreadable(run: RunDir, reason: str) -> RunDirError:
@@ -110,7 +120,7 @@ def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
         tuple(outputs),
         inherited or None,
         row.together_with,
-        tuple(Suspect(suspect.node, suspect.operator, suspect.line) for suspect in row.suspects),
+        row.suspects,
         row.notes,
         row.bytes,
         row.compared_bytes,

@@ -96,10 +96,12 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
 
 def state_lines(comparison: Comparison) -> list[str]:
     """The number of states that change as the program says, and each that does not."""
+    failure = comparison.states_failure
+    lines = [f"note: states are not compared with the exported program: {failure}"] if failure else []
     if not comparison.states:
-        return []
+        return lines
     wrong, count = comparison.wrong_states, len(comparison.states)
-    lines = [f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says"]
+    lines.append(f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says")
     return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
 
 

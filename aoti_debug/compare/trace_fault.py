@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.compare.bad_operand import BadOperand
-from aoti_debug.compare.compare_run import Scope, reference_of
+from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.fault_region import fault_region
 from aoti_debug.compare.input_names import input_names, of_bad_operand
-from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.rundir.run_directory import RunDir
@@ -32,6 +31,11 @@ class LocatedOperand:
     computed_line: ModelLine | None
     place: str
 
+    @property
+    def operator(self) -> str:
+        """The operator: "aten.index.Tensor"."""
+        return self.bad.operator
+
 
 def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> LocatedOperand | None:
     """Finds the operand that made a launch fail; None if it cannot be told.
@@ -50,14 +54,7 @@ def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> Loca
     graph = reference.graph(launch.site.subgraph, launch.site.function)
     if region is None or graph is None or not region.inputs:
         return None
-    request = CompareRequest(
-        package=str(package),
-        device=run.manifest.device,
-        regions=(region,),
-        faulty=(launch.id,),
-        imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
-        libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
-    )
+    request = replace(request_for(run, package, scope, (region,)), faulty=(launch.id,))
     bad = next(iter(evaluate(request, folder, lambda _: None).bad_operands), None)
     if bad is None:
         return None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug.compare.compare_run import Scope, reference_of
+from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.evaluation import evaluate
 from aoti_debug.compare.input_names import input_names, of_origin
 from aoti_debug.compare.origin import Origin, TracedElement
-from aoti_debug.compare.plan import CompareRequest
 from aoti_debug.compare.regions import find_region
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
@@ -29,6 +28,11 @@ class LocatedOrigin:
     line: ModelLine | None
     place: str = ""
 
+    @property
+    def operator(self) -> str:
+        """The operator: "aten.log.default"."""
+        return self.origin.made.operator
+
 
 def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> LocatedOrigin | None:
     """Finds the operator that made an element of an output non-finite; None if it cannot be told.
@@ -46,14 +50,8 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Loc
     region = find_region(run, reference, run.launch(traced.launch))
     if region is None:
         return None
-    request = CompareRequest(
-        package=str(package),
-        device=run.manifest.device,
-        regions=(replace(region, outputs=tuple(o for o in region.outputs if o.recorded.argument == traced.argument)),),
-        traced=(traced,),
-        imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
-        libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
-    )
+    alone = replace(region, outputs=tuple(o for o in region.outputs if o.recorded.argument == traced.argument))
+    request = replace(request_for(run, package, scope, (alone,)), traced=(traced,))
     origin = next(iter(evaluate(request, folder, lambda _: None).origins), None)
     graph = reference.graph(region.graph, region.function)
     if origin is None or graph is None:

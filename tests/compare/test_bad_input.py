@@ -103,6 +103,13 @@ def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monke
         compared(run, tmp_path)
 
 
+def test_an_exported_program_that_fails_in_eager_is_said(tmp_path: Path) -> None:
+    run = chain(tmp_path / "runs", (ADD,))
+    comparison = Comparison(run, (), states_failure="it fails in eager: RuntimeError: no kernel")
+    said = "note: states are not compared with the exported program: it fails in eager: RuntimeError: no kernel"
+    assert said in notes(comparison)
+
+
 # Numbers
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import schema
@@ -15,6 +17,7 @@ from aoti_debug.compare import stored
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
@@ -32,6 +35,18 @@ def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
     assert comparison is not None
     assert comparison == comparison_of(compared)
     assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), SCHEMA) == []
+
+
+def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = stored.read(compared)
+    assert comparison is not None
+    steps = Steps()
+    stored.keep_in_run(comparison, steps)
+    assert steps.done == []
+    monkeypatch.setattr(stored.files, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
+    stored.keep_in_run(comparison, steps)
+    (step,) = steps.done
+    assert step.text.startswith("not written: Read-only file system; ")
 
 
 def test_a_run_that_was_not_compared(tmp_path: Path) -> None:

@@ -133,7 +133,10 @@ def comparison_of(run: RunDir) -> Comparison:
         relative_ulp=2e6,
         spread=spread_of((4, 8), excess.reshape(-1), excess.reshape(-1) * 4, excess.reshape(-1).isinf()),
     )
-    suspects = (Suspect("index", "aten.index.Tensor", FRAME), Suspect("mul", "aten.mul.Tensor", None))
+    suspects = (
+        Suspect("index", "aten.index.Tensor", FRAME, "of the next row"),
+        Suspect("mul", "aten.mul.Tensor", None),
+    )
     rows = (
         Row(first, LaunchVerdict.OK, "", (right,), {"buf0": 1e-8}, (first.id,), bytes=16, compared_bytes=16),
         Row(

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug.compare.compare_run import Scope, has_reference
 from aoti_debug.compare.origin import TracedElement
 from aoti_debug.compare.trace_run import trace
 from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.errors import AotiDebugError
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import confirm as replay
 from aoti_debug.triage.checks import fault
+from aoti_debug.triage.graph_trace import with_graph
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.in_graph import with_origin
-from aoti_debug.wording import first_line
 
 KIND = NONFINITE
 
@@ -47,14 +45,9 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
 def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Finding:
     """The finding with the operator that made its element, where the package holds the graph of its kernels."""
     where = finding.where
-    if where is None or not where.launch or where.element is None or not has_reference(run):
+    if where is None or not where.launch or where.element is None:
         return finding
-    traced = TracedElement(where.launch, where.argument, where.element)
-    scope = Scope(imports=model.options.imports, libraries=model.options.libraries)
-    try:
-        with model.steps.step("trace the element") as note:
-            found = trace(run, traced, scope, model.repro.parent)
-            note.text = "the graph does not show it" if found is None else found.origin.made.operator
-    except AotiDebugError as error:
-        return replace(finding, warnings=(*finding.warnings, f"the graph was not evaluated: {first_line(str(error))}"))
-    return finding if found is None else with_origin(finding, found.origin, found.line, found.place)
+    element = TracedElement(where.launch, where.argument, where.element)
+    return with_graph(
+        model, finding, run, "trace the element", lambda scope, folder: trace(run, element, scope, folder), with_origin
+    )

@@ -67,5 +67,5 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
     exported = exported_of(options.model, options.exported)
     scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
     comparison = compare_run(saved.run, scope, model.repro.parent, model.steps)
-    stored.write(comparison, saved.run.path)
+    stored.keep_in_run(comparison, model.steps)
     return comparison

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from aoti_debug.compare.origin import Made, Operand, Origin
+from aoti_debug.compare.origin import Made, Operand
+from aoti_debug.compare.trace_run import LocatedOrigin
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
@@ -13,20 +14,16 @@ from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
 
 
-def with_origin(finding: Finding, origin: Origin, line: ModelLine | None, place_in_subgraph: str = "") -> Finding:
-    """The finding with the operator that made its element non-finite as its origin.
-
-    Args:
-        line: the model line of this operator; None if it is not known.
-        place_in_subgraph: its node in the body of a branch or loop; "" elsewhere.
-    """
+def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
+    """The finding with the operator that made its element non-finite as its origin."""
     if finding.where is None:
         return finding
+    origin, line = located.origin, located.line
     made = origin.made
     where = finding.where if line is None else replace(finding.where, frame=line)
     place = replace(where, operator=made.operator)
     sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
-    sentences += (place_in_subgraph,) if place_in_subgraph else ()
+    sentences += (located.place,) if located.place else ()
     return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
 
 

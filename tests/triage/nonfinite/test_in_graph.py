@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.compare.origin import Made, Operand, Origin, TracedElement
+from aoti_debug.compare.trace_run import LocatedOrigin
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
@@ -86,7 +87,7 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
     finding = Finding(NONFINITE, "NaN in buf4", where, evidence=("it reads finite values",), origin=where)
     first = made("aten.div.Tensor", number("a", "1.0"), number("b", "0.0"), value="inf", exact="inf")
     then = made("aten.sub.Tensor", number("x", "inf"), number("y", "inf"))
-    found = with_origin(finding, Origin(TracedElement("0.0", "buf4", 80), first, then), LINE)
+    found = with_origin(finding, LocatedOrigin(Origin(TracedElement("0.0", "buf4", 80), first, then), LINE))
     assert found.where == Place("0.0", "cpp_fused_div_0", argument="buf4", element=80, frame=LINE)
     assert found.origin == Place("0.0", "cpp_fused_div_0", "aten.div.Tensor", "", "buf4", 80, LINE)
     assert found.evidence == (
@@ -94,6 +95,6 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
         "then aten.sub.Tensor: x = inf - y = inf, the difference of two infinities",
         "it reads finite values",
     )
-    unknown = with_origin(finding, Origin(TracedElement("0.0", "buf4", 80), first), None)
+    unknown = with_origin(finding, LocatedOrigin(Origin(TracedElement("0.0", "buf4", 80), first), None))
     assert unknown.evidence[0] == "aten.div.Tensor: a = 1 / b = 0, a division by zero"
     assert unknown.where == where

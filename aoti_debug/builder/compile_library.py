@@ -15,7 +15,7 @@ from pathlib import Path
 from aoti_debug.builder import library_interface, precompiled_headers, runtime_objects
 from aoti_debug.builder.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.runtime_objects import RUNTIME
-from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words, run
+from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources, has_code
 from aoti_debug.machine import cache
@@ -28,7 +28,7 @@ class LibraryCompilation:
     """The compilation of one library from several objects, in parallel.
 
     Each object starts to compile as soon as it is added; `link` waits for all of them. A context manager: leaving it
-    early cancels what has not started.
+    early cancels what has not started, and leaving it by an exception kills what runs.
     """
 
     def __init__(self, toolchain: Toolchain, sources: Sources, work: Path) -> None:
@@ -42,7 +42,9 @@ class LibraryCompilation:
     def __enter__(self) -> LibraryCompilation:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._toolchain.children.kill()
         self._pool.shutdown(cancel_futures=True)
 
     def add_kernels(self) -> Future[Sequence[Path]]:
@@ -88,7 +90,8 @@ class LibraryCompilation:
         original = self._sources.original
         original_words = [] if original is None else _link_original(original, self._work)
         command = [self._toolchain.compiler.path, *inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
-        run([*command, *original_words, *link_flags(self._sources)], f"{library.name} cannot be linked")
+        words = [*command, *original_words, *link_flags(self._sources)]
+        self._toolchain.run(words, f"{library.name} cannot be linked")
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aoti_debug.builder.runtime_objects import RUNTIME
-from aoti_debug.builder.toolchain import Toolchain, run
+from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.machine import cache
 from aoti_debug.manifest import KernelCompilation
 
@@ -42,7 +42,7 @@ def precompile(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
         path.write_text(text)
         output = directory / f"{_NAME}{toolchain.compiler.header_suffix}"
         command = [toolchain.compiler.path, "-x", "c++-header", str(path), *words, "-o", str(output)]
-        run(command, "the headers of torch cannot be precompiled")
+        toolchain.run(command, "the headers of torch cannot be precompiled")
 
     return cache.entry(_KIND, _key(toolchain, text, words), fill) / _NAME
 

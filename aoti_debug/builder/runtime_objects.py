@@ -76,7 +76,8 @@ def compiled_meanwhile(toolchain: Toolchain) -> Iterator[None]:
         return
     with ThreadPoolExecutor(1) as pool:
         pool.submit(compile_runtime, toolchain, "cpu", THIS_MACHINE)
-        yield
+        with toolchain.children.killed_on_error():
+            yield
 
 
 def _machine_words(flags: Flags) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Protocol
@@ -125,6 +127,49 @@ class FinishedProcess:
     code: int
     stdout: str
     stderr: str
+
+
+class Children:
+    """Processes that several threads start and wait for, and that are killed together. For any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[Child] = set()
+        self.killed = False
+
+    def run(self, command: Sequence[str]) -> FinishedProcess:
+        """Runs a command to its end and captures its output; after `kill` it is killed as soon as it begins.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            with self._lock:
+                self._running.add(child)
+                if self.killed:
+                    child.kill()
+            try:
+                stdout, stderr = child.communicate()
+                return FinishedProcess(child.wait(), _text(stdout), _text(stderr))
+            finally:
+                with self._lock:
+                    self._running.remove(child)
+
+    def kill(self) -> None:
+        """Kills all that run, and whatever begins later."""
+        with self._lock:
+            self.killed = True
+            for child in self._running:
+                child.kill()
+
+    @contextmanager
+    def killed_on_error(self) -> Iterator[None]:
+        """Kills them if what is done within fails or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.kill()
+            raise
 
 
 def run(command: Sequence[str], *, timeout: float, stderr: int = subprocess.PIPE) -> FinishedProcess:

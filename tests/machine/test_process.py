@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from aoti_debug.machine import process
-from aoti_debug.machine.process import Child, FinishedProcess
+from aoti_debug.machine.process import Child, Children, FinishedProcess
 
 WITH_CHILD = "sleep 600 & echo $! > {pid}; sleep 600"
 
@@ -124,3 +125,27 @@ def test_a_command_that_does_not_exist() -> None:
 def test_how_a_process_ended(code: int, ending: str, name: str) -> None:
     assert process.describe_exit(code) == ending
     assert process.fatal_signal(code) == name
+
+
+def test_an_error_kills_what_other_threads_have_started(tmp_path: Path) -> None:
+    children = Children()
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(children.run, shell(WITH_CHILD.format(pid=tmp_path / "pid")))
+        started = wait_for(tmp_path / "pid")
+        with pytest.raises(KeyboardInterrupt), children.killed_on_error():
+            raise KeyboardInterrupt
+    assert result.result().code == -signal.SIGKILL
+    assert is_dead(started)
+
+
+def test_what_begins_after_a_kill_is_killed() -> None:
+    children = Children()
+    children.kill()
+    assert children.run(shell("sleep 600")).code == -signal.SIGKILL
+
+
+def test_children_that_end_by_themselves() -> None:
+    children = Children()
+    with children.killed_on_error():
+        assert children.run(shell("echo out; echo err >&2; exit 3")) == FinishedProcess(3, "out\n", "err\n")
+    assert not children.killed

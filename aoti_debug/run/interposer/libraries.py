@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aoti_debug.builder.runtime_objects import RUNTIME, compile_runtime, compile_site_tables
-from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, link_words, run
+from aoti_debug.builder.toolchain import NO_EXEC_STACK, Toolchain, link_words
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 
@@ -54,7 +54,7 @@ def libraries(
                 *link_flags,
                 NO_EXEC_STACK,
             ]
-            run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
+            toolchain.run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
 
     folder = cache.entry(
         "interposers", toolchain.key(*generated.values(), manifest_json, *texts, *recorder_flags), fill

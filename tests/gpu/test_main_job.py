@@ -33,6 +33,7 @@ pytestmark = [
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+BURST_NS = 20_000  # CrumbPace::kBurstNs
 MODELS = ("mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes")
 CALL = """
 import sys, torch
@@ -253,10 +254,11 @@ def test_a_fault_in_a_burst_is_narrowed_to_16_launches_and_to_one_on_request(
     assert [launch.key.call for launch in guilty] == [1000]
     assert len(verdict.suspects) <= (16 if every is None else 1)
     late = [launch for launch in run.launches if 500 <= launch.key.call < 1000]
-    if every is None:
-        assert sum(launch.breadcrumb for launch in late) < len(late) / 8
-    else:
+    between_launches_ns = (late[-1].begin_ns - late[0].begin_ns) / len(late)
+    if every is not None:
         assert all(launch.breadcrumb for launch in late)
+    elif between_launches_ns < BURST_NS / 2:  # a GPU that other processes use may be too slow for a burst
+        assert sum(launch.breadcrumb for launch in late) < len(late) / 8
 
 
 def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches(

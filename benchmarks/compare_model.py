@@ -32,8 +32,8 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure import relative_difference
-from aoti_debug.compare.regions import find_regions
+from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.regions.regions import find_regions
 from aoti_debug.compare.text import MAX_SUSPECTS
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel

@@ -83,6 +83,9 @@ class Evaluation:
         if node.value is not None:
             self.set(ValueKey(node.name), self._inlined(node))
             return
+        if node.is_empty:
+            self.set(ValueKey(node.name), self._without_elements(node))
+            return
         if node.kind is NodeKind.WEIGHT:
             self._set_weight(node)
             return
@@ -128,9 +131,18 @@ class Evaluation:
             return
         value = None if self._weights is None else self._weights.value(node)
         if value is None or self._graph.mutators.get(node.name):
-            self.failures[node.name] = f"it depends on the weight {node.name}, which it does not read"
+            why = f"; {self._weights.failure}" if self._weights is not None and self._weights.failure else ""
+            self.failures[node.name] = f"it depends on the weight {node.name}, which it does not read{why}"
         else:
             self.set(ValueKey(node.name), value.to(self._device))
+
+    def _without_elements(self, node: Node) -> torch.Tensor:
+        import torch
+
+        (type_,) = node.types
+        assert type_ is not None
+        sizes = [int(size) if size.isdigit() else 1 for size in type_.shape]
+        return torch.empty(sizes, dtype=getattr(torch, type_.dtype), device=self._device)
 
     def _inlined(self, node: Node) -> torch.Tensor:
         """A weight whose elements are in the reference."""

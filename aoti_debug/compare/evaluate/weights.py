@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug import dtypes
+from aoti_debug import dtypes, wording
 from aoti_debug.reference.program import Node
 
 if TYPE_CHECKING:
@@ -18,10 +18,14 @@ class ExportedWeights:
 
     Args:
         exported: the program; None if it is not known.
+
+    Attributes:
+        failure: why the program could not be loaded; "" if it was, or was not asked for.
     """
 
     def __init__(self, exported: Path | None) -> None:
         self._exported = exported
+        self.failure = ""
 
     def value(self, node: Node) -> torch.Tensor | None:
         """The value of a weight that the program never overwrites; None if it is not known."""
@@ -40,5 +44,11 @@ class ExportedWeights:
 
         if self._exported is None:
             return {}
-        program = torch.export.load(str(self._exported))
+        try:
+            program = torch.export.load(str(self._exported))
+        except Exception as error:  # noqa: BLE001 - loading runs code of torch, and of the program's operators
+            self.failure = (
+                f"{self._exported} cannot be loaded: {wording.first_line(str(error)) or type(error).__name__}"
+            )
+            return {}
         return {**program.constants, **program.state_dict}

@@ -19,13 +19,16 @@ _FOLDER = "program_values"
 
 
 def save(folder: Path, argument: str, value: torch.Tensor) -> None:
-    """Saves what the program gives for an output. Runs in a child process.
+    """Saves what the program gives for an output, complex numbers in complex64. Runs in a child process.
 
     Raises:
         OSError: it cannot be written.
     """
+    import torch
     from safetensors.torch import save_file
 
+    if value.is_complex():  # the format has no complex128
+        value = value.resolve_conj().to(torch.complex64)
     (folder / _FOLDER).mkdir(exist_ok=True)
     save_file({argument: value.cpu().contiguous()}, folder / _FOLDER / f"{escape(argument)}.safetensors")
 

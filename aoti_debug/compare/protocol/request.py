@@ -17,20 +17,27 @@ class Recorded:
         argument: its name in the launch: "buf4".
         path: of its file.
         strides: expressions of the strides of the buffer that it lies in; () if they are unknown.
+        storage: the size of its storage in elements; 0 if it is unknown.
     """
 
     launch: str
     argument: str
     path: str
     strides: tuple[str, ...] = ()
+    storage: int = 0
 
 
 @dataclass(frozen=True)
 class KnownValue:
-    """A value of the graph, and the tensor that holds it."""
+    """A value of the graph, and the tensor that holds it, or a part of it.
+
+    Attributes:
+        parts: other tensors that hold other parts of it.
+    """
 
     value: ValueKey
     recorded: Recorded
+    parts: tuple[Recorded, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,12 @@ class RegionFinder:
         if not closed:
             raise NotClosedError(next(iter(open_.values())))
         self._check_random_numbers(graph, nodes, launches)
-        inputs = tuple(KnownValue(value, self._tensor_of(value, launch, known, earlier)) for value in used)
+        inputs = tuple(
+            KnownValue(
+                value, self._tensor_of(value, launch, known, earlier), self._parts_of(value, launch, known, reads)
+            )
+            for value in used
+        )
         return Region(
             launch.id,
             launches,
@@ -128,6 +133,17 @@ class RegionFinder:
         if value in earlier.writes:
             return self._written(earlier.writes[value])
         return self._read(*earlier.begin[value])
+
+    def _parts_of(
+        self, value: ValueKey, launch: Launch, known: Mapping[ValueKey, Read], reads: Iterable[Read]
+    ) -> tuple[Recorded, ...]:
+        """The other views of a value that launches of the region read, if none of them read the whole of it."""
+        first = known.get(value)
+        if first is None or first.write is not None or first.argument.name == first.argument.spec.base:
+            return ()
+        others = [read for read in reads if read.value == value and read.argument.layout != first.argument.layout]
+        by_layout = {read.argument.layout: read for read in others}
+        return tuple(self._read(launch, read) for read in by_layout.values())
 
     def _begin(self, launch: Launch) -> _Begin:
         """The inputs and weights that launches of the same execution of a graph read."""
@@ -182,7 +198,7 @@ class RegionFinder:
             reason = f": {saved.reason}" if saved is not None and saved.reason else ""
             raise NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
         strides = self._strides.get(argument.name) or self._strides.get(argument.spec.base, ())
-        return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides)
+        return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides, storage_of(argument))
 
 
 def _closed(
@@ -200,6 +216,12 @@ def _closed(
     except NotClosedError:
         everywhere = known | earlier.writes.keys() | earlier.begin.keys()
         return slice_to(graph, write.value, everywhere, symbols, takes_weights=True)
+
+
+def storage_of(argument: Argument) -> int:
+    """The size of the storage that an argument lies in, in elements; 0 if it is unknown."""
+    layout = argument.layout
+    return layout.storage_bytes // layout.item_bytes if layout is not None and layout.item_bytes else 0
 
 
 def _same_layout(first: Argument, second: Argument) -> bool:

@@ -35,7 +35,7 @@ def slice_to(
         if value in known and not (is_target and node.kind is NodeKind.CALL):
             used[value] = None
             continue
-        is_given = node.value is not None or (node.size and symbols.value(node.size) is not None)
+        is_given = node.value is not None or node.is_empty or (node.size and symbols.value(node.size) is not None)
         is_taken = node.kind is NodeKind.WEIGHT and takes_weights and not graph.mutators.get(name)
         if name in nodes or is_given or is_taken:
             nodes[name] = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded
+from aoti_debug.compare.regions.finder import storage_of
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import program_states
 from aoti_debug.compare.regions.strides import buffer_strides
@@ -13,6 +15,7 @@ from aoti_debug.manifest import Role
 from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.values import Layout
 
 
 def program_runs(run: RunDir, reference: Reference, regions: Regions) -> tuple[ProgramRun, ...]:
@@ -42,6 +45,7 @@ def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[Va
     strides = buffer_strides(run.manifest)
     weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
     known: dict[ValueKey, KnownValue] = {}
+    views: dict[ValueKey, dict[Layout | None, Recorded]] = defaultdict(dict)
     overwritten: set[str] = set()
     for launch in run.launches:
         if (launch.key.kind, launch.key.call) != (CallKind.MODEL, call):
@@ -50,8 +54,11 @@ def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[Va
             base = argument.spec.base or argument.name
             node = graph.by_name.get(graph.weights.get(weights.get(base, ""), base))
             if node is not None and node.kind is not NodeKind.CALL and node.name not in overwritten:
-                recorded = Recorded(launch.id, argument.name, path, strides.get(base, ()))
-                known.setdefault(ValueKey(node.name), KnownValue(ValueKey(node.name), recorded))
+                recorded = Recorded(launch.id, argument.name, path, strides.get(base, ()), storage_of(argument))
+                if argument.name == base:
+                    known.setdefault(ValueKey(node.name), KnownValue(ValueKey(node.name), recorded))
+                else:
+                    views[ValueKey(node.name)].setdefault(argument.layout, recorded)
         for write in regions.values.writes.get(launch.key, ()):
             if write.value is None or launch.site.subgraph:
                 continue
@@ -62,6 +69,8 @@ def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[Va
                 # a weight that Inductor has put into the source of a kernel
                 place = Recorded(launch.id, write.argument.name, str(run.tensor_path(saved)))
                 known.setdefault(write.value, KnownValue(write.value, place))
+    for value, (first, *others) in ((value, tuple(parts.values())) for value, parts in views.items()):
+        known.setdefault(value, KnownValue(value, first, tuple(others)))
     return known
 
 

@@ -58,7 +58,7 @@ class OperatorLocator:
 
         symbols = Symbols(known=region.symbols)
         known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
-        actual = load(output, self._device)
+        actual = load(graph, output, self._device)
         number = actual.reshape(-1)[traced.element].double()
         with torch.no_grad():
             for arithmetic in Arithmetic:

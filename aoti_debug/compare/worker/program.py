@@ -49,14 +49,15 @@ def evaluate_program(
             except (NotEvaluableError, RunDirError) as error:
                 evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
-            if node.kind not in (NodeKind.CALL, NodeKind.WEIGHT) or ValueKey(node.name) in evaluation.values:
+            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
+            if not is_evaluated or ValueKey(node.name) in evaluation.values:
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)
             if node.name in evaluation.random:
                 _take_drawn(evaluation, graph, outputs.get(ValueKey(node.name), ()), symbols, device)
             for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
                 for output in outputs.get(key, ()):
-                    yield from _difference(evaluation, output, symbols, device)
+                    yield from _difference(evaluation, graph, output, symbols, device)
             for state in states.get(node.name, ()):
                 yield from _state_change(evaluation, graph, state, program, device)
             for name in last_uses.get(node.name, ()):
@@ -77,11 +78,13 @@ def _take_drawn(
             evaluation.failures.pop(output.recorded.value.node, None)
 
 
-def _difference(evaluation: Evaluation, output: ProgramOutput, symbols: Symbols, device: str) -> Iterator[Inherited]:
+def _difference(
+    evaluation: Evaluation, graph: Graph, output: ProgramOutput, symbols: Symbols, device: str
+) -> Iterator[Inherited]:
     """The difference of an output; nothing if it cannot be compared."""
     item = output.recorded
     try:
-        actual = load(item, device)
+        actual = load(graph, item, device)
         expected = as_written(evaluation.value(item.value), actual, item, symbols)
     except (NotEvaluableError, RunDirError):
         return

@@ -25,11 +25,12 @@ from aoti_debug.compare.measure.ulp import unit
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
-from aoti_debug.compare.worker.layouts import as_written, load, load_value
+from aoti_debug.compare.worker.inputs import region_inputs
+from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import Graph, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +85,8 @@ class RegionEvaluator:
             raise NotEvaluableError("the reference lacks its graph")
         symbols = Symbols(known=region.symbols)
         with torch.no_grad():
-            known = {item.value: self._loaded(graph, item, symbols) for item in region.inputs}
+            inputs = region_inputs(graph, region, symbols, self._device, self._weights)
+            known = inputs.known
 
             def evaluate(
                 arithmetic: Arithmetic,
@@ -97,6 +99,7 @@ class RegionEvaluator:
 
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
+            other = None if inputs.other is None else evaluate(Arithmetic.EAGER, inputs.other)
             kernels: tuple[Evaluation, ...] = (eager,)
             if _has_half(graph, region) or self._may_use_tensor_float(graph, region):
                 outputs = frozenset(item.value.node for item in region.outputs)
@@ -105,6 +108,8 @@ class RegionEvaluator:
             notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
             for item in region.outputs:
                 try:
+                    if other is not None:
+                        self._require_recorded(item, symbols, graph, (eager, other), inputs.parts)
                     measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate))
                 except NotEvaluableError as error:
                     if len(region.outputs) == 1:
@@ -114,7 +119,7 @@ class RegionEvaluator:
                 notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
             explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
-                self._keep(self._kept, region, symbols, double)
+                self._keep(self._kept, graph, region, symbols, double)
                 self._kept = None
                 names = {output.argument for output in measured}
                 compared = [item for item in region.outputs if item.recorded.argument in names]
@@ -124,17 +129,23 @@ class RegionEvaluator:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes), explanations
 
-    def _loaded(self, graph: Graph, item: KnownValue, symbols: Symbols) -> torch.Tensor:
-        """A recorded value; of a weight of which only a part was recorded, that of the exported program."""
-        node = graph.by_name[item.value.node]
-        try:
-            return load_value(graph, item, symbols, self._device)
-        except NotEvaluableError:
-            is_constant = node.kind is NodeKind.WEIGHT and not graph.mutators.get(node.name)
-            whole = self._weights.value(node) if self._weights is not None and is_constant else None
-            if whole is None:
-                raise
-            return whole.to(self._device)
+    def _require_recorded(
+        self,
+        item: KnownValue,
+        symbols: Symbols,
+        graph: Graph,
+        evaluations: tuple[Evaluation, Evaluation],
+        parts: Sequence[str],
+    ) -> None:
+        """Checks that an output does not depend on elements that were not recorded.
+
+        Raises:
+            NotEvaluableError: it does.
+        """
+        actual = load(graph, item, self._device)
+        first, second = (as_written(e.value(item.value), actual, item, symbols) for e in evaluations)
+        if not bool(((first == second) | ((first != first) & (second != second))).all()):
+            raise NotEvaluableError(f"it depends on elements of {' and '.join(parts)} that were not recorded")
 
     def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
         return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
@@ -143,7 +154,7 @@ class RegionEvaluator:
         self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation
     ) -> tuple[Explanation, ...]:
         def written(item: KnownValue) -> WrittenOutput:
-            actual = load(item, self._device)
+            actual = load(graph, item, self._device)
             return WrittenOutput(
                 actual, lambda evaluation: as_written(evaluation.value(item.value), actual, item, symbols)
             )
@@ -153,10 +164,10 @@ class RegionEvaluator:
 
         return WrongOperators(graph, right, region.nodes, [written(item) for item in outputs], empty).explanations()
 
-    def _keep(self, folder: Path, region: Region, symbols: Symbols, double: Evaluation) -> None:
+    def _keep(self, folder: Path, graph: Graph, region: Region, symbols: Symbols, double: Evaluation) -> None:
         for item in region.outputs:
             with contextlib.suppress(NotEvaluableError):
-                value = as_written(double.value(item.value), load(item, self._device), item, symbols)
+                value = as_written(double.value(item.value), load(graph, item, self._device), item, symbols)
                 program_values.save(folder, item.recorded.argument, value)
 
     def _output(
@@ -172,7 +183,7 @@ class RegionEvaluator:
     ) -> Measurement:
         import torch
 
-        actual = load(item, self._device)
+        actual = load(graph, item, self._device)
 
         def expected(evaluation: Evaluation) -> torch.Tensor:
             return as_written(evaluation.value(item.value), actual, item, symbols)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -82,3 +84,32 @@ def test_a_region_may_end_in_weights() -> None:
     assert (set(nodes), used) == ({"mul", "scale"}, (ValueKey("x"),))
     with pytest.raises(NotClosedError):
         slice_to(GRAPH, ValueKey("add"), known, Symbols(), takes_weights=True)
+
+
+def test_a_program_that_cannot_be_loaded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def load(path: str) -> None:
+        tries.append(path)
+        raise KeyError("no operator lost::op")
+
+    monkeypatch.setattr(torch.export, "load", load)
+    weights = ExportedWeights(Path("model.pt2"))
+    for _ in range(2):
+        evaluated = evaluation(weights)
+        evaluated.run(SCALE)
+        with pytest.raises(NotEvaluableError, match=r"does not read; model\.pt2 cannot be loaded: .*lost::op"):
+            evaluated.value(ValueKey("scale"))
+    assert tries == ["model.pt2"]
+
+
+def test_an_input_without_elements_is_never_read() -> None:
+    none = Node("none", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("0", "3"), ("3", "1")),))
+    total = Node("total", NodeKind.CALL, "aten.sum.dim_IntList", ({"node": "none"}, [0]))
+    graph = Graph("", MODEL, (none, total), ())
+    nodes, stops = slice_to(graph, ValueKey("total"), set(), Symbols())
+    assert (set(nodes), stops) == ({"none", "total"}, ())
+    evaluated = Evaluation(Reference(FORMAT, "2.13", (graph,)), graph, Arithmetic.EAGER, "cpu")
+    for node in (none, total):
+        evaluated.run(node)
+    assert torch.equal(evaluated.value(ValueKey("total")), torch.zeros(3))

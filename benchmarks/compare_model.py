@@ -22,7 +22,10 @@ import huggingface_models
 import ordinary_models
 import planted_models
 import torch
+import unusual_models
 import wrong_kernels
+import wrong_triton
+from held_out_faults import Fault, faults, kernel_span
 from planted_models import DIFFICULT, EXAMPLES, Example
 from wrong_kernels import Plant
 from wrong_lowerings import VARIABLE, WRONG
@@ -32,8 +35,9 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder import frontend_requests
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure import relative_difference
-from aoti_debug.compare.regions import find_regions
+from aoti_debug.compare.measure.ulp import relative_difference, ulp
+from aoti_debug.compare.protocol.limits import LARGEST
+from aoti_debug.compare.regions.regions import find_regions
 from aoti_debug.compare.text import MAX_SUSPECTS
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
@@ -73,6 +77,28 @@ class Found:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """The result of comparing a package with a random edit of a kernel.
+
+    Attributes:
+        edit: what was replaced by what.
+        found: the first wrong launch is the first one whose outputs have another bit than the right package's.
+        size: the largest change of an element of that output, in ULP; of integers, by how much.
+        excess: the largest error of that launch, as a multiple of what rounding may explain; -1 if it was not compared.
+    """
+
+    model: str
+    kind: str
+    edit: str
+    kernel: str
+    found: bool
+    named: str
+    expected: str
+    size: float
+    excess: float
+
+
+@dataclass(frozen=True)
 class Clean:
     """The result of comparing an ordinary model.
 
@@ -98,7 +124,8 @@ class Clean:
 
 def models() -> dict[str, Example]:
     """All models by name."""
-    return {**EXAMPLES, **DIFFICULT, **ordinary_models.ordinary(), **huggingface_models.architectures()}
+    architectures = huggingface_models.architectures()
+    return {**EXAMPLES, **DIFFICULT, **ordinary_models.ordinary(), **unusual_models.unusual(), **architectures}
 
 
 def main() -> int:
@@ -107,6 +134,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--planted", metavar="N", type=int, default=0, help="edits of generated code")
     parser.add_argument("--lowerings", metavar="N", type=int, default=0, help="wrong lowerings")
+    parser.add_argument("--held-out", metavar="N", type=int, default=0, help="random edits of kernels")
     parser.add_argument("--seed", metavar="N", type=int, default=0)
     options = parser.parse_args()
     places = (HERE, HERE.parent / "tests", os.environ.get("PYTHONPATH", ""))
@@ -119,12 +147,18 @@ def main() -> int:
             _print(bench.clean())
             for found in bench.edited(options.planted, random.Random(options.seed)):
                 _print(found)
+            if options.device == "cpu":
+                for held_out in bench.held_out(options.held_out, random.Random(f"{options.seed} {options.model}")):
+                    _print(held_out)
+        if options.device == "cuda":
+            for held_out in bench.held_out(options.held_out, random.Random(f"{options.seed} {options.model}")):
+                _print(held_out)
         for found in bench.lowered_wrongly(options.lowerings, random.Random(options.seed)):
             _print(found)
     return 0
 
 
-def _print(result: Clean | Found) -> None:
+def _print(result: Clean | Found | HeldOut) -> None:
     print(json.dumps({type(result).__name__: asdict(result)}), flush=True)
 
 
@@ -199,6 +233,82 @@ class Bench:
         with self._edited(edit):
             return self._measured(plant.kind, plant.name, plant.kernel, plant.operators, self._example.imports)
 
+    def held_out(self, count: int, chance: random.Random) -> Iterator[HeldOut]:
+        """Compares packages with a random edit of a random launch's kernel; those that change no bit are left out."""
+        if not count or self._original is None:
+            return
+        steady = _steady(self._run(self._package), self._original)
+        launches = [
+            launch
+            for launch in self._original.launches
+            if not launch.key.call and self._source_of(launch.kernel) is not None
+        ]
+        possible: dict[str, Iterator[Fault]] = {}
+        tries = 8 * count
+        while count and tries and launches:
+            tries -= 1
+            kernel = chance.choice(launches).kernel
+            source, language = self._source_of(kernel) or ("", "")
+            fault = next(possible.setdefault(kernel, faults(source, language, chance)), None)
+            result = None if fault is None else self._with_fault(kernel, source, fault, steady)
+            if result is not None:
+                count -= 1
+                yield result
+
+    def _source_of(self, name: str) -> tuple[str, str] | None:
+        """The source of a generated kernel and its language."""
+        assert self._original is not None
+        if self._device == "cpu" and self._lowered is not None:
+            span = kernel_span(self._lowered.sources.kernels, name)
+            return None if span is None else (self._lowered.sources.kernels[slice(*span)], "cpp")
+        kernels = (kernel for kernel in self._original.manifest.kernels if kernel.name == name)
+        return next(((kernel.source, kernel.language) for kernel in kernels if kernel.source), None)
+
+    def _with_fault(self, kernel: str, source: str, fault: Fault, steady: frozenset[tuple[str, str]]) -> HeldOut | None:
+        """Compares a package with an edit; None if it does not compile, ends the run, or changes no bit."""
+        wrong = source[: fault.start] + fault.text + source[fault.end :]
+
+        def edit(lowered: LoweredModel) -> LoweredModel:
+            text = lowered.sources.kernels.replace(source, wrong)
+            return replace(lowered, sources=replace(lowered.sources, kernels=text))
+
+        package = self._folder / "planted.pt2"
+        assert self._original is not None
+        try:
+            if self._device == "cpu":
+                with self._edited(edit):
+                    self._build(package)
+            else:
+                with _environment(wrong_triton.VARIABLE, self._triton_edit(source, wrong)):
+                    self._build(package, (*self._example.imports, "wrong_triton"))
+            run = self._run(package)
+        except Exception as error:  # noqa: BLE001 - an edit that makes no program is none
+            print(f"{fault} in {kernel}: {type(error).__name__}", file=sys.stderr)
+            return None
+        changed = _first_other_bit(run, self._original, steady)
+        if changed is None:
+            return None
+        expected, size = changed
+        comparison = self._compared(run)
+        first = comparison.first_wrong
+        excesses = [o.excess for row in comparison.rows if expected in row.launches for o in row.outputs]
+        return HeldOut(
+            self._name,
+            fault.kind,
+            str(fault),
+            kernel,
+            first is not None and expected in first.launches,
+            _named(comparison),
+            expected,
+            size,
+            max(excesses, default=-1.0),
+        )
+
+    def _triton_edit(self, right: str, wrong: str) -> str:
+        path = self._folder / "wrong_triton.json"
+        path.write_text(json.dumps({"right": right, "wrong": wrong}))
+        return str(path)
+
     def lowered_wrongly(self, count: int, chance: random.Random) -> Iterator[Found]:
         """Compares packages for which one operator was lowered wrongly."""
         if not count or self._original is None:
@@ -211,12 +321,9 @@ class Bench:
             if not count:
                 return
             kind, operator, _ = WRONG[name]
-            os.environ[VARIABLE] = name
-            try:
+            with _environment(VARIABLE, name):
                 imports = (*self._example.imports, "wrong_lowerings")
                 result = self._measured(kind, name, "", (operator.split(".")[1],), imports)
-            finally:
-                del os.environ[VARIABLE]
             if result is not None:
                 count -= 1
                 yield result
@@ -295,6 +402,15 @@ class Bench:
             frontend_requests.lower_or_unpack = lower
 
 
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 def _named(comparison: Comparison) -> str:
     first = comparison.first_wrong
     return "nothing" if first is None else f"{first.launch.id} {first.launch.kernel}"
@@ -322,6 +438,38 @@ def _differs(path: Path, right: Path, share: float) -> bool:
         return True
     least = torch.finfo(actual.dtype).eps if actual.element_size() == 2 else _LEAST
     return relative_difference(actual, expected.double()) > share * least
+
+
+def _steady(run: RunDir, original: RunDir) -> frozenset[tuple[str, str]]:
+    """The values that are the same in two runs of the same package: no random numbers, no order of threads."""
+    right, again = _values(original), _values(run)
+    return frozenset(key for key, path in again.items() if key in right and not _change(path, right[key]))
+
+
+def _first_other_bit(run: RunDir, original: RunDir, steady: frozenset[tuple[str, str]]) -> tuple[str, float] | None:
+    """The first launch that wrote another value than the right package's, and the largest change in ULP."""
+    right = _values(original)
+    for key, path in _values(run).items():
+        if key in steady and (change := _change(path, right[key])):
+            return key[0], change
+    return None
+
+
+def _change(path: Path, right: Path) -> float:
+    """The largest change of an element, in ULP, or of integers by how much; signs of zero do not count."""
+    actual, expected = load_tensors.load_file(path), load_tensors.load_file(right)
+    if actual.shape != expected.shape or not actual.numel():
+        return float(actual.shape != expected.shape)
+    if actual.is_complex():
+        actual, expected = torch.view_as_real(actual), torch.view_as_real(expected)
+    same = (actual == expected) | (actual.isnan() & expected.isnan())
+    if bool(same.all()):
+        return 0.0
+    wide = actual.double()[~same], expected.double()[~same]
+    change = (wide[0] - wide[1]).abs()
+    if actual.is_floating_point():
+        change = change / ulp(wide[1], actual.dtype)
+    return float(change.nan_to_num(LARGEST, LARGEST).amax()) or 1.0
 
 
 def _values(run: RunDir) -> Mapping[tuple[str, str], Path]:

@@ -20,6 +20,8 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
 )
 # All that lies directly in aoti_debug/
 MODULES = frozenset({"errors", "dtypes", "abi", "wording", "manifest", "values", "__main__"})
+# Within compare: a folder imports those before it and itself; the modules that lie directly in it come before locate
+COMPARE = ("protocol", "regions", "evaluate", "measure", "explain", "worker", "locate")
 FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli
 
 
@@ -48,6 +50,25 @@ def test_imports_point_downwards(path: Path) -> None:
         assert "cli" not in first_parties(path)
         return
     assert {name for name in first_parties(path) if ROOMS.index(name) > ROOMS.index(module)} == set()
+
+
+@pytest.mark.parametrize("folder", COMPARE)
+def test_imports_within_compare_point_downwards(folder: str) -> None:
+    own = COMPARE.index(folder)
+    later = {f"aoti_debug.compare.{name}" for name in COMPARE[own + 1 :]}
+    if folder != COMPARE[-1]:
+        later |= {f"aoti_debug.compare.{path.stem}" for path in (PACKAGE / "compare").glob("*.py")}
+    imported = {
+        ".".join(str(node.module).split(".")[:3])
+        for path in (PACKAGE / "compare" / folder).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert imported & later == set()
+
+
+def test_compare_has_no_other_folders() -> None:
+    assert {path.parent.name for path in (PACKAGE / "compare").glob("*/*.py")} == set(COMPARE)
 
 
 def test_every_room_has_its_place_and_no_module_lies_outside_of_one() -> None:

@@ -13,11 +13,12 @@ from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.checked_options import COMPILED
-from aoti_debug.compare import program_values, stored
+from aoti_debug.compare import stored
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference, kernel_filter
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.protocol import program_values
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.inputs.files import missing_inputs_error

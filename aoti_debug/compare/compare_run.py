@@ -8,13 +8,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.compare.comparison import Comparison, assemble
-from aoti_debug.compare.evaluation import evaluate
-from aoti_debug.compare.measurement import Advance, StateChange
-from aoti_debug.compare.plan import CompareRequest, Region
-from aoti_debug.compare.programs import program_runs
-from aoti_debug.compare.regions import Regions, find_regions
-from aoti_debug.compare.states import untouched_states
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.compare.protocol.request import CompareRequest, Region
+from aoti_debug.compare.regions.programs import program_runs
+from aoti_debug.compare.regions.regions import Regions, find_regions
+from aoti_debug.compare.regions.states import untouched_states
+from aoti_debug.compare.rows import assemble
+from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.steps import Steps
 from aoti_debug.pt2 import archive

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
-from aoti_debug.compare.regions import UNRETURNED
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Steps

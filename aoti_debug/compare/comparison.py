@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aoti_debug import wording
-from aoti_debug.compare.measurement import Advance, Inherited, Measurement, RegionResult, StateChange
-from aoti_debug.compare.plan import Region
-from aoti_debug.compare.regions import Regions
-from aoti_debug.compare.verdicts import LaunchVerdict, verdict_on, verdict_on_output, worst_output
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.program import USER_TRITON, NodeKind, Reference
+from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
+from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
+from aoti_debug.compare.suspects import Suspect
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.wrapper.launch_traits import traits_of
 
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
 SILENT = "it writes no tensor"
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """An operator that may have been computed wrongly.
-
-    Attributes:
-        node: "tanh_1".
-        line: its model line; None if it is unknown.
-        how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
-    """
-
-    node: str
-    operator: str
-    line: ModelLine | None
-    how: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +27,7 @@ class Row:
         outputs: the measurements of its outputs.
         inherited: the difference of each output from the whole program, by argument.
         launches: the launches that were compared together, the last of which it is.
-        suspects: of a wrong launch, the operators that wrong outputs depend on (see `suspects`).
+        suspects: of a wrong launch, the operators that wrong outputs depend on (see `suspects_of`).
         notes: what limits the comparison.
         bytes: the size of its outputs.
         compared_bytes: of those that were compared, directly or through the launches that read them.
@@ -157,115 +137,3 @@ class Comparison:
             compared_bytes=sum(row.compared_bytes for row in writing),
             same_code_bytes=sum(row.compared_bytes for row in writing if row.same_code),
         )
-
-
-def assemble(
-    run: RunDir,
-    reference: Reference,
-    regions: Regions,
-    results: Sequence[RegionResult],
-    inherited: Sequence[Inherited],
-) -> tuple[Row, ...]:
-    """Joins the regions of a run with their measurements; a row for each launch, in order."""
-    by_launch = {region.launch: region for region in regions.regions}
-    result_of = {result.launch: result for result in results}
-    reasons = {item.launch: item.reason for item in regions.uncovered}
-    reasons |= dict.fromkeys(regions.inside, PRIVATE) | dict.fromkeys(regions.silent, SILENT)
-    differences: dict[str, dict[str, float]] = {}
-    for item in inherited:
-        differences.setdefault(item.launch, {})[item.argument] = item.relative
-    compared = {r.launch for r in results if r.outputs}
-    covered = {id_ for region in regions.regions if region.launch in compared for id_ in region.launches}
-    members = {id_ for region in regions.regions for id_ in region.launches[:-1]}  # of a later launch's region
-    rows = []
-    for launch in run.launches:
-        region, result = by_launch.get(launch.id), result_of.get(launch.id)
-        arguments = [write.argument for write in regions.values.writes.get(launch.key, ())]
-        sizes = {a.name: a.layout.bytes for a in arguments if a.layout is not None}
-        if region is None or result is None:
-            private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
-            reason = reasons.get(launch.id, "it was not selected")
-            rows.append(
-                Row(
-                    launch,
-                    LaunchVerdict.NOT_COMPARABLE,
-                    reason,
-                    bytes=sum(sizes.values()),
-                    compared_bytes=private,
-                    same_code=_runs_same_code(launch),
-                )
-            )
-            continue
-        names = {output.argument for output in result.outputs}
-        if launch.id in members:
-            names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
-        rows.append(
-            Row(
-                launch,
-                verdict_on(result.outputs),
-                result.failure,
-                result.outputs,
-                differences.get(launch.id),
-                region.launches,
-                suspects(reference, region, result) if verdict_on(result.outputs) is LaunchVerdict.WRONG else (),
-                (*region.notes, *result.notes),
-                sum(sizes.values()),
-                sum(size for name, size in sizes.items() if name in names),
-                _runs_same_code(launch) or _has_user_kernel(reference, region),
-            )
-        )
-    return tuple(rows)
-
-
-def _runs_same_code(launch: Launch) -> bool:
-    """True for a launch that is no generated kernel: it calls an operator, as eager does."""
-    return not traits_of(launch.site.kind).compiled_for_layouts
-
-
-def _has_user_kernel(reference: Reference, region: Region) -> bool:
-    graph = reference.graph(region.graph, region.function)
-    return graph is not None and any(graph.by_name[name].target.startswith(USER_TRITON) for name in region.nodes)
-
-
-def suspects(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
-    """The operators of a region that its wrong outputs depend on.
-
-    Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
-    output come first, the last ones before the others; those that right outputs depend on as well come last. They are
-    not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
-    """
-    graph = reference.graph(region.graph, region.function)
-    if graph is None:
-        return ()
-    inside = set(region.nodes)
-    wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
-    right = {o.argument for o in result.outputs} - wrong
-
-    def ancestors(arguments: set[str]) -> set[str]:
-        pending = [
-            item.value.after or item.value.node for item in region.outputs if item.recorded.argument in arguments
-        ]
-        found: set[str] = set()
-        while pending:
-            name = pending.pop()
-            if name in inside and name not in found:
-                found.add(name)
-                pending += graph.by_name[name].inputs
-        return found
-
-    blamed, innocent = ancestors(wrong), ancestors(right)
-    other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
-    innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
-    held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
-    explained = {item.node: item.how for item in result.explanations if item.node in blamed}
-    ordered: dict[str, None] = dict.fromkeys(explained)
-    for output in graph.sorted(held[argument] for argument in wrong):  # the later ones may only have inherited it
-        same = {argument for argument in wrong if held[argument] == output}
-        ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
-    ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
-    nodes = [graph.by_name[name] for name in ordered]
-    return tuple(
-        Suspect(node.name, node.target, reference.line(node), explained.get(node.name, ""))
-        for node in nodes
-        if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
-    )

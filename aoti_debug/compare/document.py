@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
-from aoti_debug.compare.measurement import Measurement
-from aoti_debug.compare.verdicts import verdict_on_output
+from aoti_debug.compare.measure.verdicts import verdict_on_output
+from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import ModelLine
 
 FORMAT = 1

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.compare.comparison import Comparison, Row, Suspect
+from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.document import FORMAT, document
-from aoti_debug.compare.measurement import Measurement, StateChange
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Measurement, StateChange
+from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, members
 from aoti_debug.machine.json_data import DamagedJsonError, OtherFormatError

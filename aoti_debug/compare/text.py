@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 
 from aoti_debug import wording
-from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import LARGEST, Advance, Element, Measurement, StateChange
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.limits import LARGEST
+from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.suspects import Suspect
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
 from aoti_debug.values import unravel

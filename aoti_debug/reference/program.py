@@ -82,6 +82,12 @@ class Node:
     mutates: tuple[str, ...] = ()
     value: tuple[Any, ...] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """True for an input or a weight without elements: no launch needs to read it."""
+        given = self.kind in (NodeKind.INPUT, NodeKind.WEIGHT) and len(self.types) == 1
+        return given and self.types[0] is not None and "0" in self.types[0].shape
+
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The nodes that it reads, each once."""

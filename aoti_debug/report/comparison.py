@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
-from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
-from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.report.compact import Table
 from aoti_debug.report.redaction import Redaction
 from aoti_debug.show.cells import UNLIMITED

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, Row
-from aoti_debug.compare.measurement import Measurement
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import state_text, values_text
-from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

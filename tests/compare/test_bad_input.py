@@ -21,13 +21,13 @@ from chains import attach, chain, reference
 from click.testing import CliRunner
 
 from aoti_debug.cli.main import group
-from aoti_debug.compare import evaluation
+from aoti_debug.compare import run_worker
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.machine import made_here
 from aoti_debug.reference.program import FORMAT, Reference
@@ -97,7 +97,7 @@ def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_
 
 def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD, ADD))
-    monkeypatch.setattr(evaluation, "WORKER", "no_such_module")
+    monkeypatch.setattr(run_worker, "WORKER", "no_such_module")
     message = "did not start: it ended with exit code 1: .*No module named 'no_such_module'"
     with pytest.raises(TargetError, match=message):
         compared(run, tmp_path)
@@ -114,9 +114,10 @@ def test_an_exported_program_that_fails_in_eager_is_said(tmp_path: Path) -> None
 
 
 def test_errors_beyond_any_number(tmp_path: Path) -> None:
-    from aoti_debug.compare.measure import Evaluated, Subject, measure
-    from aoti_debug.compare.measurement import RegionResult
-    from aoti_debug.compare.protocol import message_line, read_message
+    from aoti_debug.compare.measure.evaluated import Evaluated, Subject
+    from aoti_debug.compare.measure.measure import measure
+    from aoti_debug.compare.protocol.measurement import RegionResult
+    from aoti_debug.compare.protocol.messages import message_line, read_message
 
     actual, zero = torch.tensor([1e300, 0.0], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     result = RegionResult("0.0", (measure(Subject("buf0", "x", "x"), Evaluated(actual, zero, zero, zero)),))

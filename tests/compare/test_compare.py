@@ -25,9 +25,9 @@ from aoti_debug.cli.main import group
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.compare.verdicts import LaunchVerdict
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.cells import UNLIMITED

@@ -15,7 +15,7 @@ from subjects import comparison_of, run
 
 from aoti_debug.compare import stored
 from aoti_debug.compare.document import document
-from aoti_debug.compare.measurement import Advance, StateChange
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir

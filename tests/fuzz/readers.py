@@ -33,9 +33,9 @@ from aoti_debug.cli import main
 from aoti_debug.compare import stored
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.document import document
-from aoti_debug.compare.error_spread import ErrorSpread
-from aoti_debug.compare.measurement import Element, Measurement
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.error_spread import ErrorSpread
+from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature

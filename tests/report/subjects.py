@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
-from aoti_debug.compare.error_spread import spread_of
-from aoti_debug.compare.measurement import Element, Measurement
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.error_spread import spread_of
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.machine.steps import Step
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role

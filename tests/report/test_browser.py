@@ -14,8 +14,8 @@ from test_page import EVIL, hostile
 from aoti_debug import report
 from aoti_debug.abi import Phase
 from aoti_debug.compare.comparison import Comparison, Row
-from aoti_debug.compare.measurement import Measurement
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import Kind, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 

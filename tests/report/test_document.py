@@ -9,7 +9,7 @@ from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, tri
 
 from aoti_debug import report
 from aoti_debug.compare import stored
-from aoti_debug.compare.measurement import Advance, StateChange
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.report import marks, selection
 from aoti_debug.report.document import Document, document_of

@@ -11,8 +11,8 @@ import torch
 from recorder import Recorder
 
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
-from aoti_debug.compare.measurement import Element, Measurement
-from aoti_debug.compare.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.diagnosis.findings import CLEAN
 from aoti_debug.manifest import Kind, ModelLine
 from aoti_debug.rundir.run_directory import RunDir

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.compare.trace_fault import trace_fault
+from aoti_debug.compare.locate.operand import trace_fault
 from aoti_debug.diagnosis.findings import FAULT
 from aoti_debug.run.runner import RunResult
 from aoti_debug.triage import confirm as replay

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug.compare.origin import TracedElement
-from aoti_debug.compare.trace_run import trace
+from aoti_debug.compare.locate.origin import trace
+from aoti_debug.compare.protocol.origin import TracedElement
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir

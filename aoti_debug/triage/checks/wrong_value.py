@@ -6,9 +6,10 @@ import shutil
 from dataclasses import replace
 
 from aoti_debug import wording
-from aoti_debug.compare import program_values, stored
+from aoti_debug.compare import stored
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.protocol import program_values
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.run.runner import RunResult

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from aoti_debug import dtypes
-from aoti_debug.compare.bad_operand import BadOperand, Computed
-from aoti_debug.compare.trace_fault import LocatedOperand
+from aoti_debug.compare.locate.operand import LocatedOperand
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite.in_graph import computation
 

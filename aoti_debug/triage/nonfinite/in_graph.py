@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from aoti_debug.compare.origin import Made, Operand
-from aoti_debug.compare.trace_run import LocatedOrigin
+from aoti_debug.compare.locate.origin import LocatedOrigin
+from aoti_debug.compare.protocol.origin import Made, Operand
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.compare.bad_operand import BadOperand, Computed
-from aoti_debug.compare.origin import Operand
-from aoti_debug.compare.trace_fault import LocatedOperand
+from aoti_debug.compare.locate.operand import LocatedOperand
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.memory.explain_operand import with_operand, words

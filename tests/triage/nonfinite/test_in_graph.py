@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.compare.origin import Made, Operand, Origin, TracedElement
-from aoti_debug.compare.trace_run import LocatedOrigin
+from aoti_debug.compare.locate.origin import LocatedOrigin
+from aoti_debug.compare.protocol.origin import Made, Operand, Origin, TracedElement
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE

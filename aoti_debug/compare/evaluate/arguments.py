@@ -1,0 +1,90 @@
+"""The arguments of a node as Python values, and the dtypes of tensors in an arithmetic. Runs in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aoti_debug import dtypes
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.dtypes import Category
+from aoti_debug.reference.program import Graph, Node
+
+
+def python_value(argument: Any, current: Mapping[str, Any], arithmetic: Arithmetic, device: str) -> Any:
+    """The Python value of an argument (see aoti_debug.reference.program).
+
+    Args:
+        current: the values of nodes, by name.
+
+    Raises:
+        NotEvaluableError: it is of a kind that cannot be written down.
+    """
+    import torch
+
+    if isinstance(argument, list | tuple):
+        return [python_value(item, current, arithmetic, device) for item in argument]
+    if not isinstance(argument, Mapping):
+        return argument
+    ((kind, text),) = argument.items()
+    match kind:
+        case "node":
+            return current[text]
+        case "float":
+            return float(text)
+        case "complex":
+            return complex(*text)
+        case "dtype":
+            return getattr(torch, wider(text, arithmetic))
+        case "device":
+            return torch.device(device)
+        case "layout" | "memory_format":
+            return getattr(torch, text)
+        case "dict":
+            return {name: python_value(item, current, arithmetic, device) for name, item in text.items()}
+        case "slice":
+            return slice(*(python_value(part, current, arithmetic, device) for part in text))
+    raise NotEvaluableError(f"an argument of a kind that cannot be written down: {kind} {text}")
+
+
+def in_own_dtypes(graph: Graph, node: Node, arithmetic: Arithmetic, values: Any) -> Any:
+    """Arguments of a node with the dtypes that its operator has in the program."""
+    import torch
+
+    names = iter(node.inputs)
+    originals = [graph.by_name[name].types for name in names]
+    narrow = {wider(t.dtype, arithmetic): t.dtype for types in originals for t in types if t is not None}
+
+    def restore(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            name = dtypes.bare_name(value.dtype)
+            return value.to(getattr(torch, narrow.get(name, name)))
+        if isinstance(value, torch.dtype):
+            name = dtypes.bare_name(value)
+            own = {wider(t.dtype, arithmetic): t.dtype for t in node.types if t is not None}
+            return getattr(torch, own.get(name, name))
+        if isinstance(value, dict):
+            return {key: restore(item) for key, item in value.items()}
+        return [restore(item) for item in value] if isinstance(value, list) else value
+
+    return restore(values)
+
+
+def converted(value: Any, arithmetic: Arithmetic) -> Any:
+    """A value, with its tensors in the dtypes that stand for theirs in an arithmetic."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        name = dtypes.bare_name(value.dtype)
+        target = wider(name, arithmetic)
+        return value if target == name else value.to(getattr(torch, target))
+    if isinstance(value, list | tuple):
+        return [converted(item, arithmetic) for item in value]
+    return value
+
+
+def is_floating(dtype: str) -> bool:
+    """True for a floating or complex dtype."""
+    info = dtypes.of_name(dtype)
+    return info is not None and info.category in (Category.FLOATING, Category.COMPLEX)

@@ -1,0 +1,254 @@
+"""Evaluates nodes of a graph over tensors, in one of several arithmetics. Runs in a child process.
+
+A node that overwrites its arguments gets copies of them, so every value is computed once and stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate import random_numbers, tensor_float
+from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, is_random, operator_of
+from aoti_debug.compare.evaluate.terms import terms_of
+from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
+_BRANCHES = (CONDITION, LOOP)
+_APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
+_ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
+_BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
+_TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
+_NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
+
+
+class Evaluation:
+    """The values of a graph's nodes.
+
+    Args:
+        stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
+        noise: moves the results of functions that kernels approximate with an absolute error; None to leave them.
+        weights: where to find weights that are not set; None for nowhere.
+
+    Attributes:
+        values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
+        fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
+        failures: nodes that cannot be evaluated, and why.
+        random: those of them that draw random numbers from a generator.
+        terms: the number of terms of the longest sum or product of terms so far.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        graph: Graph,
+        arithmetic: Arithmetic,
+        device: str,
+        stored: Set[str] = frozenset(),
+        noise: torch.Generator | None = None,
+        weights: ExportedWeights | None = None,
+    ) -> None:
+        self._reference = reference
+        self._graph = graph
+        self._arithmetic = arithmetic
+        self._device = device
+        self._stored = stored
+        self._noise = noise
+        self._weights = weights
+        self.values: dict[ValueKey, Any] = {}
+        self.fallbacks: dict[str, str] = {}
+        self.failures: dict[str, str] = {}
+        self.random: set[str] = set()
+        self.terms = 1
+
+    def set(self, key: ValueKey, value: Any) -> None:
+        """Sets a known value; a tensor is converted to the dtype of this arithmetic."""
+        self.values[key] = converted(value, self._arithmetic)
+
+    def run(self, node: Node, size: int | None = None) -> None:
+        """Evaluates a node, or notes why it, or one that it needs, cannot be evaluated.
+
+        Args:
+            size: its value, if it is a known size.
+        """
+        if size is not None:
+            self.values[ValueKey(node.name)] = size
+            return
+        if node.value is not None:
+            self.set(ValueKey(node.name), self._inlined(node))
+            return
+        if node.is_empty:
+            self.set(ValueKey(node.name), self._without_elements(node))
+            return
+        if node.kind is NodeKind.WEIGHT:
+            self._set_weight(node)
+            return
+        try:
+            result = self._moved(node, self._result(node))
+            self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
+        except NotEvaluableError as error:
+            self.failures[node.name] = str(error)
+
+    def value(self, key: ValueKey) -> Any:
+        """A value.
+
+        Raises:
+            NotEvaluableError: it could not be evaluated.
+        """
+        if key not in self.values:
+            raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
+        return self.values[key]
+
+    def _moved(self, node: Node, result: Any) -> Any:
+        import torch
+
+        if self._noise is None or node.target not in _APPROXIMATED or not isinstance(result, torch.Tensor):
+            return result
+        sign = torch.randint(0, 2, result.shape, generator=self._noise).to(result.device) * 2 - 1
+        return result + _ABSOLUTE_ERROR * sign
+
+    def _result(self, node: Node) -> Any:
+        args, kwargs = self.arguments(node)
+        if node.target in _BRANCHES:
+            return self._branch(args) if node.target == CONDITION else self._loop(args)
+        if node.target in random_numbers.DRAWN:
+            return self._drawn(node, args, kwargs)
+        if is_random(node.target, args, kwargs):
+            self.random.add(node.name)
+            raise NotEvaluableError(f"random numbers: {node.target}")
+        self.terms = max(self.terms, terms_of(node, args))
+        return self.call(node, args, kwargs)
+
+    def _set_weight(self, node: Node) -> None:
+        """Takes a weight from the exported program, unless it is set."""
+        if ValueKey(node.name) in self.values:
+            return
+        value = None if self._weights is None else self._weights.value(node)
+        if value is None or self._graph.mutators.get(node.name):
+            why = f"; {self._weights.failure}" if self._weights is not None and self._weights.failure else ""
+            self.failures[node.name] = f"it depends on the weight {node.name}, which it does not read{why}"
+        else:
+            self.set(ValueKey(node.name), value.to(self._device))
+
+    def _without_elements(self, node: Node) -> torch.Tensor:
+        import torch
+
+        (type_,) = node.types
+        assert type_ is not None
+        sizes = [int(size) if size.isdigit() else 1 for size in type_.shape]
+        return torch.empty(sizes, dtype=getattr(torch, type_.dtype), device=self._device)
+
+    def _inlined(self, node: Node) -> torch.Tensor:
+        """A weight whose elements are in the reference."""
+        import torch
+
+        (type_,) = node.types
+        assert type_ is not None
+        elements = [python_value(item, {}, self._arithmetic, self._device) for item in node.value or ()]
+        tensor = torch.tensor(elements, dtype=getattr(torch, type_.dtype), device=self._device)
+        return tensor.reshape([int(size) for size in type_.shape])
+
+    def _drawn(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+        import torch
+
+        (type_,) = node.types
+        seed = args[3] if node.target == random_numbers.INTEGER else args[1]
+        if type_ is None or kwargs.get("offset") or seed.numel() != 1:
+            raise NotEvaluableError(f"random numbers of a kind that is not known here: {node.target}")
+        dtype = torch.float64 if self._arithmetic is Arithmetic.DOUBLE else torch.float32
+        result: torch.Tensor = converted(random_numbers.drawn(node.target, args, type_.device, dtype), self._arithmetic)
+        return result
+
+    def _branch(self, args: list[Any]) -> list[Any]:
+        condition, true_graph, false_graph, operands = args
+        return self._subgraph(true_graph if condition else false_graph, operands)
+
+    def _loop(self, args: list[Any]) -> list[Any]:
+        condition, body, carried, others = args
+        while bool(self._subgraph(condition, [*carried, *others])[0]):
+            carried = self._subgraph(body, [*carried, *others])
+        return list(carried)
+
+    def _subgraph(self, name: str, operands: list[Any]) -> list[Any]:
+        """The results of a branch or of the body of a loop."""
+        graph = self._reference.graph(name, self._graph.function)
+        if graph is None:
+            raise NotEvaluableError(f"the reference lacks {name}")
+        inner = Evaluation(self._reference, graph, self._arithmetic, self._device)
+        inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
+        for node, operand in zip(inputs, operands, strict=True):
+            inner.values[ValueKey(node.name)] = operand
+        for node in graph.nodes:
+            if node.kind is NodeKind.CALL:
+                inner.run(node)
+        output = graph.nodes[-1]
+        results = inner.arguments(output)[0][0]
+        return results if isinstance(results, list) else [results]
+
+    def arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a node by position and by name; of what it overwrites, a copy.
+
+        Raises:
+            NotEvaluableError: a value that it needs could not be evaluated.
+        """
+        current: dict[str, Any] = {}
+        for name in node.inputs:
+            if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:
+                current[name] = self._graph.by_name[name].target
+                continue
+            value = self.value(self._graph.value_for(name, node.name))
+            if name in node.mutates:
+                value = self.values[ValueKey(name, node.name)] = value.clone()
+            current[name] = value
+        return [python_value(item, current, self._arithmetic, self._device) for item in node.args], {
+            name: python_value(item, current, self._arithmetic, self._device) for name, item in node.kwargs.items()
+        }
+
+    def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of the operator of a node for some arguments, in this arithmetic.
+
+        Raises:
+            NotEvaluableError: the operator fails.
+        """
+        function = operator_of(node.target)
+        if self._arithmetic is Arithmetic.EAGER:
+            return _checked(node, function, args, kwargs)
+        if node.target not in _BITS:
+            if self._arithmetic is Arithmetic.KERNEL and tensor_float.may_use(node.target, self._device):
+                args = [tensor_float.rounded(argument) for argument in args]
+            try:
+                return converted(function(*args, **kwargs), self._arithmetic)
+            except _failures_of(node.target) as error:
+                self.fallbacks[node.target] = first_line(error)
+        own_args, own_kwargs = (
+            in_own_dtypes(self._graph, node, self._arithmetic, args),
+            in_own_dtypes(self._graph, node, self._arithmetic, kwargs),
+        )
+        return converted(_checked(node, function, own_args, own_kwargs), self._arithmetic)
+
+
+def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except _failures_of(node.target) as error:
+        raise NotEvaluableError(f"{node.target} fails here: {first_line(error)}") from error
+
+
+def _failures_of(target: str) -> tuple[type[Exception], ...]:
+    """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
+    return _TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
+
+
+def _rounded(node: Node, value: Any) -> Any:
+    """The result of a node, rounded to the dtype that it has in the program."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or len(node.types) != 1 or node.types[0] is None:
+        return value
+    return value.to(getattr(torch, node.types[0].dtype)).to(value.dtype)

@@ -1,0 +1,76 @@
+"""The functions of operators and other targets of a graph. Runs in a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aoti_debug.compare.evaluate import random_numbers
+from aoti_debug.reference.program import USER_TRITON
+
+_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+
+
+class NotEvaluableError(Exception):
+    """The reason why a node cannot be evaluated here."""
+
+
+def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """True if a call draws random numbers; one whose dropout is off does not."""
+    import torch
+
+    if target == random_numbers.LOOKUP:
+        return False
+    if target.startswith(_INDUCTOR_RANDOM):
+        return True
+    function = operator_of(target)
+    if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
+        return False
+    for position, parameter in enumerate(function._schema.arguments):
+        if parameter.name in ("dropout_p", "train"):
+            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
+            return bool(value)
+    return True
+
+
+@functools.cache
+def operator_of(target: str) -> Callable[..., Any]:
+    """The function of a target: "aten.add.Tensor", "_operator.getitem".
+
+    Raises:
+        NotEvaluableError: there is none here.
+    """
+    import torch
+
+    if target.startswith(USER_TRITON):
+        raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
+    if target.startswith("higher_order."):
+        raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
+    parts = target.split(".")
+    if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
+        _register_inductor_prims()
+    try:
+        if len(parts) == 3 and parts[0] not in ("math", "_operator"):
+            function: Any = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
+        else:
+            function = functools.reduce(getattr, parts[1:], importlib.import_module(parts[0]))
+    except (AttributeError, ImportError, RuntimeError) as error:
+        raise NotEvaluableError(f"{target} is not known here: {first_line(error)}") from error
+    if not callable(function):
+        raise NotEvaluableError(f"{target} is no function")
+    operator: Callable[..., Any] = function
+    return operator
+
+
+def _register_inductor_prims() -> None:
+    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch._inductor.inductor_prims")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, or its type if it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,29 @@
+"""The number of terms of the sums that an operator computes. Runs in a child process."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from aoti_debug.reference.program import Node
+
+
+def terms_of(node: Node, args: list[Any]) -> int:
+    """The length of the longest sum that an operator computes: how far rounding can add up."""
+    import torch
+
+    tensors = [item for item in args if isinstance(item, torch.Tensor)]
+    if not tensors:
+        return 1
+    name = node.target.split(".")[1] if node.target.count(".") else node.target
+    sizes = [int(size) for t in node.types[:1] if t is not None for size in t.shape if size.isdigit()]
+    outputs = functools.reduce(lambda a, b: a * b, sizes, 1)
+    if name in ("addmm", "baddbmm", "mm", "bmm", "linear", "addmv", "mv", "dot"):
+        terms = tensors[1 if name in ("addmm", "baddbmm", "addmv") else 0].shape[-1]
+    elif "convolution" in name and len(tensors) > 1:
+        terms = tensors[1].numel() // max(tensors[1].shape[0], 1)
+    elif "attention" in name and len(tensors) > 1:
+        terms = tensors[0].shape[-1] + tensors[1].shape[-2]
+    else:
+        terms = max(t.numel() for t in tensors) // max(outputs, 1)
+    return int(terms)

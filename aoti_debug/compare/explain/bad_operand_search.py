@@ -1,0 +1,201 @@
+"""Finds the first element of an operand that an operator of a region cannot use. Runs in a child process.
+
+The operators are evaluated in their order; one with such an operand is not evaluated any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.explain.element_sources import is_elementwise
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.values import unravel
+
+if TYPE_CHECKING:
+    import torch
+
+_LISTS = {"index": 1, "_unsafe_index": 1, "index_put": 1, "_unsafe_index_put": 1}  # position of the list of indices
+_ALONG = frozenset(  # of a table, a dimension and an index
+    {"gather", "index_select", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill"}
+)
+_ROWS = frozenset({"embedding", "_embedding_bag", "_embedding_bag_forward_only", "embedding_bag"})
+_DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod"})
+_SAME_ORDER = frozenset({"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "clone", "alias"})
+
+
+@dataclass(frozen=True)
+class _Use:
+    """An operand that has to lie within bounds.
+
+    Attributes:
+        bad: True where it does not.
+        table, dimension, size: see BadOperand.
+    """
+
+    name: str
+    values: torch.Tensor
+    bad: torch.Tensor
+    table: str = ""
+    dimension: int = 0
+    size: int = 0
+
+
+class BadOperandSearch:
+    """Evaluates nodes in eager and looks at what each operator uses as an index, or as an integer divisor."""
+
+    def __init__(
+        self, reference: Reference, graph: Graph, known: Mapping[ValueKey, Any], symbols: Symbols, device: str
+    ) -> None:
+        """Begins with the values that a launch read."""
+        self._reference = reference
+        self._graph = graph
+        self._symbols = symbols
+        self._device = device
+        self._given = frozenset(known)
+        self._evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
+        for key, value in known.items():
+            self._evaluation.set(key, value)
+
+    def first(self, launch: str, nodes: tuple[str, ...]) -> BadOperand | None:
+        """The first bad element; None if there is none that can be seen.
+
+        Args:
+            nodes: those to evaluate, in order; those whose operands are not known are left out.
+        """
+        for name in nodes:
+            node = self._graph.by_name[name]
+            if node.kind is not NodeKind.CALL:
+                continue
+            for use in self._uses(node):
+                if bool(use.bad.any()):
+                    return self._described(launch, node, use)
+            self._evaluation.run(node, self._symbols.value(node.size) if node.size else None)
+        return None
+
+    def _uses(self, node: Node) -> Iterator[_Use]:
+        name = _name(node)
+        if name in _LISTS:
+            indices = node.args[_LISTS[name]]
+            for dimension, item in enumerate(indices if isinstance(indices, list | tuple) else ()):
+                yield from self._index(node, item, dimension, wraps=True)
+        elif name in _ALONG and isinstance(node.args[1], int):
+            yield from self._index(node, node.args[2], node.args[1], wraps=False)
+        elif name in _ROWS:
+            yield from self._index(node, node.args[1], 0, wraps=False)
+        elif name in _DIVISIONS and len(node.args) > 1:
+            yield from self._divisor(node, node.args[1])
+
+    def _index(self, node: Node, item: Any, dimension: int, *, wraps: bool) -> Iterator[_Use]:
+        import torch
+
+        found, table = self._operand(node, item), node.args[0]
+        if found is None or not isinstance(table, dict) or found[1].dtype in (torch.bool, torch.uint8):
+            return
+        name, values = found
+        shape = self._shape(node, str(table.get("node")))
+        if not shape or values.dtype.is_floating_point:
+            return
+        size = shape[dimension % len(shape)]
+        if size is not None:
+            bad = (values >= size) | (values < (-size if wraps else 0))
+            yield _Use(name, values, bad, str(table["node"]), dimension % len(shape), size)
+
+    def _divisor(self, node: Node, item: Any) -> Iterator[_Use]:
+        found = self._operand(node, item)
+        result = node.types[0] if node.types else None
+        if found is None or result is None or "float" in result.dtype or found[1].dtype.is_floating_point:
+            return
+        yield _Use(*found, found[1] == 0)
+
+    def _operand(self, node: Node, item: Any) -> tuple[str, torch.Tensor] | None:
+        """The name and the value of an argument; None if it is no tensor, or not known."""
+        import torch
+
+        if not isinstance(item, dict) or "node" not in item:
+            return None
+        value = self._evaluation.values.get(self._graph.value_for(item["node"], node.name))
+        return (item["node"], value) if isinstance(value, torch.Tensor) and value.numel() else None
+
+    def _shape(self, node: Node, table: str) -> list[int | None]:
+        """The sizes of a tensor, whether its value is known or not."""
+        import torch
+
+        value = self._evaluation.values.get(self._graph.value_for(table, node.name))
+        if isinstance(value, torch.Tensor):
+            return list(value.shape)
+        types = self._graph.by_name[table].types
+        kind = types[0] if len(types) == 1 else None
+        return [] if kind is None else [self._symbols.value(size) for size in kind.shape]
+
+    def _described(self, launch: str, node: Node, use: _Use) -> BadOperand:
+        element = int(use.bad.reshape(-1).to(use.values.device).nonzero()[0])
+        return BadOperand(
+            launch,
+            node.name,
+            node.target,
+            use.name,
+            unravel(element, tuple(use.values.shape)),
+            int(use.values.reshape(-1)[element]),
+            int(use.bad.sum()),
+            use.table,
+            use.dimension,
+            use.size,
+            self._computed(use.name, node.name, element),
+        )
+
+    def _computed(self, name: str, reader: str, element: int) -> Computed | None:
+        """The elementwise operator that an element comes from; None if another kind of operator, or none, made it."""
+        import torch
+
+        key = self._graph.value_for(name, reader)
+        node = self._graph.by_name[key.after or key.node]
+        if node.kind is not NodeKind.CALL or key in self._given:
+            return None
+        value = self._evaluation.values.get(key)
+        if _name(node) in _SAME_ORDER and node.inputs:
+            return self._computed(node.inputs[0], node.name, element)
+        if not isinstance(value, torch.Tensor) or not is_elementwise(node):
+            return None
+        at = unravel(element, tuple(value.shape))
+        operands = tuple(operand for item in node.args if (operand := self._source(node, item, at)) is not None)
+        dtype = str(value.dtype).removeprefix("torch.")
+        return Computed(node.name, node.target, dtype, operands, self._exact(node, at)) if operands else None
+
+    def _source(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
+        """The element, or the number, of an argument that an element of the result was computed from."""
+        if isinstance(item, int | float) and not isinstance(item, bool):
+            return Operand("", value=str(item))
+        found = self._operand(node, item)
+        if found is None:
+            return None
+        name, value = found
+        own = at[len(at) - value.dim() :]
+        place = tuple(0 if size == 1 else i for size, i in zip(value.shape, own, strict=True))
+        return Operand(name, place, str(value[place].item()))
+
+    def _exact(self, node: Node, at: tuple[int, ...]) -> str:
+        import torch
+
+        double = Evaluation(self._reference, self._graph, Arithmetic.DOUBLE, self._device)
+        for name in node.inputs:
+            value = self._evaluation.values.get(self._graph.value_for(name, node.name))
+            wide = value.double() if isinstance(value, torch.Tensor) else value
+            double.values[self._graph.value_for(name, node.name)] = wide
+        double.run(node)
+        try:
+            return str(float(double.value(ValueKey(node.name))[at]))
+        except NotEvaluableError:
+            return "nan"
+
+
+def _name(node: Node) -> str:
+    """The name of an operator; of one in place that of the other one: "index_put"."""
+    return node.target.split(".")[1].rstrip("_") if node.target.count(".") else ""

@@ -1,0 +1,197 @@
+"""Finds which operator of a region, computed wrongly, explains what a launch wrote. Runs in a child process.
+
+For each operator that a wrong output depends on, wrong variants of its result, its result times a factor, and its
+result plus a number are put in its place, and what depends on it is evaluated again. A variant explains the outputs if
+it leaves less than 5 % of the error (root mean square), or no more than rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.explain.variants import Variant, computes, variants
+from aoti_debug.compare.measure.ulp import finite, ulp
+from aoti_debug.compare.protocol.limits import SMALLEST
+from aoti_debug.compare.protocol.measurement import Explanation
+from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+_LEFT = 0.05  # of the error
+_SECONDS = 10.0  # after which no more variants are tried
+_VECTORS = (16, 8)  # elements of a vector of float32
+_STEP = 1e-3  # relative, of the finite differences that factors and summands are fitted with
+
+
+@dataclass(frozen=True)
+class WrittenOutput:
+    """An output of the launch.
+
+    Attributes:
+        actual: as recorded.
+        expected: the value of an evaluation, as the launch would have written it.
+    """
+
+    actual: torch.Tensor
+    expected: Callable[[Evaluation], torch.Tensor]
+
+
+class WrongOperators:
+    """The operators of a region that may be wrong.
+
+    Args:
+        right: the region, evaluated in the kernel's arithmetic.
+        nodes: of the region, in order.
+        copy: makes an evaluation without values, in the same arithmetic.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        right: Evaluation,
+        nodes: Sequence[str],
+        outputs: Sequence[WrittenOutput],
+        copy: Callable[[], Evaluation],
+    ) -> None:
+        self._graph, self._right, self._nodes, self._copy = graph, right, nodes, copy
+        floating = [output for output in outputs if output.actual.dtype.is_floating_point]
+        self._outputs = floating or outputs  # integers jump where rounding decides
+        self._actual = [_wide(output.actual) for output in self._outputs]
+        self._error = self._distance(self._expected(right))
+        self._rounding = _size(
+            [
+                ulp(finite(a), o.actual.dtype)
+                for a, o in zip(self._actual, self._outputs, strict=True)
+                if o.actual.dtype.is_floating_point
+            ]
+        )
+
+    def explanations(self) -> tuple[Explanation, ...]:
+        """The operators that explain the outputs, the best ones first."""
+        end = time.monotonic() + _SECONDS
+        found: list[Explanation] = []
+        for name in reversed(self._nodes):
+            node = self._graph.by_name[name]
+            if node.kind is NodeKind.CALL and not node.mutates and ValueKey(name) in self._right.values:
+                found += [] if time.monotonic() > end else self._of(node)
+        return tuple(sorted(found, key=lambda item: item.left))
+
+    def _of(self, node: Node) -> list[Explanation]:
+        best: Explanation | None = None
+        for variant in self._variants(node):
+            left = self._left(node, variant.value)
+            explains = left * self._error <= max(_LEFT * self._error, self._rounding)
+            if explains and (best is None or left < best.left):
+                best = Explanation(self._operator(node), variant.how, left)
+        return [] if best is None else [best]
+
+    def _operator(self, node: Node) -> str:
+        """The node of the operator itself: a member of its result stands for it."""
+        return node.inputs[0] if node.target == "_operator.getitem" and node.inputs else node.name
+
+    def _variants(self, node: Node) -> Iterator[Variant]:
+        args, kwargs = self._right.arguments(node)
+        if node.target != "_operator.getitem":
+            for variant in variants(node, args, kwargs, lambda a, k: self._right.call(node, a, k)):
+                yield variant
+                yield from self._in_parts(node, variant)
+        if computes(node):
+            yield from self._fitted(node)
+
+    def _in_parts(self, node: Node, variant: Variant) -> Iterator[Variant]:
+        """A variant in the whole vectors of the last dimension only, or in the elements behind them only."""
+        import torch
+
+        right, wrong = self._right.values[ValueKey(node.name)], variant.value
+        if not isinstance(right, torch.Tensor) or not isinstance(wrong, torch.Tensor) or not right.dim():
+            return
+        size = right.shape[-1]
+        for width in _VECTORS:
+            behind = torch.arange(size, device=right.device) >= size - size % width
+            if size > width and size % width and wrong.shape == right.shape:
+                yield Variant(f"{variant.how} in whole vectors", torch.where(behind, right, wrong.to(right.dtype)))
+                yield Variant(f"{variant.how} behind whole vectors", torch.where(behind, wrong.to(right.dtype), right))
+
+    def _fitted(self, node: Node) -> Iterator[Variant]:
+        """The result times the factor, and plus the number, that come nearest to what the launch wrote."""
+        import torch
+
+        value = self._right.values[ValueKey(node.name)]
+        if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or not value.numel():
+            return
+        scale = float(finite(value.double()).abs().amax()) or 1.0
+        factor = self._fit(node, value * (1 + _STEP))
+        if factor is not None:
+            yield Variant(f"times {1 + _STEP * factor:.6g}", value * (1 + _STEP * factor))
+        summand = self._fit(node, value + _STEP * scale)
+        if summand is not None:
+            yield Variant(f"plus {_STEP * scale * summand:.6g}", value + _STEP * scale * summand)
+
+    def _fit(self, node: Node, moved: torch.Tensor) -> float | None:
+        """The multiple of a small change that comes nearest to the outputs; None if it changes none of them."""
+        outputs = self._with(node, moved)
+        if outputs is None:
+            return None
+        product = square = 0.0
+        for actual, right, changed in zip(self._actual, self._expected(self._right), outputs, strict=True):
+            change = finite(changed - right)
+            product += float((finite(actual - right) * change).sum())
+            square += float(change.square().sum())
+        return product / square if square else None
+
+    def _left(self, node: Node, value: Any) -> float:
+        """The part of the error that is left with another result of a node."""
+        outputs = self._with(node, value)
+        return 1.0 if outputs is None else self._distance(outputs) / max(self._error, SMALLEST)
+
+    def _with(self, node: Node, value: Any) -> list[torch.Tensor] | None:
+        """The outputs with another result of a node; None if they cannot be evaluated."""
+        changed = self._copy()
+        dependent = {node.name}
+        for name in self._nodes:
+            if not dependent.isdisjoint(self._graph.by_name[name].inputs):
+                dependent.add(name)
+        known = self._right.values.items()
+        changed.values = {k: v for k, v in known if (k.after or k.node) not in dependent}
+        changed.values[ValueKey(node.name)] = value
+        for name in self._nodes:
+            if name in dependent and name != node.name:
+                changed.run(self._graph.by_name[name])
+        try:
+            return self._expected(changed)
+        except (NotEvaluableError, RuntimeError):
+            return None
+
+    def _expected(self, evaluation: Evaluation) -> list[torch.Tensor]:
+        return [_wide(output.expected(evaluation)) for output in self._outputs]
+
+    def _distance(self, outputs: Sequence[torch.Tensor]) -> float:
+        return _size([_difference(a, b) for a, b in zip(self._actual, outputs, strict=True)])
+
+
+def _size(values: Sequence[torch.Tensor]) -> float:
+    """Root of the mean square of each tensor, summed."""
+    return sum(float(v.square().mean().sqrt()) for v in values if v.numel())
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    real = torch.view_as_real(tensor.resolve_conj().contiguous()) if tensor.is_complex() else tensor
+    return real.to(torch.float64)
+
+
+def _difference(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The difference; 0 where both are the same infinity or NaN, 1 where only one is infinite or NaN."""
+    import torch
+
+    same = (first == second) | (first.isnan() & second.isnan())
+    difference = first - second
+    different = torch.where(difference.isfinite(), difference, torch.ones_like(difference))
+    return torch.where(same, torch.zeros_like(difference), different)

@@ -1,0 +1,37 @@
+"""The model's own names of its inputs, in place of those that the graph has for them: "index" for "arg1_1"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.origin import Made, Operand, Origin
+from aoti_debug.manifest import Manifest
+
+
+def input_names(manifest: Manifest, graph: str) -> Mapping[str, str]:
+    """The names of the inputs of a graph, by its own; the bodies of branches and loops have none."""
+    return {} if graph else dict(zip(manifest.inputs, manifest.input_names, strict=False))
+
+
+def of_bad_operand(bad: BadOperand, names: Mapping[str, str]) -> BadOperand:
+    """The same with names of the model."""
+    computed = bad.computed
+    if computed is not None:
+        computed = replace(computed, operands=_operands(computed.operands, names))
+    return replace(bad, name=names.get(bad.name, bad.name), table=names.get(bad.table, bad.table), computed=computed)
+
+
+def of_origin(origin: Origin, names: Mapping[str, str]) -> Origin:
+    """The same with names of the model."""
+    became = None if origin.became is None else _made(origin.became, names)
+    return replace(origin, made=_made(origin.made, names), became=became)
+
+
+def _made(made: Made, names: Mapping[str, str]) -> Made:
+    return replace(made, operands=_operands(made.operands, names))
+
+
+def _operands(operands: tuple[Operand, ...], names: Mapping[str, str]) -> tuple[Operand, ...]:
+    return tuple(replace(operand, name=names.get(operand.name, operand.name)) for operand in operands)

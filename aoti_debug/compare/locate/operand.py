@@ -1,0 +1,64 @@
+"""Finds the operator, within a launch that failed, that cannot use one of its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aoti_debug.compare.compare_run import Scope, reference_of, request_for
+from aoti_debug.compare.locate.input_names import input_names, of_bad_operand
+from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.regions.fault_region import fault_region
+from aoti_debug.compare.run_worker import evaluate
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.node_text import place_in_subgraph
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class LocatedOperand:
+    """An operand that an operator cannot use.
+
+    Attributes:
+        line: the operator's model line; None if it is not known.
+        computed_line: the line of what computed the operand in the same launch; None if that is not known.
+        place: its node in the body of a branch or loop; "" elsewhere.
+    """
+
+    bad: BadOperand
+    line: ModelLine | None
+    computed_line: ModelLine | None
+    place: str
+
+    @property
+    def operator(self) -> str:
+        """The operator: "aten.index.Tensor"."""
+        return self.bad.operator
+
+
+def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> LocatedOperand | None:
+    """Finds the operand that made a launch fail; None if it cannot be told.
+
+    Args:
+        run: with the tensors that the launch was about to read.
+        folder: for the request and the output of the process that evaluates the graph.
+
+    Raises:
+        ArtifactError: the package holds no reference.
+        TargetError: the program cannot be evaluated.
+        RunDirError: the run's package is gone.
+    """
+    reference, package = reference_of(run)
+    region = fault_region(run, reference, launch)
+    graph = reference.graph(launch.site.subgraph, launch.site.function)
+    if region is None or graph is None or not region.inputs:
+        return None
+    request = replace(request_for(run, package, scope, (region,)), faulty=(launch.id,))
+    bad = next(iter(evaluate(request, folder, lambda _: None).bad_operands), None)
+    if bad is None:
+        return None
+    computed = None if bad.computed is None else reference.line(graph.by_name[bad.computed.node])
+    node = graph.by_name[bad.node]
+    bad = of_bad_operand(bad, input_names(run.manifest, graph.name))
+    return LocatedOperand(bad, reference.line(node), computed, place_in_subgraph(graph, node, launch.loops))

@@ -1,0 +1,66 @@
+"""An output as it was recorded and as it was evaluated, and its measurement. Runs in a child process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aoti_debug import dtypes
+from aoti_debug.compare.measure.error_spread import spread_of
+from aoti_debug.compare.protocol.error_spread import ErrorSpread
+from aoti_debug.compare.protocol.limits import LARGEST
+from aoti_debug.compare.protocol.measurement import Element, Measurement
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An output as it was recorded, and as it was evaluated.
+
+    Attributes:
+        actual: as recorded.
+        eager, kernel, double: in each arithmetic; of the dtype that stands for its own there.
+        perturbed: in float64, from perturbed inputs.
+        ties: True where an index selects an element that is equal to the expected one; None if it is no index.
+        terms: the number of terms in the longest sum.
+    """
+
+    actual: torch.Tensor
+    eager: torch.Tensor
+    kernel: torch.Tensor
+    double: torch.Tensor
+    perturbed: tuple[torch.Tensor, ...] = ()
+    ties: torch.Tensor | None = None
+    terms: int = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The names of an output: see Measurement."""
+
+    argument: str
+    value: str
+    operator: str
+
+
+def measurement(subject: Subject, output: Evaluated, **members: object) -> Measurement:
+    """A measurement of an output, with these members; floats are limited to LARGEST."""
+    actual = output.actual
+    common = {"dtype": dtypes.bare_name(actual.dtype), "shape": tuple(actual.shape), "count": actual.numel()}
+    limited = {name: min(value, LARGEST) if isinstance(value, float) else value for name, value in members.items()}
+    return Measurement(subject.argument, subject.value, subject.operator, **common, **limited)  # type: ignore[arg-type]
+
+
+def spread(
+    output: Evaluated, excess: torch.Tensor, ulp: torch.Tensor | None = None, misplaced: torch.Tensor | None = None
+) -> ErrorSpread | None:
+    """The distribution of the errors of an output with wrong elements."""
+    return spread_of(tuple(output.actual.shape), excess, ulp, misplaced) if bool((excess > 1).any()) else None
+
+
+def element(index: int, output: Evaluated) -> Element:
+    """An element of an output, by its row-major index."""
+    values = (output.actual, output.double, output.eager)
+    return Element(index, *(repr(t.reshape(-1)[index].item()) for t in values))

@@ -1,0 +1,60 @@
+"""Measures how far an output is from its reference, and what rounding may explain. Runs in a child process.
+
+For a floating output, the allowed error of an element with the reference r (computed in float64) is
+
+    2 ULP                                        its own rounding when it is stored
+    + 8 · g · (u · |r| + change)                 rounding within the kernel
+    + 4 · eager                                  what eager and the kernel's arithmetic get wrong themselves
+
+where u is the unit of the kernel's arithmetic (2⁻²³; float64: 2⁻⁵²), `change` how much r moves when every input is
+perturbed by one such unit at random, and g = 1 + √n / 4 grows with the number n of terms in the longest sum.
+`change` and `eager` are the largest of all elements of similar size (|r| within a factor of about 2⁸): an element that
+happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
+does not suffice.
+
+Outputs in half precision also must not lean to one side: see aoti_debug.compare.measure.bias.
+
+NaN and infinities have to be where eager, the kernel's arithmetic or float64 has them; an infinity may also stand where
+r is out of the dtype's range. Signs of zero and of NaN do not count.
+
+Integers and booleans have to equal eager's, except where the decision is not stable: the arithmetics or the perturbed
+inputs disagree, or two indices select equal elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_debug.compare.measure.discrete import measure_discrete
+from aoti_debug.compare.measure.evaluated import Evaluated, Subject, measurement
+from aoti_debug.compare.measure.floating import measure_floating
+from aoti_debug.compare.protocol.measurement import Measurement
+
+if TYPE_CHECKING:
+    import torch
+
+
+def measure(subject: Subject, output: Evaluated) -> Measurement:
+    """Measures an output; its shape and dtype are those of the recorded tensor."""
+    if output.actual.numel() == 0:
+        return measurement(subject, output, equals_eager=True)
+    if output.actual.dtype.is_complex:
+        return measure(subject, _as_real(output))
+    is_floating = output.actual.dtype.is_floating_point
+    return measure_floating(subject, output) if is_floating else measure_discrete(subject, output)
+
+
+def _as_real(output: Evaluated) -> Evaluated:
+    import torch
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(tensor.resolve_conj().contiguous())
+
+    return Evaluated(
+        real(output.actual),
+        real(output.eager),
+        real(output.kernel),
+        real(output.double),
+        tuple(map(real, output.perturbed)),
+        terms=output.terms,
+    )

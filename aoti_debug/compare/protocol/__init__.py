@@ -1,0 +1,1 @@
+"""Requests to the process that evaluates, and its answers, as plain data."""

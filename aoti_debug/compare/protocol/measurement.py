@@ -1,0 +1,174 @@
+"""The measured differences between what a launch wrote and what the program says, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from aoti_debug.compare.protocol.error_spread import ErrorSpread
+
+
+@dataclass(frozen=True)
+class Element:
+    """The element of an output that differs most, compared with what is allowed there.
+
+    Attributes:
+        index: its row-major index.
+        actual, expected, eager: its values as text: as recorded, in float64, in the program's own dtypes.
+    """
+
+    index: int
+    actual: str
+    expected: str
+    eager: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The differences of one output from its reference in float64.
+
+    Errors are absolute differences; a ULP is the distance between neighbouring numbers of the output's dtype there.
+
+    Attributes:
+        argument: its name in the launch: "buf4".
+        value: the value of the graph that it holds: "addmm".
+        operator: the operator that computes this value: "aten.addmm.default".
+        count: the number of elements.
+        wrong: the number of elements that differ by more than what is allowed there.
+        excess: the largest error, as a multiple of what is allowed there; 0 without any error.
+        worst: the element with this error; None if all are equal.
+        bias: the mean error in ULP, away from zero, if it is what makes the output wrong; else 0.
+        equals_eager: True if it is equal to what eager computes, bit for bit but for signs of zero and of NaN.
+        ulp_median, ulp_max: of the errors, in ULP, over finite elements.
+        atol, rtol: the largest absolute and relative error: what a comparison by one of them alone would need.
+        rms, eager_rms: root of the mean squared error, of the output and of eager.
+        relative: `rms`, divided by the root of the mean square of the expected values.
+        relative_ulp: `relative`, in relative distances of neighbouring numbers of the dtype.
+        eager_ulp_max: the largest error of eager in ULP.
+        sensitivity: an estimate of the condition number: the relative change of the output divided by that of the
+            inputs, when these change by one ULP; of integers, the number of elements that change; -1 if it was not
+            needed.
+        metric: the value of the user's metric; None without one.
+        spread: the distribution of its errors, if elements are wrong; None for others, and after the first few.
+    """
+
+    argument: str
+    value: str
+    operator: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    wrong: int = 0
+    excess: float = 0.0
+    worst: Element | None = None
+    bias: float = 0.0
+    equals_eager: bool = False
+    ulp_median: float = 0.0
+    ulp_max: float = 0.0
+    atol: float = 0.0
+    rtol: float = 0.0
+    rms: float = 0.0
+    relative: float = 0.0
+    relative_ulp: float = 0.0
+    eager_rms: float = 0.0
+    eager_ulp_max: float = 0.0
+    sensitivity: float = -1.0
+    metric: float | None = None
+    spread: ErrorSpread | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An operator that, computed wrongly, explains what a launch wrote.
+
+    Attributes:
+        how: "with its operands swapped".
+        left: the part of the error that is left.
+    """
+
+    node: str
+    how: str
+    left: float
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """The measurements of one region.
+
+    Attributes:
+        launch: the launch that writes its outputs.
+        failure: why it could not be evaluated; "" if it was.
+        notes: what limits the comparison: "aten.x.default computed in bfloat16: not implemented for 'Double'".
+        seconds: the time that it took.
+        explanations: of the first region with a wrong output, the best ones first.
+    """
+
+    launch: str
+    outputs: tuple[Measurement, ...] = ()
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    explanations: tuple[Explanation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The difference of an output from the whole program, run in eager from the model's inputs.
+
+    Attributes:
+        relative: root of the mean squared difference, divided by the root of the mean square of the expected values.
+    """
+
+    launch: str
+    argument: str
+    relative: float
+
+
+class Advance(str, Enum):
+    """The way in which a state of the model has changed in a call."""
+
+    RIGHT = "as the program says"
+    NOT_AT_ALL = "not at all"
+    UNTOUCHED = "no launch reads or writes it"
+    TWICE = "twice"
+    OTHERWISE = "otherwise"
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The change of a state of the model in a call, against the program run in eager from the same state.
+
+    Attributes:
+        name: the attribute of the model, "cache"; of an input its node.
+        launch: the last launch that wrote it; "" if none did.
+        change: the largest change of an element in the program; None if its value is not known.
+        difference: the largest difference of an element after the call; None likewise.
+    """
+
+    name: str
+    call: int
+    launch: str
+    advance: Advance
+    change: float | None = None
+    difference: float | None = None
+
+
+@dataclass(frozen=True)
+class ProgramFailure:
+    """The reason why the whole program could not be evaluated."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class StatesFailure:
+    """The reason why the states were not compared with those of the exported program."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The largest resident size that the evaluating process had, in bytes."""
+
+    bytes: int

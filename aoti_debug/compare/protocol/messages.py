@@ -1,0 +1,51 @@
+"""The messages of the process that evaluates regions; each is one line of JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.measurement import (
+    Inherited,
+    PeakMemory,
+    ProgramFailure,
+    RegionResult,
+    StateChange,
+    StatesFailure,
+)
+from aoti_debug.compare.protocol.origin import Origin
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.messages import Messages
+
+
+@dataclass(frozen=True)
+class Started:
+    """The process has imported what it needs, and begins."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The process is about to end with an exception."""
+
+    error: ErrorData
+
+
+Outcome = RegionResult | Origin | BadOperand | Inherited | StateChange | StatesFailure | ProgramFailure
+Message = Started | Outcome | PeakMemory | Failed
+
+_MESSAGES: Messages[Message] = Messages(
+    {
+        "started": Started,
+        "region": RegionResult,
+        "origin": Origin,
+        "bad operand": BadOperand,
+        "inherited": Inherited,
+        "state": StateChange,
+        "states failure": StatesFailure,
+        "program failure": ProgramFailure,
+        "peak memory": PeakMemory,
+        "failed": Failed,
+    }
+)
+message_line = _MESSAGES.line
+read_message = _MESSAGES.read

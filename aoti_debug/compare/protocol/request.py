@@ -1,0 +1,141 @@
+"""The plan of a comparison: regions of a graph between recorded tensors. The process that evaluates them reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.reference.program import ValueKey
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded tensor.
+
+    Attributes:
+        argument: its name in the launch: "buf4".
+        path: of its file.
+        strides: expressions of the strides of the buffer that it lies in; () if they are unknown.
+        storage: the size of its storage in elements; 0 if it is unknown.
+    """
+
+    launch: str
+    argument: str
+    path: str
+    strides: tuple[str, ...] = ()
+    storage: int = 0
+
+
+@dataclass(frozen=True)
+class KnownValue:
+    """A value of the graph, and the tensor that holds it, or a part of it.
+
+    Attributes:
+        parts: other tensors that hold other parts of it.
+    """
+
+    value: ValueKey
+    recorded: Recorded
+    parts: tuple[Recorded, ...] = ()
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a graph that computes what a launch writes from what it, and launches before it, have read.
+
+    Attributes:
+        launch: the launch that writes the outputs.
+        launches: all launches of the region, in order: also those whose outputs only exist between them.
+        graph, function: the graph; see `Reference.graph`.
+        nodes: those to evaluate, in order.
+        inputs, outputs: the recorded values that it begins with, and those to compare.
+        symbols: the values of symbolic sizes, "s77".
+        notes: outputs that are not compared, and why.
+    """
+
+    launch: str
+    launches: tuple[str, ...]
+    graph: str
+    function: str
+    nodes: tuple[str, ...]
+    inputs: tuple[KnownValue, ...]
+    outputs: tuple[KnownValue, ...]
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProgramOutput:
+    """A value of the whole program that a launch wrote."""
+
+    launch: str
+    recorded: KnownValue
+
+
+@dataclass(frozen=True)
+class ProgramState:
+    """A weight, a buffer or an input that the program overwrites, in one call.
+
+    Attributes:
+        name: the attribute of the model, "cache"; of an input its node.
+        node: of the graph.
+        mutator: the last node that overwrites it.
+        launch: the last launch that wrote it; "" if none did.
+    """
+
+    name: str
+    node: str
+    mutator: str
+    before: Recorded
+    after: Recorded
+    launch: str
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """One call of the whole program, from the inputs and weights that the run began it with.
+
+    Attributes:
+        outputs: what launches wrote in this call.
+        symbols: the values of symbolic sizes.
+        call: the number of the call.
+        states: what the program overwrites in it.
+    """
+
+    graph: str
+    function: str
+    inputs: tuple[KnownValue, ...]
+    outputs: tuple[ProgramOutput, ...]
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    call: int = 0
+    states: tuple[ProgramState, ...] = ()
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """The request to evaluate regions, and the whole program.
+
+    Attributes:
+        package: the instrumented package, which holds the reference.
+        device: "cpu" or "cuda".
+        metric: "FILE.py:FUNCTION"; "" for none.
+        traced: elements of outputs, one of a region, to be followed to the operator that made them non-finite; these
+            regions are not measured.
+        faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
+        imports, libraries: Python modules and shared libraries that register operators.
+        exported: the program that the package was built from, to be called for its states; "" if it is not known.
+        inputs: the inputs file of the run; "" for those embedded in the package.
+    """
+
+    package: str
+    device: str
+    regions: tuple[Region, ...]
+    programs: tuple[ProgramRun, ...] = ()
+    metric: str = ""
+    traced: tuple[TracedElement, ...] = ()
+    faulty: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    exported: str = ""
+    inputs: str = ""

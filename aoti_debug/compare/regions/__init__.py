@@ -1,0 +1,1 @@
+"""The launches, recorded tensors and nodes of the graph that belong together."""

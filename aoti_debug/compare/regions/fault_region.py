@@ -1,0 +1,57 @@
+"""The part of a graph that a launch without a return computes: from what it read to what it would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aoti_debug.abi import Phase
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.regions.recorded_values import RecordedValues
+from aoti_debug.compare.regions.strides import buffer_strides
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+
+def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:
+    """The region of a launch that did not return; None if its graph is not in the reference.
+
+    Values that were not recorded are no inputs of it: its nodes may not all be evaluable.
+    """
+    values = RecordedValues(run, reference)
+    graph = values.graph(launch)
+    if graph is None:
+        return None
+    held = [value for a in launch.args if a.written and (value := values.held_by(launch, a)) is not None]
+    targets = [*held, *(ValueKey(v.node, after) for v in held for after in graph.mutators.get(v.node, ()))]
+    symbols = values.symbols[launch.key.kind, launch.key.call]
+    strides = buffer_strides(run.manifest)
+    known: dict[ValueKey, KnownValue] = {}
+    for read in values.inputs(launch):
+        saved = read.argument.files.get(Phase.BEFORE)
+        if read.value is None or saved is None or not saved.path or read.value in targets:
+            continue
+        name, base = read.argument.name, read.argument.spec.base
+        recorded = Recorded(launch.id, name, str(run.tensor_path(saved)), strides.get(name) or strides.get(base, ()))
+        known.setdefault(read.value, KnownValue(read.value, recorded))
+    nodes = graph.sorted(_between(graph, known, targets or _calls(graph)))
+    inputs = tuple(known.values())
+    return Region(launch.id, (launch.id,), graph.name, graph.function, nodes, inputs, (), symbols.known())
+
+
+def _calls(graph: Graph) -> Iterable[ValueKey]:
+    return (ValueKey(node.name) for node in graph.nodes if node.kind is NodeKind.CALL)
+
+
+def _between(graph: Graph, known: Mapping[ValueKey, KnownValue], targets: Iterable[ValueKey]) -> set[str]:
+    """The calls that targets depend on, up to known values."""
+    pending = list(targets)
+    found: set[str] = set()
+    while pending:
+        value = pending.pop()
+        name = value.after or value.node
+        if value in known or name in found or graph.by_name[name].kind is not NodeKind.CALL:
+            continue
+        found.add(name)
+        pending += [graph.value_for(item, name) for item in graph.by_name[name].inputs]
+    return found

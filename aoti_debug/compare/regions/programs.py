@@ -1,0 +1,82 @@
+"""The calls of the whole program that a run's outputs are compared with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded
+from aoti_debug.compare.regions.finder import storage_of
+from aoti_debug.compare.regions.regions import Regions
+from aoti_debug.compare.regions.states import program_states
+from aoti_debug.compare.regions.strides import buffer_strides
+from aoti_debug.manifest import Role
+from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.values import Layout
+
+
+def program_runs(run: RunDir, reference: Reference, regions: Regions) -> tuple[ProgramRun, ...]:
+    """One call of the program for each call of the model, with the inputs and weights that its launches read first."""
+    graph = reference.graph("", MODEL)
+    if graph is None:
+        return ()
+    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
+    return tuple(_program_run(run, graph, regions, call) for call in calls)
+
+
+def _program_run(run: RunDir, graph: Graph, regions: Regions, call: int) -> ProgramRun:
+    outputs: list[ProgramOutput] = []
+    symbols: dict[str, int] = {}
+    for region in regions.regions:
+        key = run.launch(region.launch).key
+        if (key.kind, key.call, region.graph) == (CallKind.MODEL, call, ""):
+            symbols |= region.symbols
+            outputs += [ProgramOutput(region.launch, item) for item in region.outputs]
+    states = program_states(run, graph, regions, call)
+    begin = tuple(_begin(run, graph, regions, call).values())
+    return ProgramRun("", MODEL, begin, tuple(outputs), symbols, call, states)
+
+
+def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[ValueKey, KnownValue]:
+    """The inputs and weights of a call, as they were before it."""
+    strides = buffer_strides(run.manifest)
+    weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
+    known: dict[ValueKey, KnownValue] = {}
+    views: dict[ValueKey, dict[Layout | None, Recorded]] = defaultdict(dict)
+    overwritten: set[str] = set()
+    for launch in run.launches:
+        if (launch.key.kind, launch.key.call) != (CallKind.MODEL, call):
+            continue
+        for argument, path in _recorded(run, launch):
+            base = argument.spec.base or argument.name
+            node = graph.by_name.get(graph.weights.get(weights.get(base, ""), base))
+            if node is not None and node.kind is not NodeKind.CALL and node.name not in overwritten:
+                recorded = Recorded(launch.id, argument.name, path, strides.get(base, ()), storage_of(argument))
+                if argument.name == base:
+                    known.setdefault(ValueKey(node.name), KnownValue(ValueKey(node.name), recorded))
+                else:
+                    views[ValueKey(node.name)].setdefault(argument.layout, recorded)
+        for write in regions.values.writes.get(launch.key, ()):
+            if write.value is None or launch.site.subgraph:
+                continue
+            saved = write.argument.files.get(Phase.AFTER)
+            if write.value.after:
+                overwritten.add(write.value.node)
+            elif graph.by_name.get(write.value.node, graph.nodes[-1]).kind is NodeKind.WEIGHT and saved and saved.path:
+                # a weight that Inductor has put into the source of a kernel
+                place = Recorded(launch.id, write.argument.name, str(run.tensor_path(saved)))
+                known.setdefault(write.value, KnownValue(write.value, place))
+    for value, (first, *others) in ((value, tuple(parts.values())) for value, parts in views.items()):
+        known.setdefault(value, KnownValue(value, first, tuple(others)))
+    return known
+
+
+def _recorded(run: RunDir, launch: Launch) -> Iterator[tuple[Argument, str]]:
+    """The arguments that a launch read, each with the file of its tensor."""
+    for argument in launch.args:
+        saved = argument.files.get(Phase.BEFORE)
+        if argument.role in (Role.IN, Role.INOUT, Role.UNKNOWN) and saved is not None and saved.path:
+            yield argument, str(run.tensor_path(saved))

@@ -1,0 +1,231 @@
+"""The values of the graph that the tensors of a run hold: which node's result each argument of a launch is.
+
+A buffer's memory gets other names when it is used again, so an argument that is read is identified by the launch that
+last wrote its bytes; where no launch of the same graph did, by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.regions.kernel_stores import stores_to
+from aoti_debug.compare.regions.last_writes import LastWrites
+from aoti_debug.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
+from aoti_debug.manifest import Kernel, Role
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.values import Number
+
+_VIEW = re.compile(r"_view\d*\Z")
+_READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
+
+Frame = tuple[CallKind, int, str, tuple[int, ...]]
+"""One execution of a graph: the kind and number of the call, the graph, the iteration of each enclosing loop."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A tensor that a launch wrote.
+
+    Attributes:
+        value: what it holds; None if no node has this value.
+    """
+
+    launch: Launch
+    argument: Argument
+    span: ByteRange | None
+    value: ValueKey | None
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor that a launch read.
+
+    Attributes:
+        value: what it held; None if it is not known.
+        write: the write that it comes from; None if no launch of the same graph wrote it.
+    """
+
+    argument: Argument
+    value: ValueKey | None
+    write: Write | None
+
+
+class RecordedValues:
+    """The reads and writes of each launch of a run, as values of the graphs."""
+
+    def __init__(self, run: RunDir, reference: Reference) -> None:
+        self.run = run
+        self._reference = reference
+        self._weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
+        self._kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
+        self.reads: dict[LaunchKey, tuple[Read, ...]] = {}
+        self.writes: dict[LaunchKey, tuple[Write, ...]] = {}
+        self.symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
+        self._earlier: dict[Frame, list[Write]] = defaultdict(list)
+        self._memory: dict[Frame, LastWrites[Write]] = defaultdict(LastWrites)
+        self._without_address: dict[tuple[Frame, str], Write] = {}
+        versions = self._versions()
+        for launch in run.launches:
+            if launch.status is LaunchStatus.RETURNED:
+                self._follow(launch, versions)
+
+    def _written(self, launch: Launch) -> Iterator[Argument]:
+        """The tensors that a launch wrote, each once.
+
+        Of an argument of unknown role, only if its bytes changed. One that a kernel takes as read and written, and
+        never stores to by this name, does not hold its value: Inductor has removed the store, and has at most kept a
+        partial result there.
+        """
+        for argument in {argument.name: argument for argument in launch.args}.values():
+            if argument.written and argument.layout is not None and not self._is_unwritten(launch, argument):
+                yield argument
+
+    def _is_unwritten(self, launch: Launch, argument: Argument) -> bool:
+        if argument.role is Role.UNKNOWN:
+            before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
+            return before is not None and after is not None and before.hash == after.hash
+        kernels = self.kernels_of(launch)
+        return (
+            argument.role is Role.INOUT
+            and len(kernels) == len(_kernel_names(launch))
+            and not any(stores_to(kernel, argument.spec.param) for kernel in kernels)
+        )
+
+    def kernels_of(self, launch: Launch) -> tuple[Kernel, ...]:
+        """The generated kernels of a launch whose source is known."""
+        kernels = (self._kernels.get(name) for name in _kernel_names(launch))
+        return tuple(kernel for kernel in kernels if kernel is not None and kernel.source)
+
+    def graph(self, launch: Launch) -> Graph | None:
+        """The graph that a launch belongs to; None if it is not in the reference."""
+        return self._reference.graph(launch.site.subgraph, launch.site.function)
+
+    def earlier(self, launch: Launch) -> Iterator[Write]:
+        """Yields the writes before a launch, of the same execution of the graph."""
+        for write in self._earlier[frame_of(launch)]:
+            if write.launch.sequence >= launch.sequence:
+                return
+            yield write
+
+    def inputs(self, launch: Launch) -> tuple[Read, ...]:
+        """The tensors that a launch read, or, if it is the last one and did not return, was about to read."""
+        arguments = (a for a in launch.args if a.role in _READ and a.tensor is not None)
+        return self.reads.get(launch.key) or tuple(self._read(launch, argument) for argument in arguments)
+
+    def held_by(self, launch: Launch, argument: Argument) -> ValueKey | None:
+        """The value that a buffer holds in the end, by its name; None if no node has it."""
+        return self._named(launch, argument.name) or self._named(launch, argument.spec.base)
+
+    def _follow(self, launch: Launch, versions: Mapping[tuple[LaunchKey, str], ValueKey | None]) -> None:
+        for argument in launch.args:
+            if isinstance(argument.before, Number) and is_symbol(argument.spec.text):
+                self.symbols[launch.key.kind, launch.key.call].bind(argument.spec.text, int(argument.before.value))
+        inputs = [a for a in launch.args if a.role in _READ and a.tensor is not None]
+        self.reads[launch.key] = tuple(self._read(launch, argument) for argument in inputs)
+        self.writes[launch.key] = tuple(
+            Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in self._written(launch)
+        )
+        frame = frame_of(launch)
+        for write in self.writes[launch.key]:
+            self._earlier[frame].append(write)
+            if write.span is None:
+                self._without_address[frame, write.argument.name] = write
+            else:
+                self._memory[frame].add(write.span, write)
+        self._bind_sizes(launch)
+
+    def _bind_sizes(self, launch: Launch) -> None:
+        """Learns the values of symbolic sizes from the shapes of recorded tensors."""
+        symbols, graph = self.symbols[launch.key.kind, launch.key.call], self.graph(launch)
+        reads = [(read.argument.layout, read.value) for read in self.reads[launch.key]]
+        writes = [(write.argument.layout, write.value) for write in self.writes[launch.key]]
+        for layout, value in (*reads, *writes):
+            if value is None or layout is None or graph is None:
+                continue
+            types = graph.by_name[value.node].types
+            if len(types) == 1 and types[0] is not None and len(types[0].shape) == len(layout.shape):
+                for expression, size in zip(types[0].shape, layout.shape, strict=True):
+                    symbols.bind(expression, size)
+
+    def _read(self, launch: Launch, argument: Argument) -> Read:
+        frame, span = frame_of(launch), span_of(argument)
+        last = None if span is None else self._memory[frame].covering(span)
+        if last is not None:
+            return Read(argument, last.value, last)
+        name, graph = _VIEW.sub("", argument.name), self.graph(launch)
+        if graph is not None and name in graph.held and (argument.role is Role.INOUT or _makes(launch, argument)):
+            return Read(argument, None, None)  # its value is there after the launch
+        value = self._named(launch, name) or self._named(launch, argument.spec.base)
+        return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
+
+    def _named(self, launch: Launch, name: str) -> ValueKey | None:
+        """The value of a buffer, an input or a weight by its name in the generated code."""
+        graph = self.graph(launch)
+        if graph is None:
+            return None
+        if name in graph.held:
+            return ValueKey(graph.held[name])
+        own = name.removeprefix(f"{graph.name}_") if graph.name else name
+        node = graph.by_name.get(own)
+        if node is not None and node.kind is NodeKind.INPUT and (not graph.name or own != name):
+            return ValueKey(own)
+        weight = graph.weights.get(self._weights.get(name, ""))
+        return None if weight is None else ValueKey(weight)
+
+    def _versions(self) -> dict[tuple[LaunchKey, str], ValueKey | None]:
+        """The value that each write of a tensor leaves in it, by launch and argument.
+
+        A functional graph has one value for a buffer that is written several times: it is there after the last write.
+        """
+        writes: dict[tuple[Frame, str], list[tuple[Launch, str]]] = defaultdict(list)
+        for launch in self.run.launches:
+            if launch.status is LaunchStatus.RETURNED:
+                for argument in self._written(launch):
+                    writes[frame_of(launch), self._variable(launch, argument)].append((launch, argument.name))
+        values: dict[tuple[LaunchKey, str], ValueKey | None] = {}
+        for (_, name), places in writes.items():
+            keys = self._keys(places[0][0], name, len(places))
+            values.update(zip(((place.key, argument) for place, argument in places), keys, strict=True))
+        return values
+
+    def _variable(self, launch: Launch, argument: Argument) -> str:
+        """The buffer, input or weight that an argument is; a part of a buffer may be a buffer of its own."""
+        graph = self.graph(launch)
+        is_buffer = graph is not None and argument.name in graph.held
+        return argument.name if is_buffer else argument.spec.base or argument.name
+
+    def _keys(self, launch: Launch, name: str, count: int) -> tuple[ValueKey | None, ...]:
+        """The values that `count` consecutive writes of a tensor leave in it."""
+        value, graph = self._named(launch, name), self.graph(launch)
+        if value is None or graph is None:
+            return (None,) * count
+        mutators = graph.mutators.get(value.node, ())
+        is_allocated = name in graph.held
+        if not mutators:
+            return (*(None,) * (count - 1), value if is_allocated else None)
+        versions = (*((value,) if is_allocated else ()), *(ValueKey(value.node, mutator) for mutator in mutators))
+        return versions if len(versions) == count else (*(None,) * (count - 1), versions[-1])
+
+
+def _makes(launch: Launch, argument: Argument) -> bool:
+    """True if a launch also writes to the memory of an argument: a kernel that joins tensors, and reads the result."""
+    span = span_of(argument)
+    written = (span_of(other) for other in launch.args if other.written)
+    return span is not None and any(other is not None and span.overlaps(other) for other in written)
+
+
+def _kernel_names(launch: Launch) -> tuple[str, ...]:
+    return launch.site.launches or (launch.site.kernel,)
+
+
+def frame_of(launch: Launch) -> Frame:
+    """The execution of a graph that a launch belongs to."""
+    return launch.key.kind, launch.key.call, launch.site.subgraph, launch.loops

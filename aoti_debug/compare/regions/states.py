@@ -1,0 +1,107 @@
+"""The state of a run's model: weights, buffers and inputs that its program overwrites, before and after each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.compare.protocol.request import ProgramState, Recorded
+from aoti_debug.compare.regions.recorded_values import Write
+from aoti_debug.compare.regions.regions import Regions
+from aoti_debug.compare.regions.strides import buffer_strides
+from aoti_debug.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.reference.program import Graph, Node, NodeKind
+from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
+
+
+def program_states(run: RunDir, graph: Graph, regions: Regions, call: int) -> tuple[ProgramState, ...]:
+    """The states whose values before and after a call are recorded."""
+    finder = _Finder(run, graph, regions.values.writes)
+    states = (
+        finder.state(node, call) for node in graph.nodes if node.kind in _STATES and graph.mutators.get(node.name)
+    )
+    return tuple(state for state in states if state is not None)
+
+
+def untouched_states(run: RunDir, graph: Graph) -> Iterator[StateChange]:
+    """Yields the weights and buffers that the program overwrites, and that no launch of a call was passed."""
+    finder = _Finder(run, graph, {})
+    names = {constant.fqn or constant.name for constant in run.manifest.constants}
+    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
+    for node in graph.nodes:
+        if node.kind is NodeKind.WEIGHT and node.target in names and graph.mutators.get(node.name):
+            for call in calls:
+                if not any(True for _ in finder.arguments(node, call)):
+                    yield StateChange(node.target, call, "", Advance.UNTOUCHED)
+
+
+_STATES = (NodeKind.WEIGHT, NodeKind.INPUT)
+
+
+class _Finder:
+    def __init__(self, run: RunDir, graph: Graph, writes: Mapping[LaunchKey, tuple[Write, ...]]) -> None:
+        self._run = run
+        self._graph = graph
+        self._writes = writes
+        self._strides = buffer_strides(run.manifest)
+        self._nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
+
+    def state(self, node: Node, call: int) -> ProgramState | None:
+        """A state in a call; None if what it was before or after the call is not recorded."""
+        uses = tuple(self._uses(node, call))
+        if not uses:
+            return None
+        launch, argument = uses[0]
+        before = self._recorded(launch, argument, Phase.BEFORE)
+        span = span_of(argument)
+        writers = [w.launch for w in self._writes_in(call) if span is None or _overlap(w.span, span)]
+        after = self._after(node, call, uses, before if not writers else None)
+        if before is None or after is None:
+            return None
+        name = node.target or node.name
+        last = self._graph.mutators[node.name][-1]
+        return ProgramState(name, node.name, last, before, after, writers[-1].id if writers else "")
+
+    def _after(
+        self, node: Node, call: int, uses: tuple[tuple[Launch, Argument], ...], unwritten: Recorded | None
+    ) -> Recorded | None:
+        """What the next call began with, or the last launch that took it left; `unwritten` if no launch wrote it."""
+        following = next(self._uses(node, call + 1), None) if node.kind is NodeKind.WEIGHT else None
+        if following is not None:
+            return self._recorded(*following, Phase.BEFORE)
+        written = [(launch, argument) for launch, argument in uses if argument.written]
+        return self._recorded(*written[-1], Phase.AFTER) if written else unwritten
+
+    def arguments(self, node: Node, call: int) -> Iterator[tuple[Launch, Argument]]:
+        """The arguments of launches that are a state, or views of it, in order."""
+        for launch in self._run.launches:
+            if (launch.key.kind, launch.key.call) == (CallKind.MODEL, call):
+                for argument in launch.args:
+                    base = argument.spec.base or argument.name
+                    if self._nodes.get(base, base) == node.name:
+                        yield launch, argument
+
+    def _uses(self, node: Node, call: int) -> Iterator[tuple[Launch, Argument]]:
+        """Those that are the whole of it."""
+        for launch, argument in self.arguments(node, call):
+            if argument.name == (argument.spec.base or argument.name) and argument.tensor:
+                yield launch, argument
+
+    def _writes_in(self, call: int) -> Iterator[Write]:
+        for key, writes in self._writes.items():
+            if (key.kind, key.call) == (CallKind.MODEL, call):
+                yield from writes
+
+    def _recorded(self, launch: Launch, argument: Argument, phase: Phase) -> Recorded | None:
+        saved = argument.files.get(phase)
+        if saved is None or not saved.path:
+            return None
+        path = str(self._run.tensor_path(saved))
+        return Recorded(launch.id, argument.name, path, self._strides.get(argument.name, ()))
+
+
+def _overlap(first: ByteRange | None, second: ByteRange) -> bool:
+    return first is None or (first.device == second.device and first.begin < second.end and second.begin < first.end)

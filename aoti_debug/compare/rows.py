@@ -1,0 +1,84 @@
+"""Joins the regions of a run with their measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aoti_debug.compare.comparison import PRIVATE, SILENT, Row
+from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
+from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
+from aoti_debug.compare.protocol.request import Region
+from aoti_debug.compare.regions.regions import Regions
+from aoti_debug.compare.suspects import suspects_of
+from aoti_debug.reference.program import USER_TRITON, Reference
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.wrapper.launch_traits import traits_of
+
+
+def assemble(
+    run: RunDir,
+    reference: Reference,
+    regions: Regions,
+    results: Sequence[RegionResult],
+    inherited: Sequence[Inherited],
+) -> tuple[Row, ...]:
+    """Joins the regions of a run with their measurements; a row for each launch, in order."""
+    by_launch = {region.launch: region for region in regions.regions}
+    result_of = {result.launch: result for result in results}
+    reasons = {item.launch: item.reason for item in regions.uncovered}
+    reasons |= dict.fromkeys(regions.inside, PRIVATE) | dict.fromkeys(regions.silent, SILENT)
+    differences: dict[str, dict[str, float]] = {}
+    for item in inherited:
+        differences.setdefault(item.launch, {})[item.argument] = item.relative
+    compared = {r.launch for r in results if r.outputs}
+    covered = {id_ for region in regions.regions if region.launch in compared for id_ in region.launches}
+    members = {id_ for region in regions.regions for id_ in region.launches[:-1]}  # of a later launch's region
+    rows = []
+    for launch in run.launches:
+        region, result = by_launch.get(launch.id), result_of.get(launch.id)
+        arguments = [write.argument for write in regions.values.writes.get(launch.key, ())]
+        sizes = {a.name: a.layout.bytes for a in arguments if a.layout is not None}
+        if region is None or result is None:
+            private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
+            reason = reasons.get(launch.id, "it was not selected")
+            rows.append(
+                Row(
+                    launch,
+                    LaunchVerdict.NOT_COMPARABLE,
+                    reason,
+                    bytes=sum(sizes.values()),
+                    compared_bytes=private,
+                    same_code=_runs_same_code(launch),
+                )
+            )
+            continue
+        names = {output.argument for output in result.outputs}
+        if launch.id in members:
+            names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
+        rows.append(
+            Row(
+                launch,
+                verdict_on(result.outputs),
+                result.failure,
+                result.outputs,
+                differences.get(launch.id),
+                region.launches,
+                suspects_of(reference, region, result) if verdict_on(result.outputs) is LaunchVerdict.WRONG else (),
+                (*region.notes, *result.notes),
+                sum(sizes.values()),
+                sum(size for name, size in sizes.items() if name in names),
+                _runs_same_code(launch) or _has_user_kernel(reference, region),
+            )
+        )
+    return tuple(rows)
+
+
+def _runs_same_code(launch: Launch) -> bool:
+    """True for a launch that is no generated kernel: it calls an operator, as eager does."""
+    return not traits_of(launch.site.kind).compiled_for_layouts
+
+
+def _has_user_kernel(reference: Reference, region: Region) -> bool:
+    graph = reference.graph(region.graph, region.function)
+    return graph is not None and any(graph.by_name[name].target.startswith(USER_TRITON) for name in region.nodes)

@@ -1,0 +1,71 @@
+"""The operators that may have been computed wrongly in a wrong launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
+from aoti_debug.compare.protocol.measurement import RegionResult
+from aoti_debug.compare.protocol.request import Region
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.program import NodeKind, Reference
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An operator that may have been computed wrongly.
+
+    Attributes:
+        node: "tanh_1".
+        line: its model line; None if it is unknown.
+        how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
+    """
+
+    node: str
+    operator: str
+    line: ModelLine | None
+    how: str = ""
+
+
+def suspects_of(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
+    """The operators of a region that its wrong outputs depend on.
+
+    Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
+    output come first, the last ones before the others; those that right outputs depend on as well come last. They are
+    not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+    """
+    graph = reference.graph(region.graph, region.function)
+    if graph is None:
+        return ()
+    inside = set(region.nodes)
+    wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
+    right = {o.argument for o in result.outputs} - wrong
+
+    def ancestors(arguments: set[str]) -> set[str]:
+        pending = [
+            item.value.after or item.value.node for item in region.outputs if item.recorded.argument in arguments
+        ]
+        found: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name in inside and name not in found:
+                found.add(name)
+                pending += graph.by_name[name].inputs
+        return found
+
+    blamed, innocent = ancestors(wrong), ancestors(right)
+    other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
+    innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
+    held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
+    explained = {item.node: item.how for item in result.explanations if item.node in blamed}
+    ordered: dict[str, None] = dict.fromkeys(explained)
+    for output in graph.sorted(held[argument] for argument in wrong):  # the later ones may only have inherited it
+        same = {argument for argument in wrong if held[argument] == output}
+        ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
+    ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
+    nodes = [graph.by_name[name] for name in ordered]
+    return tuple(
+        Suspect(node.name, node.target, reference.line(node), explained.get(node.name, ""))
+        for node in nodes
+        if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
+    )

@@ -1,0 +1,1 @@
+"""The process that evaluates regions and whole programs."""

@@ -1,0 +1,112 @@
+"""The process that evaluates regions: `python -m aoti_debug.compare.worker.main PIPE REQUEST.json`.
+
+PIPE is the descriptor of the pipe for its messages (protocol.py), REQUEST.json a CompareRequest (plan.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import runpy
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from aoti_debug import wording
+from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.protocol.measurement import PeakMemory
+from aoti_debug.compare.protocol.messages import Failed, Started, message_line
+from aoti_debug.compare.protocol.request import CompareRequest
+from aoti_debug.compare.worker.exported import exported_states
+from aoti_debug.compare.worker.locate import OperatorLocator
+from aoti_debug.compare.worker.program import evaluate_program
+from aoti_debug.compare.worker.region import Metric, RegionEvaluator
+from aoti_debug.errors import UsageError
+from aoti_debug.machine import json_data
+from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.pt2 import archive
+from aoti_debug.reference import program
+
+
+def main() -> int:
+    """Evaluates the regions of the request; 1 if that raised an exception, else 0."""
+    descriptor, path = sys.argv[1:]
+    request = json_data.parse(CompareRequest, Path(path).read_bytes())
+    with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
+        pipe.write(message_line(Started()) + "\n")
+        try:
+            _compare(request, Path(path).parent, pipe)
+        except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
+            pipe.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
+            return 1
+    return 0
+
+
+def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
+    import torch
+
+    for module in request.imports:
+        importlib.import_module(module)
+    for library in request.libraries:
+        torch.ops.load_library(library)
+    reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+    device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
+    weights = ExportedWeights(Path(request.exported) if request.exported else None)
+    locator = OperatorLocator(reference, device)
+    evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
+    traced = {element.launch: element for element in request.traced}
+    for region in request.regions:
+        if region.launch in request.faulty:
+            if (bad := locator.bad_operand(region)) is not None:
+                pipe.write(message_line(bad) + "\n")
+        elif region.launch not in traced:
+            pipe.write(message_line(evaluator.measure(region)) + "\n")
+        elif (origin := locator.origin(region, traced[region.launch])) is not None:
+            pipe.write(message_line(origin) + "\n")
+    for run in request.programs:
+        for difference in evaluate_program(reference, run, device, weights):
+            pipe.write(message_line(difference) + "\n")
+    if request.exported:
+        package = archive.inspect(request.package)
+        for change in exported_states(Path(request.exported), package, request.inputs, reference, request.programs):
+            pipe.write(message_line(change) + "\n")
+    pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
+
+
+def _metric(text: str) -> Metric | None:
+    """The user's function "FILE.py:NAME"; None for "".
+
+    Raises:
+        UsageError: there is no such file or function.
+    """
+    if not text:
+        return None
+    file, _, name = text.rpartition(":")
+    try:
+        function = runpy.run_path(file).get(name)
+    except (Exception, SystemExit) as error:  # the user's file may raise anything
+        raise UsageError(
+            f"--metric {text} fails: {type(error).__name__}: {wording.first_line(str(error))}", hint=_METRIC_HINT
+        ) from error
+    if not callable(function):
+        raise UsageError(f"{file} has no function {name}", hint=_METRIC_HINT)
+
+    def metric(actual: Any, expected: Any) -> float:
+        try:
+            return float(function(actual, expected))
+        except Exception as error:
+            tensor = f"{str(actual.dtype).removeprefix('torch.')}{list(actual.shape)}"
+            raise UsageError(
+                f"--metric {text} fails for {tensor}: {type(error).__name__}: {wording.first_line(str(error))}",
+                hint=_METRIC_HINT,
+            ) from error
+
+    return metric
+
+
+_METRIC_HINT = "--metric FILE.py:FUNCTION names a function of two tensors, actual and expected, that returns a number"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

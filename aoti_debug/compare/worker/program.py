@@ -1,0 +1,119 @@
+"""Evaluates a whole program in eager from the model's inputs, and compares what launches wrote with it. In a child.
+
+A value is dropped after the last node that reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.measure.state_change import state_change
+from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.protocol.measurement import Inherited, ProgramFailure, StateChange
+from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
+from aoti_debug.compare.worker.layouts import as_written, load, load_value
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+
+
+def evaluate_program(
+    reference: Reference, program: ProgramRun, device: str, weights: ExportedWeights | None = None
+) -> Iterator[Inherited | StateChange | ProgramFailure]:
+    """Yields the difference of each output and state that could be evaluated, or the first reason why one could not."""
+    import torch
+
+    graph = reference.graph(program.graph, program.function)
+    if graph is None:
+        yield ProgramFailure("the reference lacks its graph")
+        return
+    symbols = Symbols(known=program.symbols)
+    evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device, weights=weights)
+    outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
+    for output in program.outputs:
+        outputs[output.recorded.value].append(output)
+    states: dict[str, list[ProgramState]] = defaultdict(list)
+    for state in program.states:
+        states[state.mutator].append(state)
+    last_uses = _last_uses(graph)
+    with torch.no_grad():
+        for item in program.inputs:
+            try:
+                evaluation.set(item.value, load_value(graph, item, symbols, device))
+            except (NotEvaluableError, RunDirError) as error:
+                evaluation.failures[item.value.node] = str(error)
+        for node in graph.nodes:
+            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
+            if not is_evaluated or ValueKey(node.name) in evaluation.values:
+                continue
+            evaluation.run(node, symbols.value(node.size) if node.size else None)
+            if node.name in evaluation.random:
+                _take_drawn(evaluation, graph, outputs.get(ValueKey(node.name), ()), symbols, device)
+            for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
+                for output in outputs.get(key, ()):
+                    yield from _difference(evaluation, graph, output, symbols, device)
+            for state in states.get(node.name, ()):
+                yield from _state_change(evaluation, graph, state, program, device)
+            for name in last_uses.get(node.name, ()):
+                for key in [key for key in evaluation.values if key.node == name]:
+                    del evaluation.values[key]
+    failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
+    if failed:
+        yield ProgramFailure(failed[0])
+
+
+def _take_drawn(
+    evaluation: Evaluation, graph: Graph, outputs: Sequence[ProgramOutput], symbols: Symbols, device: str
+) -> None:
+    """Takes random numbers as the run drew them, if a launch wrote them."""
+    for output in outputs:
+        with contextlib.suppress(NotEvaluableError, RunDirError):
+            evaluation.set(output.recorded.value, load_value(graph, output.recorded, symbols, device))
+            evaluation.failures.pop(output.recorded.value.node, None)
+
+
+def _difference(
+    evaluation: Evaluation, graph: Graph, output: ProgramOutput, symbols: Symbols, device: str
+) -> Iterator[Inherited]:
+    """The difference of an output; nothing if it cannot be compared."""
+    item = output.recorded
+    try:
+        actual = load(graph, item, device)
+        expected = as_written(evaluation.value(item.value), actual, item, symbols)
+    except (NotEvaluableError, RunDirError):
+        return
+    yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
+
+
+def _state_change(
+    evaluation: Evaluation, graph: Graph, state: ProgramState, program: ProgramRun, device: str
+) -> Iterator[StateChange]:
+    """The change of a state; nothing if it cannot be compared."""
+    symbols = Symbols(known=program.symbols)
+    try:
+        expected = evaluation.value(ValueKey(state.node, state.mutator))
+        before, after = (
+            load_value(graph, KnownValue(ValueKey(state.node), recorded), symbols, device)
+            for recorded in (state.before, state.after)
+        )
+    except (NotEvaluableError, RunDirError):
+        return
+    if before.shape == after.shape == expected.shape:
+        yield state_change(state.name, program.call, state.launch, before, after, expected)
+
+
+def _last_uses(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The nodes that are read for the last time by a node, by that node."""
+    last: dict[str, str] = {}
+    for node in graph.nodes:
+        last |= dict.fromkeys((node.name, *node.inputs), node.name)
+    uses: dict[str, tuple[str, ...]] = {}
+    for name, reader in last.items():
+        uses[reader] = (*uses.get(reader, ()), name)
+    return uses

@@ -1,0 +1,247 @@
+"""Evaluates one region from the recorded tensors that it begins with, and measures its outputs. Runs in a child."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug import wording
+from aoti_debug.compare.evaluate import tensor_float
+from aoti_debug.compare.evaluate.arguments import is_floating
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
+from aoti_debug.compare.measure import index_ties
+from aoti_debug.compare.measure.evaluated import Evaluated, Subject
+from aoti_debug.compare.measure.measure import measure
+from aoti_debug.compare.measure.ulp import unit
+from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
+from aoti_debug.compare.protocol.request import KnownValue, Region
+from aoti_debug.compare.worker.inputs import region_inputs
+from aoti_debug.compare.worker.layouts import as_written, load
+from aoti_debug.compare.worker.nodes import evaluated
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+Metric = Callable[[Any, Any], float]
+_PERTURBATIONS = 3
+_SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
+_HALF = ("float16", "bfloat16")
+_SPREADS = 16  # outputs whose distribution of errors is kept
+
+
+class RegionEvaluator:
+    """Evaluates the regions of one graph, each in several arithmetics.
+
+    Args:
+        kept: the folder for the values of the first region with a wrong output; None to keep none.
+        weights: those that launches were not passed.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        device: str,
+        metric: Metric | None = None,
+        kept: Path | None = None,
+        weights: ExportedWeights | None = None,
+    ) -> None:
+        self._reference = reference
+        self._device = device
+        self._metric = metric
+        self._kept = kept
+        self._weights = weights
+        self._spreads = _SPREADS
+
+    def measure(self, region: Region) -> RegionResult:
+        """Evaluates a region and measures its outputs; what prevents it is in the result."""
+        began = time.monotonic()
+        try:
+            outputs, notes, explanations = self._measure(region)
+        except (NotEvaluableError, RunDirError) as error:
+            return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
+        except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
+            reason = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
+            return RegionResult(region.launch, failure=reason, seconds=time.monotonic() - began)
+        return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations)
+
+    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...]]:
+        import torch
+
+        graph = self._reference.graph(region.graph, region.function)
+        if graph is None:
+            raise NotEvaluableError("the reference lacks its graph")
+        symbols = Symbols(known=region.symbols)
+        with torch.no_grad():
+            inputs = region_inputs(graph, region, symbols, self._device, self._weights)
+            known = inputs.known
+
+            def evaluate(
+                arithmetic: Arithmetic,
+                values: dict[ValueKey, Any],
+                stored: Set[str] = frozenset(),
+                noise: torch.Generator | None = None,
+            ) -> Evaluation:
+                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, noise, self._weights)
+                return evaluated(evaluation, graph, region, symbols, values)
+
+            double = evaluate(Arithmetic.DOUBLE, known)
+            eager = evaluate(Arithmetic.EAGER, known)
+            other = None if inputs.other is None else evaluate(Arithmetic.EAGER, inputs.other)
+            kernels: tuple[Evaluation, ...] = (eager,)
+            if _has_half(graph, region) or self._may_use_tensor_float(graph, region):
+                outputs = frozenset(item.value.node for item in region.outputs)
+                kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
+            measured: list[Measurement] = []
+            notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
+            for item in region.outputs:
+                try:
+                    if other is not None:
+                        self._require_recorded(item, symbols, graph, (eager, other), inputs.parts)
+                    measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate))
+                except NotEvaluableError as error:
+                    if len(region.outputs) == 1:
+                        raise
+                    notes.append(f"{item.recorded.argument} is not compared: {error}")
+            if self._metric is not None:
+                notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
+            explanations: tuple[Explanation, ...] = ()
+            if self._kept is not None and any(output.wrong for output in measured):
+                self._keep(self._kept, graph, region, symbols, double)
+                self._kept = None
+                names = {output.argument for output in measured}
+                compared = [item for item in region.outputs if item.recorded.argument in names]
+                right = evaluate(Arithmetic.KERNEL, known)
+                explanations = self._explanations(graph, region, compared, symbols, right)
+        if not measured:
+            raise NotEvaluableError(notes[-1])
+        return tuple(measured), tuple(notes), explanations
+
+    def _require_recorded(
+        self,
+        item: KnownValue,
+        symbols: Symbols,
+        graph: Graph,
+        evaluations: tuple[Evaluation, Evaluation],
+        parts: Sequence[str],
+    ) -> None:
+        """Checks that an output does not depend on elements that were not recorded.
+
+        Raises:
+            NotEvaluableError: it does.
+        """
+        actual = load(graph, item, self._device)
+        first, second = (as_written(e.value(item.value), actual, item, symbols) for e in evaluations)
+        if not bool(((first == second) | ((first != first) & (second != second))).all()):
+            raise NotEvaluableError(f"it depends on elements of {' and '.join(parts)} that were not recorded")
+
+    def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
+        return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
+
+    def _explanations(
+        self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation
+    ) -> tuple[Explanation, ...]:
+        def written(item: KnownValue) -> WrittenOutput:
+            actual = load(graph, item, self._device)
+            return WrittenOutput(
+                actual, lambda evaluation: as_written(evaluation.value(item.value), actual, item, symbols)
+            )
+
+        def empty() -> Evaluation:
+            return Evaluation(self._reference, graph, Arithmetic.KERNEL, self._device)
+
+        return WrongOperators(graph, right, region.nodes, [written(item) for item in outputs], empty).explanations()
+
+    def _keep(self, folder: Path, graph: Graph, region: Region, symbols: Symbols, double: Evaluation) -> None:
+        for item in region.outputs:
+            with contextlib.suppress(NotEvaluableError):
+                value = as_written(double.value(item.value), load(graph, item, self._device), item, symbols)
+                program_values.save(folder, item.recorded.argument, value)
+
+    def _output(
+        self,
+        graph: Graph,
+        item: KnownValue,
+        symbols: Symbols,
+        eager: Evaluation,
+        kernels: Sequence[Evaluation],
+        double: Evaluation,
+        known: dict[ValueKey, Any],
+        evaluate: Callable[..., Evaluation],
+    ) -> Measurement:
+        import torch
+
+        actual = load(graph, item, self._device)
+
+        def expected(evaluation: Evaluation) -> torch.Tensor:
+            return as_written(evaluation.value(item.value), actual, item, symbols)
+
+        node = graph.by_name[item.value.after or item.value.node]
+        named = graph.by_name[node.inputs[0]] if node.target == "_operator.getitem" and node.inputs else node
+        subject = Subject(item.recorded.argument, str(item.value), named.target)
+        ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
+        kernel = _nearest([expected(kernel) for kernel in kernels], actual)
+        output = Evaluated(actual, expected(eager), kernel, expected(double), ties=ties, terms=double.terms)
+        measured = measure(subject, output)
+        if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
+            noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
+            perturbed = tuple(
+                expected(evaluate(Arithmetic.DOUBLE, _perturbed(known, noise), noise=noise)) for noise in noises
+            )
+            measured = measure(subject, replace(output, perturbed=perturbed))
+        if measured.wrong:
+            again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
+            if measure(subject, again).wrong:
+                raise NotEvaluableError("an operator is not deterministic: two evaluations in eager differ")
+        if measured.spread is not None and self._spreads == 0:
+            measured = replace(measured, spread=None)
+        self._spreads -= measured.spread is not None
+        if self._metric is not None:
+            number = self._metric(actual, output.double)
+            measured = replace(measured, metric=number if math.isfinite(number) else None)
+        return measured
+
+
+def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.Tensor:
+    """Of each element, the candidate that is nearest to the actual one: a kernel may reload what it has stored."""
+    import torch
+
+    nearest, *others = candidates
+    for other in others:
+        wide = actual.to(nearest.dtype)
+        equal = (other == wide) | (other.isnan() & wide.isnan())
+        if other.dtype is torch.bool:
+            nearest = torch.where(equal, other, nearest)
+            continue
+        nearest = torch.where(equal | ((other - wide).abs() < (nearest - wide).abs()), other, nearest)
+    return nearest
+
+
+def _has_half(graph: Graph, region: Region) -> bool:
+    names = (*region.nodes, *(item.value.node for item in region.inputs))
+    return any(t is not None and t.dtype in _HALF for name in names for t in graph.by_name[name].types)
+
+
+def _perturbed(known: dict[ValueKey, Any], generator: torch.Generator) -> dict[ValueKey, Any]:
+    """The inputs, in float64, with every floating number moved by one unit of the kernel's arithmetic, up or down."""
+    import torch
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
+            return value
+        sign = torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1
+        return value.to(torch.float64) * (1 + unit(value.dtype) * sign)
+
+    return {key: moved(value) for key, value in known.items()}

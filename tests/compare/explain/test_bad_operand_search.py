@@ -1,0 +1,129 @@
+"""The element of an operand that an operator cannot use, found in a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+
+INDEX = torch.tensor([[0, 3], [1, 9]])
+TABLE = torch.zeros(4, 5)
+
+
+def node(name: str) -> dict[str, str]:
+    return {"node": name}
+
+
+def call(name: str, target: str, *args: Any, dtype: str = "float32", mutates: tuple[str, ...] = ()) -> Node:
+    kind = TensorType(dtype, "cpu", (), ())
+    return Node(name, NodeKind.CALL, target, args, types=(kind,), mutates=mutates)
+
+
+def first(values: dict[str, torch.Tensor], *calls: Node, unknown: tuple[Node, ...] = ()) -> BadOperand | None:
+    inputs = tuple(Node(name, NodeKind.INPUT) for name in values)
+    graph = Graph("", MODEL, (*inputs, *unknown, *calls), ())
+    known = {ValueKey(name): value for name, value in values.items()}
+    search = BadOperandSearch(Reference(FORMAT, "2.13", (graph,)), graph, known, Symbols(known={"s0": 7}), "cpu")
+    return search.first("0.1", tuple(item.name for item in calls))
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "dimension", "size"),
+    [
+        ("aten.index.Tensor", (node("table"), [node("index")]), 0, 4),
+        ("aten.index.Tensor", (node("table"), [None, node("index")]), 1, 5),
+        ("aten.index_put_.default", (node("table"), [node("index")], node("table")), 0, 4),
+        ("aten.embedding.default", (node("table"), node("index")), 0, 4),
+        ("aten._embedding_bag.default", (node("table"), node("index"), node("index")), 0, 4),
+        ("aten.gather.default", (node("table"), -1, node("index")), 1, 5),
+        ("aten.index_select.default", (node("table"), 1, node("index")), 1, 5),
+        ("aten.scatter.src", (node("table"), 0, node("index"), node("table")), 0, 4),
+        ("aten.scatter_add_.default", (node("table"), 0, node("index"), node("table")), 0, 4),
+        ("aten.scatter_reduce.two", (node("table"), 1, node("index"), node("table"), "sum"), 1, 5),
+    ],
+)
+def test_an_index_past_the_end(target: str, args: tuple[Any, ...], dimension: int, size: int) -> None:
+    found = first({"table": TABLE, "index": INDEX}, call("use", target, *args))
+    assert found == BadOperand("0.1", "use", target, "index", (1, 1), 9, 1, "table", dimension, size)
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "value", "is_bad"),
+    [
+        ("aten.index.Tensor", (node("table"), [node("index")]), -4, False),
+        ("aten.index.Tensor", (node("table"), [node("index")]), -5, True),
+        ("aten.embedding.default", (node("table"), node("index")), -1, True),
+        ("aten.gather.default", (node("table"), 0, node("index")), -1, True),
+        ("aten.gather.default", (node("table"), 0, node("index")), 3, False),
+    ],
+)
+def test_negative_indices(target: str, args: tuple[Any, ...], value: int, is_bad: bool) -> None:
+    found = first({"table": TABLE, "index": torch.full((1, 5), value)}, call("use", target, *args))
+    assert (found is not None) == is_bad
+
+
+def test_a_mask_is_no_index() -> None:
+    mask = torch.tensor([True, False, True, True])
+    assert (
+        first({"table": TABLE, "mask": mask}, call("use", "aten.index.Tensor", node("table"), [node("mask")])) is None
+    )
+
+
+def test_the_first_operator_that_fails_is_named() -> None:
+    found = first(
+        {"table": TABLE, "index": INDEX},
+        call("good", "aten.remainder.Scalar", node("index"), 4, dtype="int64"),
+        call("one", "aten.index.Tensor", node("table"), [node("good")]),
+        call("two", "aten.index.Tensor", node("table"), [node("index")]),
+    )
+    assert found is not None
+    assert found.node == "two"
+
+
+def test_the_numbers_that_an_index_was_computed_from() -> None:
+    found = first(
+        {"table": TABLE, "ids": torch.tensor([[1], [3000]], dtype=torch.int32)},
+        call("far", "aten.mul.Tensor", node("ids"), 1_000_000, dtype="int32"),
+        call("flat", "aten.view.default", node("far"), [2], dtype="int32"),
+        call("use", "aten.index.Tensor", node("table"), [node("flat")]),
+    )
+    assert found is not None
+    assert (found.name, found.index, found.value, found.count) == ("flat", (0,), 1_000_000, 2)
+    made = found.computed
+    assert made == Computed(
+        "far", "aten.mul.Tensor", "int32", (Operand("ids", (0, 0), "1"), Operand("", value="1000000")), "1000000.0"
+    )
+
+
+def test_what_overflowed() -> None:
+    found = first(
+        {"table": TABLE, "ids": torch.tensor([3000], dtype=torch.int32)},
+        call("far", "aten.mul.Tensor", node("ids"), 1_000_000, dtype="int32"),
+        call("use", "aten.index.Tensor", node("table"), [node("far")]),
+    )
+    assert found is not None
+    assert found.computed is not None
+    assert (found.value, found.computed.exact) == (-1294967296, "3000000000.0")
+
+
+def test_a_table_that_is_not_known_has_its_size() -> None:
+    rows = Node("rows", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("s0", "2"), ()),))
+    use = call("use", "aten.index.Tensor", node("rows"), [node("index")])
+    found = first({"index": INDEX}, use, unknown=(rows,))
+    assert found is not None
+    assert (found.table, found.size) == ("rows", 7)
+
+
+def test_a_divisor_of_zero() -> None:
+    values = {"total": torch.arange(3), "size": torch.tensor([1, 0, 2])}
+    division = call("pages", "aten.div.Tensor_mode", node("total"), node("size"), dtype="int64")
+    found = first(values, division)
+    assert found == BadOperand("0.1", "pages", "aten.div.Tensor_mode", "size", (1,), 0, 1)
+    assert first(values, call("ratio", "aten.div.Tensor", node("total"), node("size"))) is None

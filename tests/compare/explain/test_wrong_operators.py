@@ -1,0 +1,97 @@
+"""Which operator, computed wrongly, explains what a launch wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
+from aoti_debug.compare.protocol.measurement import Explanation
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+
+FLOATS = (TensorType("float32", "cpu", ("8", "32"), ("32", "1")),)
+
+
+def node(name: str) -> dict[str, str]:
+    return {"node": name}
+
+
+def call(name: str, target: str, *args: Any) -> Node:
+    return Node(name, NodeKind.CALL, target, args, types=FLOATS)
+
+
+GRAPH = Graph(
+    "",
+    MODEL,
+    (
+        Node("x", NodeKind.INPUT, types=FLOATS),
+        Node("y", NodeKind.INPUT, types=FLOATS),
+        call("sub", "aten.sub.Tensor", node("x"), node("y")),
+        call("tanh", "aten.tanh.default", node("sub")),
+        call("sum", "aten.sum.dim_IntList", node("tanh"), [1], True),
+        call("mul", "aten.mul.Tensor", node("tanh"), node("sum")),
+        call("add", "aten.add.Tensor", node("mul"), 0.5),
+    ),
+    (),
+)
+NODES = tuple(n.name for n in GRAPH.nodes if n.kind is NodeKind.CALL)
+GENERATOR = torch.Generator().manual_seed(0)
+X, Y = (torch.randn(8, 32, generator=GENERATOR) for _ in range(2))
+
+
+def empty() -> Evaluation:
+    return Evaluation(Reference(FORMAT, "2.13", (GRAPH,)), GRAPH, Arithmetic.KERNEL, "cpu")
+
+
+def explained(actual: torch.Tensor) -> tuple[Explanation, ...]:
+    right = empty()
+    right.set(ValueKey("x"), X)
+    right.set(ValueKey("y"), Y)
+    for name in NODES:
+        right.run(GRAPH.by_name[name])
+    output = WrittenOutput(actual, lambda evaluation: evaluation.value(ValueKey("add")))
+    return WrongOperators(GRAPH, right, NODES, [output], empty).explanations()
+
+
+def result(difference: torch.Tensor, count: int = 32, factor: float = 1.0) -> torch.Tensor:
+    moved = difference.tanh() * factor
+    return moved * moved[:, :count].sum(1, keepdim=True) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("actual", "name", "how"),
+    [
+        (result(Y - X + 0.25 * X), "", ""),  # nothing explains it
+        (result(X + Y), "sub", "as add"),
+        (result(X), "sub", "without its second operand"),
+        (result(X - Y, count=31), "sum", "without the last 1 of dimension 1"),
+        (result(X - Y) - 0.125, "add", "plus -0.12"),
+        ((X - Y) * (X - Y).sum(1, keepdim=True) + 0.5, "tanh", "left out"),
+        (result(X - Y, factor=1.01), "tanh", "times 1.01"),
+    ],
+)
+def test_the_operator_that_explains_it(actual: torch.Tensor, name: str, how: str) -> None:
+    found = explained(actual)
+    best = {item.node: item.how for item in found}
+    assert best.get(name, "").startswith(how) if name else not found
+
+
+def test_what_is_right_is_not_compared_with_variants_that_fail() -> None:
+    assert explained(torch.full((8, 32), float("nan"))) == ()
+
+
+def test_an_operator_that_is_wrong_in_the_tail_of_a_loop() -> None:
+    x, y = X[:, :20], Y[:, :20]
+    right = empty()
+    right.set(ValueKey("x"), x)
+    right.set(ValueKey("y"), y)
+    for name in NODES:
+        right.run(GRAPH.by_name[name])
+    difference = torch.cat([(x - y)[:, :16], (x + y)[:, 16:]], 1)
+    output = WrittenOutput(result(difference), lambda evaluation: evaluation.value(ValueKey("add")))
+    (best, *_) = WrongOperators(GRAPH, right, NODES, [output], empty).explanations()
+    assert (best.node, best.how) == ("sub", "as add behind whole vectors")

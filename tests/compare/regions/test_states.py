@@ -1,0 +1,111 @@
+"""The state of a model over several calls: one that never advances, or advances twice, is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from stateful import Builder, dropped, exported, repeated
+from torch import Tensor, nn
+
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.measure.state_change import state_change
+from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.protocol.measurement import Advance
+from aoti_debug.compare.text import comparison_lines
+from aoti_debug.show.cells import UNLIMITED
+
+BEFORE = torch.tensor([1.0, 2.0, -3.0])
+
+
+@pytest.mark.parametrize(
+    ("after", "expected", "advance"),
+    [
+        ([1.5, 2.5, -2.5], [1.5, 2.5, -2.5], Advance.RIGHT),
+        ([1.5, 2.5001, -2.5], [1.5, 2.5, -2.5], Advance.RIGHT),
+        ([1.0, 2.0, -3.0], [1.5, 2.5, -2.5], Advance.NOT_AT_ALL),
+        ([2.0, 3.0, -2.0], [1.5, 2.5, -2.5], Advance.TWICE),
+        ([9.0, 2.5, -2.5], [1.5, 2.5, -2.5], Advance.OTHERWISE),
+        ([1.0, 2.0, -3.0], [1.0, 2.0, -3.0], Advance.RIGHT),
+        ([1.0, 2.0, -3.0], [1.0000001, 2.0, -3.0], Advance.RIGHT),
+        ([float("nan"), 2.5, -2.5], [float("nan"), 2.5, -2.5], Advance.RIGHT),
+    ],
+)
+def test_how_a_state_changes(after: list[float], expected: list[float], advance: Advance) -> None:
+    change = state_change("mean", 0, "0.1", BEFORE, torch.tensor(after), torch.tensor(expected))
+    assert change.advance is advance
+
+
+def test_a_counter() -> None:
+    one, two = torch.tensor(1), torch.tensor(2)
+    assert state_change("count", 0, "", one, one, two).advance is Advance.NOT_AT_ALL
+    assert state_change("count", 0, "", one, torch.tensor(3), two).advance is Advance.TWICE
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[str], str]], Path]:
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        builder = Builder(exported(folder / "model.pt2"), monkeypatch)
+    return lambda edit: builder.build(folder / "edited.pt2", edit)
+
+
+def compared(package: Path, folder: Path) -> Comparison:
+    return compare(CompareOptions(package, calls=2, out=folder / "compares"))
+
+
+@pytest.mark.slow
+def test_a_state_that_advances(built: Callable[[Callable[[str], str]], Path], tmp_path: Path) -> None:
+    comparison = compared(built(lambda wrapper: wrapper), tmp_path)
+    assert comparison.is_clean
+    changes = [(change.name, change.call, change.advance) for change in comparison.states]
+    assert changes == [("mean", 0, Advance.RIGHT), ("mean", 1, Advance.RIGHT)]
+
+
+@pytest.mark.slow
+def test_a_state_that_advances_twice(built: Callable[[Callable[[str], str]], Path], tmp_path: Path) -> None:
+    comparison = compared(built(repeated), tmp_path)
+    assert comparison.first_wrong is not None
+    assert [output.argument for output in comparison.first_wrong.outputs] == ["mean"]
+    assert len(comparison.first_wrong.launches) == 2
+    # 0.9 · (0.9 · 0 + x) + x is no double change, except from zero
+    assert [change.advance for change in comparison.wrong_states] == [Advance.OTHERWISE] * 2
+
+
+@pytest.mark.slow
+def test_a_state_that_never_advances(built: Callable[[Callable[[str], str]], Path], tmp_path: Path) -> None:
+    comparison = compared(built(dropped), tmp_path)
+    assert comparison.first_wrong is None
+    assert not comparison.is_clean
+    (first, second) = comparison.wrong_states
+    assert (first.name, first.call, first.launch, first.advance) == ("mean", 0, "", Advance.UNTOUCHED)
+    assert second.advance is Advance.UNTOUCHED
+    wrong = next(line for line in comparison_lines(comparison, UNLIMITED) if line.startswith("WRONG"))
+    assert wrong.startswith("WRONG state mean does not change in call 0: no launch writes it")
+
+
+class Counter(nn.Module):
+    """Inductor's passes take the counter for constant, so that it never gets beyond 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        return x * self.count
+
+
+@pytest.mark.slow
+def test_an_update_that_the_lowered_graph_has_lost(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(Counter(), (torch.randn(4),)), tmp_path / "model.pt2")
+    comparison = compare(CompareOptions(tmp_path / "model.pt2", calls=2, out=tmp_path / "compares"))
+    reference, _ = reference_of(comparison.run)
+    folded = not any(node.target == "aten.add.Tensor" for node in reference.graphs[0].nodes)
+    assert comparison.is_clean is not folded
+    wrong = [(change.name, change.call, change.advance) for change in comparison.wrong_states]
+    assert wrong == ([("count", 1, Advance.NOT_AT_ALL)] if folded else [])

@@ -1,0 +1,51 @@
+"""The operators that a wrong launch may have computed wrongly."""
+
+from __future__ import annotations
+
+from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.suspects import suspects_of
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+
+LINE = ModelLine("model.py", 3, "forward", "y = norm(x)")
+
+
+def call(name: str, target: str, *inputs: str | int) -> Node:
+    args = tuple({"node": item} if isinstance(item, str) else item for item in inputs)
+    return Node(name, NodeKind.CALL, target, args, line=0)
+
+
+NODES = (
+    Node("x", NodeKind.INPUT),
+    call("mul", "aten.mul.Tensor", "x", 2),
+    call("var_mean", "aten.var_mean.correction", "mul"),
+    call("var", "_operator.getitem", "var_mean", 0),
+    call("mean", "_operator.getitem", "var_mean", 1),
+    call("sub", "aten.sub.Tensor", "mul", "mean"),
+    call("exp", "aten.exp.default", "x"),
+)
+REFERENCE = Reference(FORMAT, "2.13", (Graph("", MODEL, NODES, ()),), (LINE,))
+
+
+def blamed(wrong: set[str], outputs: tuple[str, ...]) -> list[str]:
+    known = tuple(KnownValue(ValueKey(name), Recorded("0.0", name, "")) for name in outputs)
+    region = Region("0.0", ("0.0",), "", MODEL, tuple(n.name for n in NODES[1:]), (), known)
+    measured = tuple(
+        Measurement(name, name, "", "float32", (1,), 1, wrong=int(name in wrong), equals_eager=name not in wrong)
+        for name in outputs
+    )
+    found = suspects_of(REFERENCE, region, RegionResult("0.0", measured))
+    assert all(suspect.line == LINE for suspect in found)
+    return [suspect.node for suspect in found]
+
+
+def test_operators_of_wrong_outputs_only_come_first() -> None:
+    assert blamed({"sub"}, ("sub", "exp")) == ["sub", "var_mean", "mul"]
+    assert blamed({"sub"}, ("sub", "mul")) == ["sub", "var_mean", "mul"]
+    assert blamed({"sub"}, ("sub", "mean")) == ["sub", "var_mean", "mul"]
+    assert blamed({"exp"}, ("sub", "exp")) == ["exp"]
+
+
+def test_one_result_of_an_operator_may_be_wrong_alone() -> None:
+    assert blamed({"var"}, ("var", "mean", "mul")) == ["var_mean", "mul"]

@@ -1,0 +1,110 @@
+"""Values of which only parts were recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import saved_tensors
+import torch
+
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.worker.inputs import RegionInputs, region_inputs
+from aoti_debug.compare.worker.region import RegionEvaluator
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+
+WHOLE = torch.arange(12.0).reshape(3, 4)
+X = {"node": "x"}
+GRAPH = Graph(
+    "",
+    MODEL,
+    (
+        Node("x", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("3", "4"), ("4", "1")),)),
+        Node("select", NodeKind.CALL, "aten.select.int", (X, 0, 1)),
+        Node("double", NodeKind.CALL, "aten.mul.Tensor", ({"node": "select"}, 2)),
+        Node("total", NodeKind.CALL, "aten.sum.dim_IntList", (X, [0])),
+    ),
+    (),
+)
+
+
+def saved(folder: Path, name: str, tensor: torch.Tensor, storage: int = 12) -> Recorded:
+    saved_tensors.save(folder / f"{name}.safetensors", name, tensor)
+    return Recorded("0.0", name, str(folder / f"{name}.safetensors"), ("4", "1"), storage)
+
+
+def region(output: str, actual: Recorded, *parts: Recorded) -> Region:
+    nodes = ("select", "double") if output == "double" else ("total",)
+    known = KnownValue(ValueKey("x"), parts[0], parts[1:])
+    return Region("0.0", ("0.0",), "", MODEL, nodes, (known,), (KnownValue(ValueKey(output), actual),))
+
+
+def inputs(item: Region) -> RegionInputs:
+    return region_inputs(GRAPH, item, Symbols(), "cpu", None)
+
+
+def test_parts_that_cover_the_whole_value(tmp_path: Path) -> None:
+    parts = (saved(tmp_path, "top", WHOLE[:2]), saved(tmp_path, "bottom", WHOLE[1:]))
+    found = inputs(region("total", saved(tmp_path, "buf0", WHOLE.sum(0)), *parts))
+    assert found.other is None
+    assert torch.equal(found.known[ValueKey("x")], WHOLE)
+
+
+def test_other_elements_are_filled_twice(tmp_path: Path) -> None:
+    expanded = WHOLE[:, 1:2].expand(3, 4)  # a column, four times
+    found = inputs(region("total", saved(tmp_path, "buf0", WHOLE.sum(0)), saved(tmp_path, "column", expanded)))
+    assert found.other is not None
+    first, second = found.known[ValueKey("x")], found.other[ValueKey("x")]
+    assert torch.equal(first[:, 1], WHOLE[:, 1])
+    assert torch.equal(second[:, 1], WHOLE[:, 1])
+    assert not torch.equal(first, second)
+    assert set(first.reshape(-1).tolist()) <= set(WHOLE[:, 1].tolist())
+
+
+def test_a_part_of_an_unknown_place(tmp_path: Path) -> None:
+    item = region("double", saved(tmp_path, "buf0", WHOLE[1] * 2), saved(tmp_path, "row", WHOLE[1].clone(), storage=99))
+    with pytest.raises(NotEvaluableError, match=r"row of 0\.0 is a part of x"):
+        inputs(item)
+
+
+def test_only_what_does_not_depend_on_the_rest_is_compared(tmp_path: Path) -> None:
+    evaluator = RegionEvaluator(Reference(FORMAT, "2.13", (GRAPH,)), "cpu")
+    row = saved(tmp_path, "row", WHOLE[1])
+    for wrong, actual in ((0, WHOLE[1] * 2), (4, WHOLE[1] * 2 + 1)):
+        (output,) = evaluator.measure(region("double", saved(tmp_path, "buf0", actual), row)).outputs
+        assert output.wrong == wrong
+    result = evaluator.measure(region("total", saved(tmp_path, "buf1", WHOLE.sum(0)), row))
+    assert result.failure == "it depends on elements of x that were not recorded"
+
+
+def test_the_memory_of_conjugated_numbers_holds_their_conjugates(tmp_path: Path) -> None:
+    numbers = torch.complex(WHOLE, WHOLE + 1)
+    types = (TensorType("complex64", "cpu", ("3", "4"), ("4", "1")),)
+    graph = Graph(
+        "",
+        MODEL,
+        (
+            Node("z", NodeKind.INPUT, types=types),
+            Node("conjugate", NodeKind.CALL, "aten._conj.default", ({"node": "z"},), types=types),
+            Node("turned", NodeKind.CALL, "aten.permute.default", ({"node": "conjugate"}, [1, 0])),
+            Node("copied", NodeKind.CALL, "aten.clone.default", ({"node": "turned"},)),
+        ),
+        (),
+    )
+    evaluator = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu", kept=tmp_path)
+    memory = saved(tmp_path, "buf0", numbers)
+    copied = replace(saved(tmp_path, "buf1", numbers.conj().resolve_conj().t().contiguous()), strides=("3", "1"))
+    known = (KnownValue(ValueKey("z"), memory),)
+    other = KnownValue(ValueKey("conjugate"), saved(tmp_path, "buf2", numbers * 2 + 1))
+    for nodes, start, output in (
+        (("conjugate",), known, KnownValue(ValueKey("conjugate"), memory)),
+        (("turned", "copied"), (KnownValue(ValueKey("conjugate"), memory),), KnownValue(ValueKey("copied"), copied)),
+    ):
+        (measured,) = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, nodes, start, (output,))).outputs
+        assert (measured.wrong, measured.equals_eager) == (0, True)
+    (wrong,) = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("conjugate",), known, (other,))).outputs
+    assert wrong.wrong == 24
+    assert len(list(tmp_path.glob("program_values/*"))) == 1

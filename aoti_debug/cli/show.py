@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from aoti_debug import site_filter
 from aoti_debug.abi import Phase
+from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -25,6 +27,7 @@ from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
+from aoti_debug.site_filter import SiteFilter
 
 LIMIT = 400  # rows of a table
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
@@ -58,6 +61,7 @@ class Selection:
     type=click.Choice(list(PHASES)),
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
+@modules_and_lines("Show only launches")
 @click.option("--source", is_flag=True, help="Show the source of the kernel, too.")
 @click.option(
     "--all",
@@ -68,7 +72,15 @@ class Selection:
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
 def command(
-    what: str | None, run: str | None, phase: str | None, source: bool, all_: bool, wide: bool, as_json: bool
+    what: str | None,
+    run: str | None,
+    phase: str | None,
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    source: bool,
+    all_: bool,
+    wide: bool,
+    as_json: bool,
 ) -> None:
     """Show the launches of a run: the latest one, or RUN.
 
@@ -76,7 +88,7 @@ def command(
     model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
     record.
     """
-    selection = select(what, run)
+    selection = narrowed(select(what, run), SiteFilter(modules=modules, lines=lines))
     _keep_crumbs(selection.run)
     if as_json:
         _print_document(selection)
@@ -113,6 +125,25 @@ def select(what: str | None, run: str | None) -> Selection:
         f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
         hint=name_hint(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
     )
+
+
+def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
+    """The selection without the launches that do not pass a filter.
+
+    Raises:
+        UsageError: no launch passes it, or the run holds no module paths or model lines.
+    """
+    if not chosen:
+        return selection
+    run, before = selection.run, selection.launches
+    site_filter.check_patterns(chosen)
+    site_filter.require_names(run.manifest, chosen, f"run {run.path.name}")
+    launches = tuple(launch for launch in (run.launches if before is None else before) if chosen.selects(launch.site))
+    if not launches:
+        criterion, pattern = chosen.patterns()[0]
+        known = site_filter.known_names((launch.site for launch in run.launches), criterion)
+        raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
+    return replace(selection, launches=launches, in_full=before is not None and selection.in_full)
 
 
 def _keep_crumbs(run: RunDir) -> None:

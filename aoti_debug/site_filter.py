@@ -9,7 +9,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Manifest, ModelLine, PackageOrigin, Site
+from aoti_debug.manifest import Manifest, ModelLine, PackageOrigin, Provenance, Site
 from aoti_debug.wrapper.stack_frames import traced_lines
 
 NO_MODULES = "no module paths"
@@ -71,8 +71,14 @@ class SiteFilter:
 
     def selects(self, site: Site) -> bool:
         """True if a site is chosen."""
+        return self.takes(site.kernel, site.provenance)
+
+    def takes(self, kernel: str, provenance: Provenance) -> bool:
+        """True if a launch of a kernel, or a call of an operator, with this origin is chosen."""
         lists = zip(Criterion, self._lists(), strict=True)
-        return all(_passes(patterns, _names(site, criterion)) for criterion, patterns in lists if patterns)
+        return all(
+            _passes(patterns, _names(kernel, provenance, criterion)) for criterion, patterns in lists if patterns
+        )
 
     def _lists(self) -> tuple[tuple[str, ...], ...]:
         return self.kernels, self.modules, self.lines
@@ -133,7 +139,10 @@ def unmatched(manifest: Manifest, chosen: SiteFilter) -> tuple[Unmatched, ...]:
     found = []
     for criterion, pattern in chosen.patterns():
         known = known_names(manifest.sites, criterion)
-        if not any(_passes((pattern.removeprefix("!"),), _names(site, criterion)) for site in manifest.sites):
+        if not any(
+            _passes((pattern.removeprefix("!"),), _names(site.kernel, site.provenance, criterion))
+            for site in manifest.sites
+        ):
             missing = _missing(manifest, criterion)
             found.append(Unmatched(criterion, pattern, nearest(pattern, known), missing))
     return tuple(found)
@@ -145,7 +154,7 @@ def known_names(sites: Iterable[Site], criterion: Criterion) -> tuple[str, ...]:
         return tuple(sorted({site.kernel for site in sites}))
     if criterion is Criterion.MODULE:
         return tuple(dict.fromkeys(path for site in sites for path in site.provenance.modules))
-    return tuple(dict.fromkeys(_place(line) for site in sites for line in site_lines(site)))
+    return tuple(dict.fromkeys(name for site in sites for name in line_names(site.provenance)))
 
 
 def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -156,16 +165,15 @@ def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(short[name] for name in similar), *known)))
 
 
-def site_lines(site: Site) -> tuple[ModelLine, ...]:
-    """The lines of the model's own code through which the operations of a site were traced, innermost first."""
-    provenance = site.provenance
+def origin_lines(provenance: Provenance) -> tuple[ModelLine, ...]:
+    """The lines of the model's own code through which operations were traced, innermost first."""
     lines = (*provenance.source, *traced_lines(provenance.stacks))
     return tuple({_place(line): line for line in lines}.values())
 
 
-def line_names(site: Site) -> tuple[str, ...]:
-    """The lines of a site as text: "/home/u/model.py:23"."""
-    return tuple(map(_place, site_lines(site)))
+def line_names(provenance: Provenance) -> tuple[str, ...]:
+    """The lines of an origin as text: "/home/u/model.py:23"."""
+    return tuple(map(_place, origin_lines(provenance)))
 
 
 def containing(path: str) -> tuple[str, ...]:
@@ -181,13 +189,13 @@ _EXAMPLES = {
 }
 
 
-def _names(site: Site, criterion: Criterion) -> tuple[str, ...]:
+def _names(kernel: str, provenance: Provenance, criterion: Criterion) -> tuple[str, ...]:
     """What patterns are compared with."""
     if criterion is Criterion.KERNEL:
-        return (site.kernel,)
+        return (kernel,)
     if criterion is Criterion.MODULE:
-        return tuple(dict.fromkeys(part for path in site.provenance.modules for part in containing(path)))
-    return tuple(suffix for name in line_names(site) for suffix in _suffixes(name))
+        return tuple(dict.fromkeys(part for path in provenance.modules for part in containing(path)))
+    return tuple(suffix for name in line_names(provenance) for suffix in _suffixes(name))
 
 
 def _passes(patterns: Sequence[str], names: Sequence[str]) -> bool:

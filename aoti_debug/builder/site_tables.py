@@ -68,7 +68,7 @@ def _site(site: Site, device: str) -> str:
     slots = f"slots_{site.id}" if site.args else "nullptr"
     grid = int(site.kind is Kind.TRITON and bool(site.launches))
     synchronous = int(_is_synchronous(site, device))
-    names = (site.provenance.modules, line_names(site))
+    names = (site.provenance.modules, line_names(site.provenance))
     origins = ", ".join(c_literal("\n".join(texts)) for texts in names)
     return f"{{{c_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {synchronous}, {grid}, {{}}, {origins}}}"
 

@@ -13,6 +13,7 @@ import click
 
 from aoti_debug import site_filter
 from aoti_debug.abi import Phase
+from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
@@ -62,6 +63,27 @@ class Selection:
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
 @modules_and_lines("Show only launches")
+@click.option("--calls", is_flag=True, help="Word the launches as torch's DebugMode words calls, by module.")
+@click.option(
+    "--operator",
+    "operators",
+    metavar="PATTERN",
+    multiple=True,
+    help="With --calls: only calls of operators that match, and kernels that hold one: 'aten::mm'. Repeatable.",
+)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="With --calls: only calls with a tensor that meets this: 'nan', 'absmax > 1e4', 'dtype == f16'.",
+)
+@click.option("--hashes", is_flag=True, help="With --calls: with the hash of every recorded tensor.")
+@click.option(
+    "--eager",
+    metavar="PROGRAM.pt2",
+    type=options.FilePath(),
+    help="With --calls: call this exported program in eager with the inputs of the run, and word its calls.",
+)
+@options.trust
 @click.option("--source", is_flag=True, help="Show the source of the kernel, too.")
 @click.option(
     "--all",
@@ -77,6 +99,12 @@ def command(
     phase: str | None,
     modules: tuple[str, ...],
     lines: tuple[str, ...],
+    calls: bool,
+    operators: tuple[str, ...],
+    where: str | None,
+    hashes: bool,
+    eager: Path | None,
+    trusted: bool,
     source: bool,
     all_: bool,
     wide: bool,
@@ -88,8 +116,16 @@ def command(
     model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
     record.
     """
-    selection = narrowed(select(what, run), SiteFilter(modules=modules, lines=lines))
-    _keep_crumbs(selection.run)
+    chosen = SiteFilter(modules=modules, lines=lines)
+    selected = select(what, run)
+    _keep_crumbs(selected.run)
+    if calls:
+        _print_calls(selected, chosen, (operators, where or "", hashes, eager, trusted), None if all_ else LIMIT)
+        return
+    for option, is_given in (("--operator", operators), ("--where", where), ("--hashes", hashes), ("--eager", eager)):
+        if is_given:
+            raise UsageError(f"{option} needs --calls", hint="aoti-debug show --calls")
+    selection = narrowed(selected, chosen)
     if as_json:
         _print_document(selection)
         return
@@ -144,6 +180,22 @@ def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
         known = site_filter.known_names((launch.site for launch in run.launches), criterion)
         raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
     return replace(selection, launches=launches, in_full=before is not None and selection.in_full)
+
+
+def _print_calls(
+    selection: Selection,
+    chosen: SiteFilter,
+    given: tuple[tuple[str, ...], str, bool, Path | None, bool],
+    limit: int | None,
+) -> None:
+    from aoti_debug.cli.call_lines import CallOptions, lines_of_calls  # a plain `show` starts without it
+
+    wanted = CallOptions(*given)
+    run = selection.run
+    if wanted.eager is None:
+        selection = narrowed(selection, chosen)
+    launches = run.launches if selection.launches is None else selection.launches
+    print_lines(lines_of_calls(run, launches, chosen, wanted, limit))
 
 
 def _keep_crumbs(run: RunDir) -> None:

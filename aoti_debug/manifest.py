@@ -6,10 +6,8 @@ dataclasses are its only specification; `from_json` is the inverse of `to_json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
@@ -132,6 +130,7 @@ class Provenance:
     stacks: tuple[str, ...] = ()
     post_grad_nodes: tuple[str, ...] = ()
     pre_grad_nodes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()  # innermost module paths of its nodes, "encoder.layers.0.norm1"; () if unknown
 
 
 @dataclass(frozen=True)
@@ -346,6 +345,8 @@ class Manifest:
     without_source: str = ""  # the limits of recording a package without wrapper source; "" if it has the source
     triton_helpers: str = ""  # Python source of Inductor's functions that the Triton kernels call
     operators: tuple[OperatorSchema, ...] = ()  # those that the sites call, each once
+    module_filters: tuple[str, ...] = ()  # beside `filters`
+    line_filters: tuple[str, ...] = ()
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of a name; None if there is none."""
@@ -355,12 +356,6 @@ class Manifest:
         """The schema of an operator, "aten.addmm.out" or "mylib::op.default"; None if the package does not hold it."""
         dotted = op.replace("::", ".")
         return next((schema for schema in self.operators if schema.op == dotted), None)
-
-    def unmatched_filters(self, filters: Iterable[str]) -> tuple[str, ...]:
-        """The patterns (fnmatch, "!" excludes) that match no kernel of any site."""
-        kernels = {site.kernel for site in self.sites}
-        patterns = ((text, text.removeprefix("!")) for text in filters)
-        return tuple(text for text, pattern in patterns if not any(fnmatchcase(k, pattern) for k in kernels))
 
 
 def to_json(manifest: Manifest) -> str:

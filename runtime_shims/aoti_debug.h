@@ -87,6 +87,8 @@ typedef struct AotiDebugSite {
   uint8_t synchronous;  // 1: the host has waited for the device when the call returns
   uint8_t grid;         // 1: it counts as launched only once aoti_debug_grid was called (Triton)
   uint8_t reserved[6];
+  const char* modules;  // paths of the modules that its operations belong to, a line each; nullptr or "": unknown
+  const char* lines;    // places in the model's source, "/home/u/model.py:23", a line each
 } AotiDebugSite;
 
 // A compiled kernel that launchKernel starts: the types behind its void* arguments.
@@ -107,6 +109,8 @@ typedef struct AotiDebugPackage {
   const char* filter;    // baked filter patterns, comma-separated; "" for all
   const char* manifest;  // the manifest's JSON text
   uint64_t manifest_bytes;
+  const char* module_filter;  // baked patterns of module paths and of lines, comma-separated; nullptr or "": all
+  const char* line_filter;
 } AotiDebugPackage;
 
 // Defined once by the generated tables (sites.cpp).

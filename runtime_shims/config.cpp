@@ -185,6 +185,11 @@ Config load_config(const AotiDebugPackage& package) {
   } else {
     config.filter = Filter::patterns(package.filter);
   }
+  const auto or_empty = [](const char* text) { return text == nullptr ? "" : text; };
+  const char* modules = getenv("AOTI_DEBUG_MODULE");
+  config.modules = Filter::patterns(or_empty(modules != nullptr ? modules : package.module_filter));
+  const char* lines = getenv("AOTI_DEBUG_LINE");
+  config.lines = Filter::patterns(or_empty(lines != nullptr ? lines : package.line_filter));
   if (const char* base = variable("AOTI_DEBUG_DIR")) config.base_directory = base;
   if (const char* run = variable("AOTI_DEBUG_RUN")) config.run_directory = run;
   loader.phase();

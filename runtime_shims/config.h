@@ -25,6 +25,8 @@ struct LaunchChoice {
 struct Config {
   uint32_t level = 0;
   Filter filter;
+  Filter modules;
+  Filter lines;
   std::string base_directory = "aoti_debug_runs";
   std::string run_directory;  // of the parent; "" where there is none
   PhaseChoice phase = PhaseChoice::kByRole;

@@ -3,6 +3,8 @@
 #include <fnmatch.h>
 #include <strings.h>
 
+#include <algorithm>
+
 namespace aoti_debug {
 namespace {
 
@@ -17,6 +19,18 @@ std::vector<std::string> split(std::string_view list) {
     if (!word.empty()) words.emplace_back(word);
   }
   return words;
+}
+
+// Whether `matches` holds for one of the lines of a text.
+template <class Matches>
+bool any_line(const char* text, const Matches& matches) {
+  std::string_view rest = text == nullptr ? "" : text;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    if (matches(std::string(rest.substr(0, end)))) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
 }
 
 }  // namespace
@@ -35,17 +49,44 @@ Filter Filter::names(std::string_view list) {
 }
 
 bool Filter::matches(const char* kernel) const {
+  return passes([this, kernel](const char* word) {
+    return exact_ ? strcasecmp(word, kernel) == 0 : fnmatch(word, kernel, 0) == 0;
+  });
+}
+
+bool Filter::matches_module(const char* paths) const {
+  return passes([paths](const char* word) {
+    return any_line(paths, [word](const std::string& path) {
+      for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+        if (fnmatch(word, path.substr(0, end).c_str(), 0) == 0) return true;
+        if (end == std::string::npos) return false;
+      }
+    });
+  });
+}
+
+bool Filter::matches_line(const char* places) const {
+  return passes([places](const char* word) {
+    return any_line(places, [word](const std::string& place) {
+      for (size_t start = 0;; ++start) {
+        if (fnmatch(word, place.c_str() + start, 0) == 0) return true;
+        start = place.find('/', start);
+        if (start == std::string::npos) return false;
+      }
+    });
+  });
+}
+
+template <class Matches>
+bool Filter::passes(const Matches& matches) const {
   bool included = false;
   bool has_includes = false;
   for (const std::string& word : words_) {
-    if (exact_) {
-      has_includes = true;
-      included |= strcasecmp(word.c_str(), kernel) == 0;
-    } else if (word[0] == '!') {
-      if (fnmatch(word.c_str() + 1, kernel, 0) == 0) return false;
+    if (word[0] == '!' && !exact_) {
+      if (matches(word.c_str() + 1)) return false;
     } else {
       has_includes = true;
-      included |= fnmatch(word.c_str(), kernel, 0) == 0;
+      included = included || matches(word.c_str());
     }
   }
   return included || !has_includes;

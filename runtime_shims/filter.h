@@ -1,4 +1,4 @@
-// Which kernels are printed, measured and saved.
+// Which kernels, modules and model lines are printed, measured and saved.
 #pragma once
 
 #include <string>
@@ -17,9 +17,18 @@ class Filter {
 
   bool matches(const char* kernel) const;
 
+  // Of module paths, a line each: a pattern takes a module with all that it contains.
+  bool matches_module(const char* paths) const;
+
+  // Of places "/home/u/model.py:23", a line each: a pattern may leave out leading directories.
+  bool matches_line(const char* places) const;
+
   const std::vector<std::string>& words() const { return words_; }
 
  private:
+  template <class Matches>
+  bool passes(const Matches& matches) const;
+
   std::vector<std::string> words_;
   bool exact_ = false;
 };

@@ -16,7 +16,11 @@ namespace aoti_debug {
 Run::Run(Config config_, const AotiDebugPackage& package_, uint32_t generation_)
     : config(std::move(config_)), package(package_), generation(generation_), has_device(device::owns(kDeviceCuda)) {
   selected_.reserve(package.n_sites);
-  for (uint32_t i = 0; i < package.n_sites; ++i) selected_.push_back(config.filter.matches(package.sites[i].kernel));
+  for (uint32_t i = 0; i < package.n_sites; ++i) {
+    const AotiDebugSite& site = package.sites[i];
+    selected_.push_back(config.filter.matches(site.kernel) && config.modules.matches_module(site.modules) &&
+                        config.lines.matches_line(site.lines));
+  }
 }
 
 Run::~Run() = default;
@@ -53,6 +57,10 @@ void Run::start() {
     notes_->next_block();
   }
   for (const std::string& complaint : config.complaints) note(NOTE_CONFIGURATION, complaint, false);
+  const bool narrowed = !config.modules.words().empty() || !config.lines.words().empty();
+  if (narrowed && std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) {
+    note(NOTE_CONFIGURATION, "no launch of this package is in the chosen modules and lines", !directory.has_parent());
+  }
   if (config.level == 1 && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);

@@ -68,9 +68,9 @@ std::string command_line() {
   return json + "]";
 }
 
-std::string filters(const Config& config) {
+std::string patterns(const Filter& filter) {
   std::string json = "[";
-  for (const std::string& word : config.filter.words()) {
+  for (const std::string& word : filter.words()) {
     if (json.size() > 1) json += ", ";
     append_json(json, word);
   }
@@ -168,7 +168,9 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
   run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
   run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
   run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_at() + "\"";
-  run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + filters(config);
+  run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + patterns(config.filter);
+  run_json_ += ", \"module_filters\": " + patterns(config.modules);
+  run_json_ += ", \"line_filters\": " + patterns(config.lines);
   run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
   run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
   if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);

@@ -1,4 +1,4 @@
-"""The launch sites and kernels of a model's wrapper source, with their model source lines."""
+"""The launch sites and kernels of a model's wrapper source, with their model source lines and module paths."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from aoti_debug import wrapper
 from aoti_debug.builder import join_provenance
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine.compiler import Torch
-from aoti_debug.wrapper import Analysis
+from aoti_debug.reference import program
+from aoti_debug.wrapper import Analysis, module_paths
 
 
 def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
-    """Parses the wrapper source of a lowered model."""
+    """Parses the wrapper source of a lowered model; module paths come from its reference, if it has one."""
     sources, answer = lowered.sources, lowered.answer
     include = torch.directory / "include"
-    return wrapper.analyse(
+    analysis = wrapper.analyse(
         sources.wrapper,
         kernels=sources.kernels,
         proxy=sources.extern_nodes,
@@ -25,6 +26,10 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
         schemas={name: schema.text for name, schema in answer.schemas.items()},
         operator_stacks=answer.operator_stacks,
     )
+    if lowered.reference_file is None:
+        return analysis
+    reference = program.from_json(lowered.reference_file.read_bytes())
+    return replace(analysis, sites=module_paths.with_modules(analysis.sites, reference))
 
 
 def add_model_lines(package: Analysis, lowered: Analysis) -> tuple[Analysis, int]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import manifest
+from aoti_debug import manifest, site_filter
 from aoti_debug.builder import (
     compare_kernels,
     frontend_requests,
@@ -49,6 +49,8 @@ def build(
     *,
     level: int = 3,
     filters: Sequence[str] = (),
+    modules: Sequence[str] = (),
+    lines: Sequence[str] = (),
     output: str | Path | None = None,
     inputs: str | Path | None = None,
     inductor_configs: Mapping[str, Any] | None = None,
@@ -73,6 +75,8 @@ def build(
         program=program_or_path,
         level=level,
         filters=tuple(filters),
+        modules=tuple(modules),
+        lines=tuple(lines),
         output=None if output is None else Path(output),
         inputs=None if inputs is None else Path(inputs),
         inductor_configs=inductor_configs or {},
@@ -149,7 +153,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         seconds=time.monotonic() - start,
         stages=stages.seconds,
         missing_inputs_reason=inputs.missing_reason,
-        unmatched=new_manifest.unmatched_filters(new_manifest.filters),
+        unmatched=site_filter.unmatched(new_manifest, options.site_filter),
         signature=signature,
         comparison=comparison,
         joined_sites=joined_sites,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aoti_debug import site_filter
 from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
@@ -55,8 +56,7 @@ def check(options: BuildOptions) -> CheckedOptions:
     """
     if options.level not in LEVELS:
         raise UsageError(f"level {options.level} does not exist", hint="levels: 0 off, 1 save, 2 values, 3 names")
-    if not all(pattern.removeprefix("!") for pattern in options.patterns):
-        raise UsageError("an empty filter", hint="a filter is a pattern on kernel names: 'triton_*', '!cpp_fused_*'")
+    site_filter.check_patterns(options.site_filter)
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
         trust.require(program, options.trusted)

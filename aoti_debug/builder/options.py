@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.pt2.archive import Artifact
+from aoti_debug.site_filter import SiteFilter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -25,6 +26,7 @@ class BuildOptions:
         model: name of the model in a compiled package that holds several; "" for the only one.
         level: 0 off, 1 save, 2 print values, 3 kernel names; the default where the environment sets none.
         filters: fnmatch patterns on kernel names, "!" excludes; restrict what levels 1-3 print and save.
+        modules, lines: patterns on module paths and model lines (SiteFilter), which restrict it further.
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.
         random_inputs: seed of random inputs to embed; None for none.
@@ -43,6 +45,8 @@ class BuildOptions:
     program: str | Path | Artifact | ExportedProgram
     level: int = 3
     filters: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     output: Path | None = None
     inputs: Path | None = None
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
@@ -58,9 +62,10 @@ class BuildOptions:
     trusted: bool = False
 
     @property
-    def patterns(self) -> tuple[str, ...]:
-        """The filters, split at commas as in AOTI_DEBUG_FILTER."""
-        return tuple(pattern for patterns in self.filters for pattern in patterns.split(","))
+    def site_filter(self) -> SiteFilter:
+        """The filters; those on kernel names split at commas, as in AOTI_DEBUG_FILTER."""
+        kernels = tuple(pattern for patterns in self.filters for pattern in patterns.split(","))
+        return SiteFilter(kernels, self.modules, self.lines)
 
     @property
     def library_paths(self) -> tuple[str, ...]:

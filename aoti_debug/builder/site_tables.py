@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Site, to_json
+from aoti_debug.site_filter import line_names
 from aoti_debug.wrapper.launch_traits import RunsOn, traits_of
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
@@ -67,7 +68,9 @@ def _site(site: Site, device: str) -> str:
     slots = f"slots_{site.id}" if site.args else "nullptr"
     grid = int(site.kind is Kind.TRITON and bool(site.launches))
     synchronous = int(_is_synchronous(site, device))
-    return f"{{{c_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {synchronous}, {grid}, {{}}}}"
+    names = (site.provenance.modules, line_names(site.provenance))
+    origins = ", ".join(c_literal("\n".join(texts)) for texts in names)
+    return f"{{{c_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {synchronous}, {grid}, {{}}, {origins}}}"
 
 
 def _is_synchronous(site: Site, device: str) -> bool:
@@ -90,6 +93,8 @@ def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:
     yield f"    {c_literal(','.join(manifest.filters))},"
     yield "    aoti_debug_manifest_json,"
     yield f"    {len(to_json(manifest).encode())},"
+    yield f"    {c_literal(','.join(manifest.module_filters))},"
+    yield f"    {c_literal(','.join(manifest.line_filters))},"
 
 
 def c_literal(text: str) -> str:

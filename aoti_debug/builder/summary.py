@@ -9,6 +9,7 @@ from pathlib import Path
 from aoti_debug.builder.compare_kernels import KernelComparison
 from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.manifest import Manifest
+from aoti_debug.site_filter import Unmatched
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class BuildSummary:
         seconds: duration of the whole build.
         stages: seconds of each stage, in order.
         missing_inputs_reason: why no inputs are embedded; "" if there are some.
-        unmatched: filters that match no kernel.
+        unmatched: patterns that match no launch site.
         signature: the inputs that the model takes.
         comparison: its kernels compared with those of the package given by `against`; None without one.
         joined_sites: number of launch sites that got a model line from the exported program; None without one.
@@ -34,7 +35,7 @@ class BuildSummary:
     seconds: float
     stages: Mapping[str, float]
     missing_inputs_reason: str
-    unmatched: tuple[str, ...]
+    unmatched: tuple[Unmatched, ...]
     signature: ModelSignature
     comparison: KernelComparison | None = None
     joined_sites: int | None = None

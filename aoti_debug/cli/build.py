@@ -13,12 +13,12 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import wording
+from aoti_debug import site_filter, wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
-from aoti_debug.cli.filters import unmatched_warning
+from aoti_debug.cli.filters import modules_and_lines, unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.manifest import Form, Manifest, PackageOrigin
@@ -57,6 +57,7 @@ STAGES = {
     multiple=True,
     help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
 )
+@modules_and_lines("Print and save only launches")
 @click.option(
     "-o", "--output", type=options.FilePath(), help="The package to write.  [default: MODEL.instrumented.pt2]"
 )
@@ -97,6 +98,8 @@ def command(
     model: Path,
     level: int,
     filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
     output: Path | None,
     inputs: Path | None,
     against: Path | None,
@@ -121,6 +124,8 @@ def command(
         program=model,
         level=level,
         filters=filters,
+        modules=modules,
+        lines=lines,
         output=output,
         inputs=inputs,
         inductor_configs=options.parse_configs(configs),
@@ -136,7 +141,7 @@ def command(
     with _progress(LastDurations("build", str(model.resolve()))) as progress:
         summary = builder.build_report(chosen, progress)
     print_lines(describe(summary, width()))
-    print_lines(unmatched_warning(summary.manifest, summary.unmatched), err=True)
+    print_lines(unmatched_warning(summary.unmatched), err=True)
 
 
 def describe(summary: BuildSummary, columns: int) -> list[str]:
@@ -161,7 +166,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
-        ("level", f"{manifest.level}{f', filter {chr(32).join(manifest.filters)}' if manifest.filters else ''}"),
+        ("level", f"{manifest.level}{f', {chosen}' if (chosen := site_filter.baked(manifest)) else ''}"),
         ("inputs", f"none: {missing}; the model takes" if missing else "embedded"),
         *(("", line) for line in (summary.signature.lines() if missing else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),

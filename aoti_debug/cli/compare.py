@@ -9,6 +9,7 @@ import click
 
 from aoti_debug import report
 from aoti_debug.cli import options
+from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.compare.compare import compare
@@ -18,6 +19,7 @@ from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.site_filter import SiteFilter
 
 
 @click.command("compare")
@@ -43,6 +45,7 @@ from aoti_debug.machine.last_durations import LastDurations
     multiple=True,
     help="Compare only launches of kernels that match (* ? []); !PATTERN excludes. Repeatable.",
 )
+@modules_and_lines("Compare only launches")
 @click.option(
     "--metric",
     metavar="FILE.py:FUNCTION",
@@ -72,6 +75,8 @@ def command(
     exported: Path | None,
     calls: int,
     filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
     metric: str,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
@@ -95,7 +100,7 @@ def command(
         random_inputs=random_inputs,
         exported=exported,
         calls=calls,
-        filters=filters,
+        filters=SiteFilter(filters, modules, lines),
         metric=metric,
         out=out,
         inductor_configs=options.parse_configs(configs),
@@ -103,8 +108,8 @@ def command(
         libraries=libraries,
         trusted=trusted,
     )
-    with StepLines(LastDurations("compare", str(model.resolve()))) as lines:
-        comparison = compare(chosen, lines)
+    with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
+        comparison = compare(chosen, progress)
     page = [_report(comparison)] if with_report else []
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))

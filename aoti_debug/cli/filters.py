@@ -1,19 +1,55 @@
-"""The warning about kernel filters that match nothing."""
+"""The options that select launches, and the warning about patterns that match nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
 
-from aoti_debug.manifest import Manifest
+import click
 
-_MAX_KERNELS = 20
+from aoti_debug.site_filter import Unmatched
+
+_MAX_NAMES = 20
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def unmatched_warning(package: Manifest, unmatched: Sequence[str]) -> list[str]:
-    """The warning in lines: filters that match no kernel, and the kernels that there are."""
-    if not unmatched:
-        return []
-    kernels = sorted({site.kernel for site in package.sites})
-    lines = [f"warning: no kernel matches {', '.join(unmatched)}; the package has:"]
-    lines += [f"  {kernel}" for kernel in kernels[:_MAX_KERNELS]]
-    return lines + ([f"  and {len(kernels) - _MAX_KERNELS} more"] if len(kernels) > _MAX_KERNELS else [])
+def modules_and_lines(what: str) -> Callable[[_Command], _Command]:
+    """The options --module and --line.
+
+    Args:
+        what: what is done to the launches that match: "Print and save only launches".
+    """
+
+    def add(command: _Command) -> _Command:
+        line = click.option(
+            "--line",
+            "lines",
+            metavar="FILE:LINE",
+            multiple=True,
+            help=f"{what} that come from this line of the model: 'model.py:23', '!layers.py:*'. Repeatable.",
+        )
+        module = click.option(
+            "--module",
+            "modules",
+            metavar="PATTERN",
+            multiple=True,
+            help=f"{what} of modules whose path matches: 'encoder.layers.0', '!*.norm?'. Repeatable.",
+        )
+        return module(line(command))
+
+    return add
+
+
+def unmatched_warning(unmatched: Sequence[Unmatched]) -> list[str]:
+    """The warning in lines: patterns that match nothing, and the names that there are."""
+    lines: list[str] = []
+    for criterion, group in groupby(unmatched, lambda pattern: pattern.criterion):
+        first, *others = group
+        start = f"warning: no {criterion.noun} matches {', '.join(item.pattern for item in (first, *others))}"
+        if first.missing:
+            lines.append(f"{start}: the package holds {first.missing}")
+            continue
+        lines += [f"{start}; the package has:", *(f"  {name}" for name in first.known[:_MAX_NAMES])]
+        lines += [f"  and {len(first.known) - _MAX_NAMES} more"] if len(first.known) > _MAX_NAMES else []
+    return lines

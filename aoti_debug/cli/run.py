@@ -12,10 +12,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import manifest, wording
+from aoti_debug import manifest, site_filter, wording
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
-from aoti_debug.cli.filters import unmatched_warning
+from aoti_debug.cli.filters import modules_and_lines, unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
@@ -81,6 +81,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the "
     "journal. Repeatable.",
 )
+@modules_and_lines("Print and save only launches")
 @click.option(
     "--phase",
     type=click.Choice(PHASES),
@@ -147,6 +148,8 @@ def command(
     model: str,
     level: int | None,
     filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
     phase: str | None,
     out: Path | None,
     calls: int,
@@ -178,6 +181,8 @@ def command(
         model=model,
         level=level,
         filters=filters or None,
+        modules=modules or None,
+        lines=lines or None,
         phase=phase,
         out=out,
         calls=calls,
@@ -195,7 +200,7 @@ def command(
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
     package_manifest = result.run.manifest
-    print_lines(unmatched_warning(package_manifest, package_manifest.unmatched_filters(filters)), err=True)
+    print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:

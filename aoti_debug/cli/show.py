@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from aoti_debug import site_filter
 from aoti_debug.abi import Phase
+from aoti_debug.cli import options
+from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -25,6 +28,7 @@ from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
+from aoti_debug.site_filter import SiteFilter
 
 LIMIT = 400  # rows of a table
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
@@ -58,6 +62,28 @@ class Selection:
     type=click.Choice(list(PHASES)),
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
+@modules_and_lines("Show only launches")
+@click.option("--calls", is_flag=True, help="Word the launches as torch's DebugMode words calls, by module.")
+@click.option(
+    "--operator",
+    "operators",
+    metavar="PATTERN",
+    multiple=True,
+    help="With --calls: only calls of operators that match, and kernels that hold one: 'aten::mm'. Repeatable.",
+)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="With --calls: only calls with a tensor that meets this: 'nan', 'absmax > 1e4', 'dtype == f16'.",
+)
+@click.option("--hashes", is_flag=True, help="With --calls: with the hash of every recorded tensor.")
+@click.option(
+    "--eager",
+    metavar="PROGRAM.pt2",
+    type=options.FilePath(),
+    help="With --calls: call this exported program in eager with the inputs of the run, and word its calls.",
+)
+@options.trust
 @click.option("--source", is_flag=True, help="Show the source of the kernel, too.")
 @click.option(
     "--all",
@@ -68,7 +94,21 @@ class Selection:
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
 def command(
-    what: str | None, run: str | None, phase: str | None, source: bool, all_: bool, wide: bool, as_json: bool
+    what: str | None,
+    run: str | None,
+    phase: str | None,
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    calls: bool,
+    operators: tuple[str, ...],
+    where: str | None,
+    hashes: bool,
+    eager: Path | None,
+    trusted: bool,
+    source: bool,
+    all_: bool,
+    wide: bool,
+    as_json: bool,
 ) -> None:
     """Show the launches of a run: the latest one, or RUN.
 
@@ -76,8 +116,16 @@ def command(
     model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
     record.
     """
-    selection = select(what, run)
-    _keep_crumbs(selection.run)
+    chosen = SiteFilter(modules=modules, lines=lines)
+    selected = select(what, run)
+    _keep_crumbs(selected.run)
+    if calls:
+        _print_calls(selected, chosen, (operators, where or "", hashes, eager, trusted), None if all_ else LIMIT)
+        return
+    for option, is_given in (("--operator", operators), ("--where", where), ("--hashes", hashes), ("--eager", eager)):
+        if is_given:
+            raise UsageError(f"{option} needs --calls", hint="aoti-debug show --calls")
+    selection = narrowed(selected, chosen)
     if as_json:
         _print_document(selection)
         return
@@ -113,6 +161,41 @@ def select(what: str | None, run: str | None) -> Selection:
         f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
         hint=name_hint(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
     )
+
+
+def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
+    """The selection without the launches that do not pass a filter.
+
+    Raises:
+        UsageError: no launch passes it, or the run holds no module paths or model lines.
+    """
+    if not chosen:
+        return selection
+    run, before = selection.run, selection.launches
+    site_filter.check_patterns(chosen)
+    site_filter.require_names(run.manifest, chosen, f"run {run.path.name}")
+    launches = tuple(launch for launch in (run.launches if before is None else before) if chosen.selects(launch.site))
+    if not launches:
+        criterion, pattern = chosen.patterns()[0]
+        known = site_filter.known_names((launch.site for launch in run.launches), criterion)
+        raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
+    return replace(selection, launches=launches, in_full=before is not None and selection.in_full)
+
+
+def _print_calls(
+    selection: Selection,
+    chosen: SiteFilter,
+    given: tuple[tuple[str, ...], str, bool, Path | None, bool],
+    limit: int | None,
+) -> None:
+    from aoti_debug.cli.call_lines import CallOptions, lines_of_calls  # a plain `show` starts without it
+
+    wanted = CallOptions(*given)
+    run = selection.run
+    if wanted.eager is None:
+        selection = narrowed(selection, chosen)
+    launches = run.launches if selection.launches is None else selection.launches
+    print_lines(lines_of_calls(run, launches, chosen, wanted, limit))
 
 
 def _keep_crumbs(run: RunDir) -> None:

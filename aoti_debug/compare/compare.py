@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug import site_filter, wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import stored
-from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference, kernel_filter
+from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
@@ -101,6 +101,7 @@ def _check(options: CompareOptions) -> None:
         raise UsageError(f"--metric: {metric} does not exist", hint="--metric my.py:f")
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    site_filter.check_patterns(options.filters)
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
 
@@ -151,7 +152,8 @@ class _Session:
         options = self._options
         if options.metric:
             raise UsageError("--metric needs the values of the program", hint="--exported PROGRAM.pt2 gives them")
-        comparison = compare_sources(run, kernel_filter(options.filters), self._folder, self._steps)
+        site_filter.require_names(run.manifest, options.filters, str(options.model))
+        comparison = compare_sources(run, options.filters, self._folder, self._steps)
         wrong = comparison.first_wrong
         return comparison if wrong is None else replace(comparison, repro=str(self._folder / FOLDER / wrong.launch.id))
 
@@ -206,6 +208,8 @@ class _Session:
                     random_inputs=self._options.random_inputs,
                     level=1,
                     filters=(),
+                    modules=(),
+                    lines=(),
                     phase="both",
                     out=self._folder / "runs",
                     calls=calls,

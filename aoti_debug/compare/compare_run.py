@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug import site_filter, wording
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
@@ -24,6 +23,7 @@ from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.site_filter import EVERYTHING, SiteFilter
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Scope:
     """The launches of a run to compare, and what their evaluation needs.
 
     Attributes:
-        filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
+        filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         inherited: also evaluate the whole program, for the inherited errors.
         imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
         exported: the program that the package was built from; None if it is not known.
     """
 
-    filters: tuple[str, ...] = ()
+    filters: SiteFilter = EVERYTHING
     metric: str = ""
     inherited: bool = True
     imports: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
         RunDirError: the run's package is gone.
     """
     reference, package = reference_of(run)
+    site_filter.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
         regions = _selected(find_regions(run, reference), run, scope.filters)
         note.text = wording.count(len(regions.regions), "region")
@@ -148,30 +149,20 @@ def reference_of(run: RunDir) -> tuple[Reference, Path]:
     return reference, run.package
 
 
-def _selected(regions: Regions, run: RunDir, filters: tuple[str, ...]) -> Regions:
-    """The regions of the launches whose kernel passes the filters.
+def _selected(regions: Regions, run: RunDir, filters: SiteFilter) -> Regions:
+    """The regions of the launches that pass the filters.
 
     Raises:
         UsageError: none does.
     """
     if not filters:
         return regions
-    passes = kernel_filter(filters)
-    kept = tuple(region for region in regions.regions if passes(run.launch(region.launch).kernel))
+    kept = tuple(region for region in regions.regions if filters.selects(run.launch(region.launch).site))
     if not kept:
+        criterion, pattern = filters.patterns()[0]
+        launched = (launch.site for launch in run.launches)
         raise UsageError(
-            f"no launch that can be compared passes --filter {' '.join(filters)}",
-            hint=run_directory.name_hint(filters[0], run.kernels()),
+            f"no launch that can be compared passes {filters.options}",
+            hint=run_directory.name_hint(pattern, site_filter.known_names(launched, criterion)),
         )
     return replace(regions, regions=kept)
-
-
-def kernel_filter(filters: tuple[str, ...]) -> Callable[[str], bool]:
-    """A function that is True for the kernels that pass the filters, by name."""
-    excluded = [pattern[1:] for pattern in filters if pattern.startswith("!")]
-    included = [pattern for pattern in filters if not pattern.startswith("!")] or ["*"]
-
-    def passes(kernel: str) -> bool:
-        return any(fnmatchcase(kernel, p) for p in included) and not any(fnmatchcase(kernel, p) for p in excluded)
-
-    return passes

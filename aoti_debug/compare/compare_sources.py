@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.site_filter import SiteFilter
 from aoti_debug.wrapper.launch_traits import traits_of
 
 FOLDER = "sources"
@@ -33,11 +34,11 @@ SECONDS = 120.0  # for one launch
 OPERATOR = "it calls an operator, of which the package holds no source"
 
 
-def compare_sources(run: RunDir, passes: Callable[[str], bool], folder: Path, steps: Steps) -> Comparison:
+def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps) -> Comparison:
     """Compares the launches of a run that saved tensors with the sources of their kernels.
 
     Args:
-        passes: True for the kernels to compare, by name.
+        filters: the launches to compare.
         folder: for the repros of launches that differ.
     """
     device, diagnosed = run.manifest.device, DiagnosedRun(run)
@@ -50,7 +51,7 @@ def compare_sources(run: RunDir, passes: Callable[[str], bool], folder: Path, st
     def compare(launches: Sequence[Launch]) -> None:
         built: Path | None = None
         for launch in launches:
-            if not passes(launch.kernel):
+            if not filters.selects(launch.site):
                 rows[launch.id] = _row(launch, LaunchVerdict.NOT_COMPARABLE, "it was not selected")
                 continue
             mode = next((m for m in modes(launch.site.kind, device, machine) if m.name in INDEPENDENT), None)

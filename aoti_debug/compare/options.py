@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.site_filter import EVERYTHING, SiteFilter
+
 BASE = "aoti_debug_compares"
 
 
@@ -20,7 +22,7 @@ class CompareOptions:
         inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         random_inputs: the seed of inputs to make, for a first look; None to take given ones.
         calls: how many times the model is called.
-        filters: fnmatch patterns on kernel names, "!" excludes: the launches to compare; () for all.
+        filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
         inductor_configs, imports, libraries, trusted: as for `build` and `run`.
@@ -31,7 +33,7 @@ class CompareOptions:
     inputs: Path | None = None
     random_inputs: int | None = None
     calls: int = 1
-    filters: tuple[str, ...] = ()
+    filters: SiteFilter = EVERYTHING
     metric: str = ""
     out: Path = Path(BASE)
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)

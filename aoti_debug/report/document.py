@@ -26,6 +26,7 @@ from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.document import document as show_document
 from aoti_debug.show.measured import Measurer, worst_value
 from aoti_debug.show.overview import BUDGET, notes
+from aoti_debug.site_filter import SiteFilter
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
         "detail": redaction.redact(info.exit.detail),
         "level": run.level,
         "device": run.manifest.device,
-        "filters": list(info.filters),
+        "filters": str(SiteFilter(info.filters, info.module_filters, info.line_filters)),
         "started": info.started,
         "seconds": info.exit.seconds,
         "calls": len(run.timeline.calls),

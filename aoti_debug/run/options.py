@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
 from aoti_debug.rundir import run_directory
+from aoti_debug.site_filter import SiteFilter
 
 PHASES = ("before", "after", "both")
 MAX_FLIGHT = 65536  # launches
@@ -21,7 +23,7 @@ class RunOptions:
     Attributes:
         inputs: a .pt or .safetensors file; None for those embedded in the package.
         random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
-        level, filters, phase: None for the setting of the environment or the package.
+        level, filters, modules, lines, phase: None for the setting of the environment or the package.
         out: the directory for run directories; None for `rundir.base_directory()`.
         calls: the number of calls of the model.
         timeout: seconds, counted from the beginning of loading.
@@ -42,6 +44,8 @@ class RunOptions:
     inputs: Path | None = None
     level: int | None = None
     filters: tuple[str, ...] | None = None
+    modules: tuple[str, ...] | None = None
+    lines: tuple[str, ...] | None = None
     phase: str | None = None
     out: Path | None = None
     calls: int = 1
@@ -58,6 +62,11 @@ class RunOptions:
     random_inputs: int | None = None
     model: str = ""
     trusted: bool = False
+
+    @property
+    def site_filter(self) -> SiteFilter:
+        """The patterns that the options give."""
+        return SiteFilter(self.filters or (), self.modules or (), self.lines or ())
 
 
 def check(options: RunOptions) -> None:
@@ -83,9 +92,7 @@ def check(options: RunOptions) -> None:
         raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
     if options.poison is not None and options.poison not in range(256):
         raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
-    for pattern in options.filters or ():
-        if "," in pattern:
-            raise UsageError(f"the filter {pattern!r} contains a comma", hint="give --filter more than once")
+    site_filter.check_patterns(options.site_filter)
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
@@ -120,7 +127,8 @@ def command(options: RunOptions) -> tuple[str, ...]:
     words += ["--guards"] if options.guards else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
-    repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
+    words += [word for criterion, pattern in options.site_filter.patterns() for word in (criterion.value, pattern)]
+    repeated = {"--import": options.imports, "--load-library": options.libraries}
     for option, values in repeated.items():
         words += [word for value in values for word in (option, str(value))]
     return tuple(words)

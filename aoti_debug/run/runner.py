@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
+from aoti_debug import site_filter
 from aoti_debug.abi import Variable
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -63,6 +64,8 @@ def run(
     inputs: str | Path | None = None,
     level: int | None = None,
     filters: Sequence[str] | None = None,
+    modules: Sequence[str] | None = None,
+    lines: Sequence[str] | None = None,
     phase: str | None = None,
     out: str | Path | None = None,
     calls: int = 1,
@@ -92,6 +95,8 @@ def run(
         inputs=None if inputs is None else Path(inputs),
         level=level,
         filters=None if filters is None else tuple(filters),
+        modules=None if modules is None else tuple(modules),
+        lines=None if lines is None else tuple(lines),
         phase=phase,
         out=None if out is None else Path(out),
         calls=calls,
@@ -135,6 +140,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
 
 
 def _check_target(target: RunTarget, options: RunOptions) -> None:
+    site_filter.require_names(target.manifest, options.site_filter, str(options.package))
     if target.interposed is None:
         return
     for is_set, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
@@ -307,6 +313,8 @@ def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         level=_level(manifest, options),
         filters=manifest.filters if options.filters is None else options.filters,
+        module_filters=manifest.module_filters if options.modules is None else options.modules,
+        line_filters=manifest.line_filters if options.lines is None else options.lines,
         phase=options.phase or "",
         device=manifest.device,
         command=run_options.command(options),
@@ -359,6 +367,8 @@ def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, 
         Variable.RUN: path,
         Variable.LEVEL: options.level,
         Variable.FILTER: None if options.filters is None else ",".join(options.filters),
+        Variable.MODULE: None if options.modules is None else ",".join(options.modules),
+        Variable.LINE: None if options.lines is None else ",".join(options.lines),
         Variable.PHASE: options.phase,
         Variable.LAUNCH: options.launch,
         Variable.FLIGHT: options.flight,

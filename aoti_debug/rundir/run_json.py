@@ -76,6 +76,8 @@ class RunInfo:
     calls: int = 1
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    module_filters: tuple[str, ...] = ()
+    line_filters: tuple[str, ...] = ()
     guards: bool = False  # zones of known bytes around buffers
     poison: int | None = None  # the byte that buffers were filled with
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known

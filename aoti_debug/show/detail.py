@@ -124,6 +124,7 @@ def _provenance(run: RunDir, launch: Launch, width: int, unfolded: bool) -> list
     lines = model_lines.model_lines(provenance, width)
     post, pre = provenance.post_grad_nodes, provenance.pre_grad_nodes
     own = post if unfolded else own_nodes(launch.site, run.manifest.sites)
+    lines += _labelled("module", ", ".join(provenance.modules), width) if provenance.modules else []
     lines += _nodes("fx nodes", own, len(post), width, unfolded)
     lines += _nodes("traced as", pre, len(pre), width, unfolded)
     return lines + (model_lines.whole_stacks(provenance) if unfolded else model_lines.stack_lines(provenance, width))

@@ -44,6 +44,8 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         },
         "level": run.level,
         "filters": list(info.filters),
+        "module_filters": list(info.module_filters),
+        "line_filters": list(info.line_filters),
         "phase": info.phase or None,
         "device": info.device,
         "tool_version": info.tool_version,
@@ -121,6 +123,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
             "stacks": list(provenance.stacks),
             "post_grad_nodes": list(provenance.post_grad_nodes),
             "pre_grad_nodes": list(provenance.pre_grad_nodes),
+            "modules": list(provenance.modules),
         },
     }
 

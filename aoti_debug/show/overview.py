@@ -17,6 +17,7 @@ from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column
 from aoti_debug.show.measured import Measurer, worst_value
 from aoti_debug.show.value_cells import aligned
+from aoti_debug.site_filter import SiteFilter
 
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 
@@ -68,8 +69,8 @@ def header(run: RunDir, width: int) -> list[str]:
         else "no journal was written"
     )
     facts = [f"level {run.level}", info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
-    if info.filters:
-        facts.append(f"filter {' '.join(info.filters)}")
+    if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
+        facts.append(str(chosen))
     lines = wording.wrapped(f"run {run.path.name}: {state}", width)
     lines += [*wording.flowed(facts, width, "  "), f"  {launched}"]
     return lines + [line for note in notes(run) for line in wording.wrapped(f"note: {note}", width, "  ")]

@@ -78,6 +78,8 @@ class Trials:
             random_inputs=self._options.random_inputs,
             level=level,
             filters=(),
+            modules=(),
+            lines=(),
             phase=phase,
             out=self._folder,
             calls=self._options.calls,

@@ -23,6 +23,12 @@ def frames(stack: str) -> tuple[ModelLine, ...]:
     )
 
 
+def traced_lines(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
+    """Returns all frames of the stacks that are not in torch, the innermost of each stack first; each line once."""
+    own = (frame for stack in stacks for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file))
+    return tuple({(frame.file, frame.line): frame for frame in own}.values())
+
+
 def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
     """Returns the innermost frame of each stack that is not in torch; each line once."""
     innermost = (

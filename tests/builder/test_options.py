@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.builder.options import BuildOptions
+from aoti_debug.site_filter import SiteFilter
 
 
 def test_a_comma_separates_patterns() -> None:
-    assert BuildOptions("m.pt2", filters=("cpp_*,!nothing", "triton_*")).patterns == ("cpp_*", "!nothing", "triton_*")
+    chosen = BuildOptions("m.pt2", filters=("cpp_*,!nothing", "triton_*"), modules=("encoder",)).site_filter
+    assert chosen == SiteFilter(("cpp_*", "!nothing", "triton_*"), ("encoder",))
 
 
 def test_libraries_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from paths import ROOT
 
 from aoti_debug.builder.site_tables import MANIFEST_PATH_MACRO, c_literal, sites_cpp
 from aoti_debug.machine.compiler import find_compiler
-from aoti_debug.manifest import CType, Form, Kernel, KernelParam, Kind, to_json
+from aoti_debug.manifest import Certainty, CType, Form, Kernel, KernelParam, Kind, ModelLine, Provenance, to_json
 
 FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'runtime_shims'}")
 
@@ -36,7 +37,16 @@ def test_a_model_without_launches_has_tables(tmp_path: Path) -> None:
 )
 def test_which_calls_wait_for_the_device(device: str, kind: Kind, callee: str, expected: int) -> None:
     text = sites_cpp(make_manifest(site("k", kind=kind, callee=callee), device=device))
-    assert f'    {{"k", nullptr, 0, 0, {expected}, 0, {{}}}},' in text
+    assert f'    {{"k", nullptr, 0, 0, {expected}, 0, {{}}, ' in text
+
+
+def test_modules_and_lines_are_lists_of_lines() -> None:
+    line = ModelLine("/a b.py", 3, "forward", "")
+    provenance = Provenance(Certainty.EXACT, source=(line,), modules=("encoder.0", "head"))
+    package = replace(make_manifest(site("k", provenance=provenance)), module_filters=("head", "!x"), line_filters=())
+    text = sites_cpp(package)
+    assert '{}, "encoder.0\\012head", "/a b.py:3"},' in text
+    assert '    "head,!x",\n    "",\n};' in text
 
 
 def test_slots_are_the_arguments_in_order() -> None:
@@ -55,7 +65,8 @@ def test_a_triton_site_counts_once_its_grid_is_known() -> None:
     kernel = Kernel("k_0", "triton", "", "", id=0, params=(KernelParam("x", "CUdeviceptr", CType.ADDRESS),))
     launched = site("k_0", kind=Kind.TRITON, launches=("k_0",))
     text = sites_cpp(make_manifest(launched, site("on_cpu", kind=Kind.TRITON, id_=1), kernels=[kernel], device="cuda"))
-    assert '    {"k_0", nullptr, 0, 0, 0, 1, {}},\n    {"on_cpu", nullptr, 0, 1, 0, 0, {}},' in text
+    assert '    {"k_0", nullptr, 0, 0, 0, 1, {}, ' in text
+    assert '    {"on_cpu", nullptr, 0, 1, 0, 0, {}, ' in text
     assert "const uint8_t types_0[] = {12};" in text
 
 

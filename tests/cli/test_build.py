@@ -26,6 +26,7 @@ from aoti_debug.manifest import (
     Role,
     Unrecognised,
 )
+from aoti_debug.site_filter import SiteFilter, unmatched
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -166,10 +167,12 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         asked.append(options)
         progress("lower", None)
         progress("lower", 4.0)
-        return summary(factories.make_manifest(RELU), unmatched=("z",))
+        package = factories.make_manifest(RELU)
+        return summary(package, unmatched=unmatched(package, SiteFilter(("z",))))
 
     monkeypatch.setattr(builder, "build_report", build_report)
     command = "build m.pt2 --level 1 --filter a --filter !b -o o.pt2 --inputs i.pt --inductor-config max_autotune=true"
+    command += " --module encoder.* --line model.py:3"
     command += " --model large --against c.pt2 --exported e.pt2 --random-inputs 7"
     assert main.run([*command.split(), *["--import", "m", "--load-library", "l.so", "--keep-sources", "k"]]) == 0
     assert asked == [
@@ -177,6 +180,8 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
             program=Path("m.pt2"),
             level=1,
             filters=("a", "!b"),
+            modules=("encoder.*",),
+            lines=("model.py:3",),
             output=Path("o.pt2"),
             inputs=Path("i.pt"),
             inductor_configs={"max_autotune": True},

@@ -120,7 +120,7 @@ def test_the_printers_own_stderr_is_kept_in_order(
         (["nothing.pt2", "--level", "5"], 2, "error: Invalid value for '--level': 5 is not in the range 0<=x<=3."),
         (["nothing.pt2", "--timeout", "-1"], 2, "error: --timeout -1 is not greater than 0"),
         (["nothing.pt2", "--inputs", "no.pt"], 3, "error: no.pt does not exist"),
-        (["nothing.pt2", "--filter", "a,b"], 2, "error: the filter 'a,b' contains a comma"),
+        (["nothing.pt2", "--filter", "a,b"], 2, "error: --filter 'a,b' contains a comma"),
         ([], 2, "error: Missing argument 'PACKAGE.pt2'."),
     ],
 )

@@ -75,6 +75,17 @@ def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], w
     ]
 
 
+def test_launches_of_a_line(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("--line", "model.py:12", "--run", OLD) == 0
+    assert "0.1" in capsys.readouterr().out
+    assert show("cpp_fused_*", "--line", "!model.py:12") == 2
+    assert capsys.readouterr().err == (
+        f"error: no launch of run {NEW} passes --line !model.py:12\nhint: there is /home/u/model.py:12\n"
+    )
+    assert show("--module", "encoder") == 2
+    assert capsys.readouterr().err.startswith(f"error: run {NEW} holds no module paths\n")
+
+
 def test_a_directory_of_runs_shows_its_latest(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show("aoti_debug_runs") == 0
     assert capsys.readouterr().out.startswith(f"run {NEW}: clean")

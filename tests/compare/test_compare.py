@@ -31,6 +31,7 @@ from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.site_filter import SiteFilter
 
 Runs = Callable[[str], RunDir]
 COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())
@@ -78,7 +79,9 @@ def test_errors_against_the_whole_program(saved: Runs, tmp_path: Path) -> None:
 
 def test_some_launches_and_a_metric(saved: Runs, tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text("def largest(actual, expected):\n    return (actual - expected).abs().max()\n")
-    comparison = compared(saved("blocks"), tmp_path, filters=("*addmm*",), metric=f"{tmp_path / 'my.py'}:largest")
+    comparison = compared(
+        saved("blocks"), tmp_path, filters=SiteFilter(("*addmm*",)), metric=f"{tmp_path / 'my.py'}:largest"
+    )
     rows = [row for row in comparison.rows if row.outputs]
     assert {row.launch.kernel for row in rows} == {"aoti_torch_cpu_addmm_out"}
     assert all(o.metric == pytest.approx(o.atol) for row in rows for o in row.outputs)
@@ -97,6 +100,17 @@ def test_a_run_without_tensors_is_run_again(saved: Runs, tmp_path: Path) -> None
     assert comparison.run.path != again
     assert comparison.first_wrong is None
     assert share(comparison) == 1.0
+
+
+def test_the_launches_of_a_module(saved: Runs, tmp_path: Path) -> None:
+    comparison = compared(saved("blocks"), tmp_path, filters=SiteFilter(modules=("linear.2",)))
+    chosen = [row.launch.site.provenance.modules for row in comparison.rows if row.outputs]
+    assert chosen
+    assert all("linear.2" in modules for modules in chosen)
+    assert len(chosen) < len(comparison.rows)
+    with pytest.raises(UsageError, match=r"passes --module linear\.9$") as caught:
+        compared(saved("blocks"), tmp_path, filters=SiteFilter(modules=("linear.9",)))
+    assert "linear.2" in caught.value.hint
 
 
 def test_a_run_whose_tensors_were_lost(saved: Runs, tmp_path: Path) -> None:
@@ -178,7 +192,7 @@ def test_options_that_make_no_sense(saved: Runs, tmp_path: Path) -> None:
         ({"metric": "none.py:f"}, "--metric: none.py does not exist"),
         ({"calls": 0}, "--calls 0 is less than 1"),
         ({"inputs": Path("x.pt"), "random_inputs": 3}, "--inputs and --random-inputs exclude each other"),
-        ({"filters": ("nothing*",)}, "no launch that can be compared passes --filter nothing*"),
+        ({"filters": SiteFilter(("nothing*",))}, "no launch that can be compared passes --filter nothing*"),
     ):
         with pytest.raises(UsageError, match=message.replace("*", r"\*")) as caught:
             compared(run, tmp_path, **options)

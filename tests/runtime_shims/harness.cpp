@@ -37,7 +37,8 @@ __attribute__((constructor)) void name_sites() {
 }  // namespace
 
 extern "C" AOTI_DEBUG_HIDDEN const AotiDebugPackage aoti_debug_package = {
-    AOTI_DEBUG_ABI, 3, g_sites, g_kernels, kSites, kKernels, g_filter, kManifest, sizeof(kManifest) - 1};
+    AOTI_DEBUG_ABI,        3,       g_sites, g_kernels, kSites, kKernels, g_filter, kManifest,
+    sizeof(kManifest) - 1, nullptr, nullptr};
 
 EXPORT AotiDebugSite* h_sites() { return g_sites; }
 EXPORT AotiDebugKernel* h_kernels() { return g_kernels; }

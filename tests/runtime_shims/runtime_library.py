@@ -53,6 +53,8 @@ class CSite(ctypes.Structure):
         ("synchronous", ctypes.c_uint8),
         ("grid", ctypes.c_uint8),
         ("reserved", ctypes.c_uint8 * 6),
+        ("modules", ctypes.c_char_p),
+        ("lines", ctypes.c_char_p),
     )
 
 
@@ -220,11 +222,11 @@ class Runtime:
         ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.lib._handle))
         del self.lib
 
-    def site(self, id_: int, kernel: str, *slots: Slot, grid: bool = False) -> int:
+    def site(self, id_: int, kernel: str, *slots: Slot, grid: bool = False, modules: str = "", lines: str = "") -> int:
         table = (CSlot * max(len(slots), 1))(
             *(CSlot(s.name.encode(), b"", s.value, s.element, s.form, s.role, s.type) for s in slots)
         )
-        site = CSite(kernel.encode(), table, len(slots), id_, 0, grid)
+        site = CSite(kernel.encode(), table, len(slots), id_, 0, grid, modules=modules.encode(), lines=lines.encode())
         self._kept += [table, site]
         self.lib.h_sites()[id_] = site
         return id_

@@ -108,6 +108,46 @@ def test_filters_by_precedence(
     assert shown(load, capfd, PRINT="none") == []
 
 
+ORIGINS = {  # by kernel: modules and lines
+    "fused": ("encoder.layers.0.norm1\nencoder.layers.1", "/home/u/model.py:30"),
+    "head": ("head", "/home/u/model.py:30\n/home/u/layers.py:7"),
+    "own": ("", "/home/u/model.py:4"),
+}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"MODULE": "encoder"}, ["fused"]),
+        ({"MODULE": "encoder.layers.1.*"}, []),
+        ({"MODULE": "*.norm?,head"}, ["fused", "head"]),
+        ({"MODULE": "!head"}, ["fused", "own"]),
+        ({"MODULE": "encoder,!*.norm1"}, []),
+        ({"LINE": "model.py:30"}, ["fused", "head"]),
+        ({"LINE": "u/layers.py:7"}, ["head"]),
+        ({"LINE": "*.py:4"}, ["own"]),
+        ({"LINE": "odel.py:30"}, []),
+        ({"LINE": "model.py:30", "MODULE": "head", "FILTER": "h*"}, ["head"]),
+    ],
+)
+def test_filters_of_modules_and_lines(
+    load: Load, capfd: pytest.CaptureFixture[str], journal: Decode, variables: dict[str, str], expected: list[str]
+) -> None:
+    """The same cases as in tests/test_site_filter.py."""
+    runtime = load(**variables)
+    for number, (kernel, (modules, lines)) in enumerate(ORIGINS.items()):
+        runtime.site(number, kernel, modules=modules, lines=lines)
+    with runtime.call():
+        for number in range(len(ORIGINS)):
+            with runtime.launch(number):
+                pass
+    runtime.unload()
+    printed = [line.split()[-1] for line in capfd.readouterr().err.splitlines() if " before " in line]
+    assert printed == expected
+    note = "no launch of this package is in the chosen modules and lines"
+    assert [record.text for record in journal().of("note")] == ([] if expected else [note])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [

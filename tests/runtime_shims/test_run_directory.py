@@ -44,6 +44,8 @@ def test_embedded_run(load: Load, tmp_path: Path) -> None:
         "pid": os.getpid(),
         "level": 3,
         "filters": ["k*", "!*_1"],
+        "module_filters": [],
+        "line_filters": [],
         "phase": "after",
         "device": "cpu",
         "command": [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]],

@@ -81,7 +81,7 @@ class ReferenceGraphs:
             types=types,
             size=size,
             line=self._line(node.meta.get("stack_trace") or ""),
-            module=_module(node.meta.get("nn_module_stack")),
+            module=module_path(node.meta.get("nn_module_stack")),
             mutates=tuple(dict.fromkeys(_mutated(node))),
             value=_inlined(node) if node.op == "get_attr" else None,
         )
@@ -189,7 +189,7 @@ def _type(value: Any) -> TensorType | None:
     )
 
 
-def _module(stack: Mapping[str, Any] | None) -> str:
+def module_path(stack: Mapping[str, Any] | None) -> str:
     """The path of the innermost module of a node."""
     if not stack:
         return ""

@@ -36,10 +36,10 @@ constexpr AotiDebugSlot kGrid[] = {
     {"x", "", 0, -1, AOTI_DEBUG_TENSOR, AOTI_DEBUG_ROLE_INOUT, AOTI_DEBUG_NONE, 0},
 };
 constexpr AotiDebugSite kSites[] = {
-    {"cpp_fused_fill", kFill, 2, 0, 0, 0, {}},
-    {"aoti_torch_cpu_add", kAdd, 4, 1, 0, 0, {}},
-    {"aoti_torch_cpu_make", kMake, 4, 2, 0, 0, {}},
-    {"triton_poi_fused", kGrid, 1, 3, 0, 1, {}},
+    {"cpp_fused_fill", kFill, 2, 0, 0, 0, {}, "", ""},
+    {"aoti_torch_cpu_add", kAdd, 4, 1, 0, 0, {}, "", ""},
+    {"aoti_torch_cpu_make", kMake, 4, 2, 0, 0, {}, "", ""},
+    {"triton_poi_fused", kGrid, 1, 3, 0, 1, {}, "", ""},
 };
 constexpr uint8_t kTypes[] = {AOTI_DEBUG_ADDRESS, AOTI_DEBUG_I32};
 constexpr AotiDebugKernel kKernels[] = {{"triton_poi_fused", kTypes, 2, 0}};
@@ -161,7 +161,7 @@ uint64_t run(const void* model, uint32_t type, bool device, Fault fault, void (*
 }  // namespace
 
 extern "C" AOTI_DEBUG_HIDDEN const AotiDebugPackage aoti_debug_package = {
-    AOTI_DEBUG_ABI, 3, kSites, kKernels, 4, 1, "", kManifest, sizeof(kManifest) - 1};
+    AOTI_DEBUG_ABI, 3, kSites, kKernels, 4, 1, "", kManifest, sizeof(kManifest) - 1, "", ""};
 
 // Args: `model` stands for the runner; `fault` is a Fault; `within` is called in the middle of a launch.
 EXPORT uint64_t sanitized_call(const void* model, uint32_t type, uint32_t device, uint32_t fault, void (*within)()) {

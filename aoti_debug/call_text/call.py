@@ -1,0 +1,128 @@
+"""A call of an operator or a launch of a kernel, and its text as torch's DebugMode words it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aoti_debug.rundir.statistics import Statistics
+
+ABBREVIATIONS = {  # torch.utils._dtype_abbrs, which exists in no public place
+    "bfloat16": "bf16",
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e5m2": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu",
+    "float4_e2m1fn_x2": "f4e2m1fnx2",
+    "complex32": "c32",
+    "complex64": "c64",
+    "complex128": "c128",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "bool": "b8",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
+_INDENT = "  "
+
+
+@dataclass(frozen=True)
+class CallTensor:
+    """A tensor that a call reads or writes.
+
+    Attributes:
+        id: its number, "$4"; a name, "%add", for a value that exists inside of a fused kernel only.
+        dtype: torch's name: "float32"; "" if unknown.
+        shape: sizes, or expressions of symbolic ones.
+        hash: of its bytes, 16 hexadecimal digits; "" if it was not recorded, or not asked for.
+        statistics: of its elements; None if they were not recorded.
+    """
+
+    id: str
+    dtype: str
+    shape: tuple[str, ...]
+    hash: str = ""
+    statistics: Statistics | None = None
+
+    def __str__(self) -> str:
+        name = f"t{self.id}" if self.id.startswith("$") else self.id
+        if not self.dtype:
+            return name
+        attributes = f"{{hash={self.hash}}}" if self.hash else ""
+        return f"{name}: {ABBREVIATIONS.get(self.dtype, self.dtype)}[{', '.join(self.shape)}]{attributes}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call.
+
+    Attributes:
+        operator: "aten::mm", "aten::add.Tensor"; the kernel of a launch: "cpp_fused_relu_1".
+        arguments, outputs: their text, with that of the tensors.
+        module: path of the innermost module that contains all of it; "" for the model itself.
+        tensors: those among the arguments and outputs.
+        note: what follows the text after a "#": the launch.
+        operators: what a fused kernel computes.
+    """
+
+    operator: str
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    module: str = ""
+    tensors: tuple[CallTensor, ...] = ()
+    note: str = ""
+    operators: tuple[Call, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.operator}({', '.join(self.arguments)})"
+        if self.outputs:
+            text += f" -> {self.outputs[0]}" if len(self.outputs) == 1 else f" -> ({', '.join(self.outputs)})"
+        return text + (f"  # {self.note}" if self.note else "")
+
+
+def list_text(items: Sequence[str]) -> str:
+    """ "[t$1: f32[2], t$2: f32[2]]"."""
+    return f"[{', '.join(items)}]"
+
+
+def call_lines(calls: Sequence[Call], depth: int = 0) -> list[str]:
+    """The calls in lines, each under the modules that contain it: "[nn.Mod] encoder.layers.0"."""
+    known = {call.module for call in calls}
+    lines: list[str] = []
+    open_: tuple[str, ...] = ()
+    for call in calls:
+        inside = levels(call.module, known)
+        kept = next((n for n, (a, b) in enumerate(zip(open_, inside, strict=False)) if a != b), None)
+        kept = min(len(open_), len(inside)) if kept is None else kept
+        lines += [f"{_INDENT * (depth + n)}[nn.Mod] {inside[n]}" for n in range(kept, len(inside))]
+        open_ = inside
+        indent = depth + len(inside)
+        lines.append(f"{_INDENT * indent}{call}")
+        lines += [f"{_INDENT * (indent + 1)}{operator}" for operator in call.operators]
+    return lines
+
+
+def levels(module: str, known: set[str]) -> tuple[str, ...]:
+    """The modules that contain a module, outermost first, and it itself; of the others only those that are known."""
+    parts = module.split(".") if module else []
+    paths = (".".join(parts[: count + 1]) for count in range(len(parts)))
+    return tuple(path for path in paths if path == module or path in known)
+
+
+def common_module(modules: Sequence[str], known: set[str]) -> str:
+    """The innermost known module that contains all modules; "" for the model itself."""
+    shared = [levels(module, known) for module in modules]
+    common = ""
+    for step in zip(*shared, strict=False):
+        if len(set(step)) != 1:
+            break
+        common = step[0]
+    return common

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
+from aoti_debug.run import watch_syntax
 from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
@@ -34,6 +35,8 @@ class RunOptions:
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
+        watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
+        on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -56,6 +59,8 @@ class RunOptions:
     guards: bool = False
     poison: int | None = None
     random_inputs: int | None = None
+    watch: tuple[str, ...] = ()
+    on_hit: str = ""
     model: str = ""
     trusted: bool = False
 
@@ -83,6 +88,12 @@ def check(options: RunOptions) -> None:
         raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
     if options.poison is not None and options.poison not in range(256):
         raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
+    for watchpoint in options.watch:
+        watch_syntax.check(watchpoint)
+    if options.on_hit:
+        watch_syntax.check_actions(options.on_hit)
+        if not options.watch:
+            raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     for pattern in options.filters or ():
         if "," in pattern:
             raise UsageError(f"the filter {pattern!r} contains a comma", hint="give --filter more than once")
@@ -115,12 +126,18 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--launch": options.launch,
         "--flight": options.flight,
         "--crumb-every": options.crumb_every,
+        "--on-hit": options.on_hit or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
-    repeated = {"--filter": options.filters or (), "--import": options.imports, "--load-library": options.libraries}
+    repeated = {
+        "--filter": options.filters or (),
+        "--watch": options.watch,
+        "--import": options.imports,
+        "--load-library": options.libraries,
+    }
     for option, values in repeated.items():
         words += [word for value in values for word in (option, str(value))]
     return tuple(words)

@@ -44,6 +44,8 @@ class Variable(str, Enum):
     BACKTRACE = "AOTI_DEBUG_BACKTRACE"
     GUARDS = "AOTI_DEBUG_GUARDS"
     POISON = "AOTI_DEBUG_POISON"
+    WATCH = "AOTI_DEBUG_WATCH"
+    ON_HIT = "AOTI_DEBUG_ON_HIT"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
@@ -71,6 +73,9 @@ class RecordType(int, Enum):
     NOTE = 10
     RUN_END = 11
     GUARD = 12
+    WATCH = 16
+    WATCH_HIT = 17
+    WATCH_COUNT = 18
 
 
 class ValueTag(int, Enum):
@@ -126,6 +131,33 @@ class FaultDomain(int, Enum):
     EXCEPTION = 1
     SHIM = 2
     CUDA = 3
+
+
+class WatchStatistic(int, Enum):
+    """A statistic that a watchpoint compares; from NAN on they count elements."""
+
+    NUMBER = 0
+    MIN = 1
+    MAX = 2
+    ABSMAX = 3
+    MEAN = 4
+    STD = 5
+    NAN = 6
+    INF = 7
+    POSINF = 8
+    NEGINF = 9
+    NONFINITE = 10
+    ZEROS = 11
+    NUMEL = 12
+
+
+class WatchAction(IntFlag):
+    """The actions of a hit of a watchpoint: flags of a WATCH_HIT record."""
+
+    SAVE = 1
+    STACK = 2
+    STOP = 4
+    TALLY = 8
 
 
 class NoteCode(int, Enum):
@@ -305,6 +337,26 @@ GUARD_DAMAGE = Struct(
         ("found", "16B"),
     ),
 )
+WATCH = Struct("Watch", (("watch", "I"), ("text_bytes", "I")))
+WATCH_HIT = Struct(
+    "WatchHit",
+    (
+        ("call", "I"),
+        ("launch", "I"),
+        ("site", "I"),
+        ("watch", "I"),
+        ("thread", "I"),
+        ("slot", "H"),
+        ("kind", "B"),
+        ("phase", "B"),
+        ("statistic", "I"),
+        ("reserved", "I"),
+        ("element", "q"),
+        ("value", "d"),
+        ("number", "Q"),
+    ),
+)
+WATCH_COUNT = Struct("WatchCount", (("watch", "I"), ("reserved", "I"), ("hits", "Q"), ("evaluated", "Q")))
 NOTE = Struct("Note", (("code", "I"), ("text_bytes", "I")))
 CRUMB_HEADER = Struct(
     "CrumbHeader",
@@ -327,6 +379,9 @@ STRUCTS = (
     TENSOR_STATS,
     FAULT,
     GUARD_DAMAGE,
+    WATCH,
+    WATCH_HIT,
+    WATCH_COUNT,
     NOTE,
     CRUMB_HEADER,
     CRUMB_SLOT,

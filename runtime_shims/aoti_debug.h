@@ -150,6 +150,9 @@ void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site,
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,
                            const char* message) AOTI_DEBUG_HIDDEN;
 
+// Why no further launch is to run: a watchpoint was hit that stops. nullptr where launches may run.
+const char* aoti_debug_stopped(void) AOTI_DEBUG_HIDDEN;
+
 // Reports what launchKernel is about to start for the calling thread's innermost launch. `args` points to one address
 // an argument, as cuLaunchKernel takes them.
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
@@ -175,6 +178,7 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) AOTI_
 }  // extern "C"
 
 #include <exception>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -263,6 +267,7 @@ inline __attribute__((always_inline)) AotiDebugValue describe(const T& argument)
 template <class... Arguments>
 __attribute__((noinline, cold)) void begin(AotiDebugLaunch* launch, const AotiDebugSite& site, AotiDebugValue* values,
                                            const Arguments&... arguments) {
+  if (const char* why = aoti_debug_stopped()) throw std::runtime_error(why);
   AotiDebugValue* value = values;
   static_cast<void>(value);
   ((*value++ = describe<Arguments>(arguments)), ...);

@@ -126,6 +126,7 @@ void write_frames(int descriptor, int thread, uintptr_t pc) {
   const int count = backtrace(frames, kMostFrames);
   int first = 0;  // the frames before it are the handler's
   while (first < count && reinterpret_cast<uintptr_t>(frames[first]) != pc) ++first;
+  if (first == count) first = 0;
   Line line;
   line.text("frames ");
   line.number(thread);
@@ -136,31 +137,43 @@ void write_frames(int descriptor, int thread, uintptr_t pc) {
   line.write_to(descriptor);
 }
 
-void write_stack(int number, const siginfo_t* info, const void* context) {
+struct StackCause {
+  int signal;
+  int code;
+  uintptr_t address;
+  uintptr_t pc;
+  uintptr_t caller;
+};
+
+void write_stack_of(const StackCause& cause) {
   if (g_stacks_path[0] == '\0') return;
   const int descriptor = open(g_stacks_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0) return;
   const int thread = thread_id();
-  const uintptr_t pc = program_counter(context);
   {
     Line line;
     line.text("thread ");
     line.number(thread);
     line.text(" signal ");
-    line.number(number);
+    line.number(cause.signal);
     line.text(" code ");
-    line.number(info->si_code);
+    line.number(cause.code);
     line.text(" address ");
-    line.address(reinterpret_cast<uintptr_t>(info->si_addr));
+    line.address(cause.address);
     line.text(" pc ");
-    line.address(pc);
+    line.address(cause.pc);
     line.text(" caller ");
-    line.address(caller(context));
+    line.address(cause.caller);
     line.write_to(descriptor);
   }
   copy_maps();
-  write_frames(descriptor, thread, pc);
+  write_frames(descriptor, thread, cause.pc);
   close(descriptor);
+}
+
+void write_stack(int number, const siginfo_t* info, const void* context) {
+  write_stack_of(
+      {number, info->si_code, reinterpret_cast<uintptr_t>(info->si_addr), program_counter(context), caller(context)});
 }
 
 void wait_for_the_end() {
@@ -242,6 +255,10 @@ void forget_crashes() {
   g_stacks_path[0] = '\0';
   g_maps_copied.store(false);
   g_crashed.store(0);
+}
+
+void write_own_stack(const void* pc) {
+  write_stack_of({SIGRTMIN + kStackRequest, 0, 0, reinterpret_cast<uintptr_t>(pc), 0});
 }
 
 void add_signal_stack() {

@@ -23,6 +23,10 @@ void release_crashes();
 // In the child of a fork: what the handlers would write is the parent's.
 void forget_crashes();
 
+// Writes down the stack of the calling thread, which goes on, from the frame on whose code address is `pc`; all of it
+// where there is none. Nothing where crashes are not caught.
+void write_own_stack(const void* pc);
+
 // Gives the calling thread a stack of its own to handle signals on: one that has run out of stack needs it.
 void add_signal_stack();
 void remove_signal_stack();

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -108,11 +109,45 @@ class Loader {
     if (!config_.guards) config_.complaints.push_back("AOTI_DEBUG_POISON does nothing without AOTI_DEBUG_GUARDS=1");
   }
 
+  void watchpoints() {
+    const char* value = variable("AOTI_DEBUG_WATCH");
+    const std::string_view words = value == nullptr ? "" : value;
+    for (size_t start = 0; start < words.size();) {
+      const size_t end = std::min(words.find(';', start), words.size());
+      watchpoint(words.substr(start, end - start));
+      start = end + 1;
+    }
+    if (config_.watchpoints.empty() || config_.level != 0) return;
+    config_.complaints.push_back("AOTI_DEBUG_WATCH does nothing at level 0");
+  }
+
+  void on_hit() {
+    const char* value = variable("AOTI_DEBUG_ON_HIT");
+    if (value == nullptr) return;
+    const std::optional<uint32_t> actions = parse_watch_actions(value);
+    if (!actions)
+      return complain("AOTI_DEBUG_ON_HIT", value, "save, stack, stop or count, with commas", "none of them");
+    config_.on_hit = *actions;
+    config_.backtrace |= (*actions & WATCH_STACK) != 0;
+  }
+
   void complain(const char* name, const char* value, const char* wanted, const std::string& used) {
     config_.complaints.push_back(std::string(name) + "=" + value + " is not " + wanted + "; using " + used);
   }
 
  private:
+  void watchpoint(std::string_view text) {
+    std::string error;
+    size_t at = 0;
+    if (std::optional<Watchpoint> watchpoint = parse_watchpoint(text, &error, &at)) {
+      config_.watchpoints.push_back(std::move(*watchpoint));
+      return;
+    }
+    std::string complaint = "AOTI_DEBUG_WATCH: " + error + ", at the caret; this watchpoint is ignored\n  ";
+    complaint += text;
+    config_.complaints.push_back(complaint + "\n  " + std::string(at, ' ') + "^");
+  }
+
   Config& config_;
 };
 
@@ -205,6 +240,8 @@ Config load_config(const AotiDebugPackage& package) {
   loader.guards();
   loader.poison();
   loader.backtrace();
+  loader.watchpoints();
+  loader.on_hit();
   return config;
 }
 

@@ -7,6 +7,7 @@
 
 #include "aoti_debug.h"
 #include "filter.h"
+#include "watchpoints.h"
 
 namespace aoti_debug {
 
@@ -39,6 +40,8 @@ struct Config {
   std::vector<LaunchChoice> launches;  // what is printed and saved; empty: every one
   uint64_t flight = 0;                 // launches whose inputs the flight recorder keeps; 0: off
   uint64_t flight_bytes = kNoLimit;    // of tensors that it keeps; kNoLimit: as /dev/shm allows
+  std::vector<Watchpoint> watchpoints;
+  uint32_t on_hit = 0;  // WatchActions
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates

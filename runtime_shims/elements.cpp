@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+#include "dtype.h"
+
 namespace aoti_debug {
 namespace {
 
@@ -129,6 +131,62 @@ void convert_complex128(const uint8_t* from, int64_t count, double* to) {
 
 void convert_bool(const uint8_t* from, int64_t count, int32_t* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i] != 0;
+}
+
+double element_value(int32_t scalar_type, const uint8_t* bytes) {
+  float narrow = 0;
+  double wide = 0;
+  switch (scalar_type) {
+    case kUInt8:
+      return bytes[0];
+    case kInt8:
+      return load<int8_t>(bytes, 0);
+    case kInt16:
+      return load<int16_t>(bytes, 0);
+    case kUInt16:
+      return load<uint16_t>(bytes, 0);
+    case kInt32:
+      return load<int32_t>(bytes, 0);
+    case kUInt32:
+      return load<uint32_t>(bytes, 0);
+    case kInt64:
+      return static_cast<double>(load<int64_t>(bytes, 0));
+    case kUInt64:
+      return static_cast<double>(load<uint64_t>(bytes, 0));
+    case kBoolean:
+      return bytes[0] != 0;
+    case kFloat32:
+      return load<float>(bytes, 0);
+    case kFloat64:
+      return load<double>(bytes, 0);
+    case kFloat16:
+      convert_float16(bytes, 1, &narrow);
+      return narrow;
+    case kBFloat16:
+      convert_bfloat16(bytes, 1, &narrow);
+      return narrow;
+    case kFloat8E5M2:
+      return float8_values(Float8::kE5M2)[bytes[0]];
+    case kFloat8E4M3FN:
+      return float8_values(Float8::kE4M3FN)[bytes[0]];
+    case kFloat8E5M2FNUZ:
+      return float8_values(Float8::kE5M2FNUZ)[bytes[0]];
+    case kFloat8E4M3FNUZ:
+      return float8_values(Float8::kE4M3FNUZ)[bytes[0]];
+    case kFloat8E8M0FNU:
+      return float8_values(Float8::kE8M0FNU)[bytes[0]];
+    case kComplex32:
+      convert_complex32(bytes, 1, &wide);
+      return wide;
+    case kComplex64:
+      convert_complex64(bytes, 1, &wide);
+      return wide;
+    case kComplex128:
+      convert_complex128(bytes, 1, &wide);
+      return wide;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace aoti_debug

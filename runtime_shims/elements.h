@@ -21,4 +21,7 @@ void convert_complex128(const uint8_t* from, int64_t count, double* to);
 // The bytes of a bool: 0 is false, every other is true.
 void convert_bool(const uint8_t* from, int64_t count, int32_t* to);
 
+// One element of any dtype with values: the number, or the magnitude of a complex one. 0 of other dtypes.
+double element_value(int32_t scalar_type, const uint8_t* bytes);
+
 }  // namespace aoti_debug

@@ -13,6 +13,7 @@
 #include "launch_record.h"
 #include "readable.h"
 #include "strided.h"
+#include "watch_launch.h"
 
 namespace aoti_debug {
 namespace {
@@ -110,6 +111,7 @@ void print_sight(ThreadState& thread, const Sight& sight) {
 }
 
 void show(ThreadState& thread, const Sight& sight) {
+  if (sight.watched) return look_at_watched(thread, sight);
   if (sight.state != Sight::State::kHeadline) record_stats(thread, sight, thread.run->journal.now_ns());
   if (thread.run->config.print) print_sight(thread, sight);
 }
@@ -193,6 +195,7 @@ void record_skipped(ThreadState& thread, const SaveRequest& request, const std::
 
 void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
   if (requests.empty()) return;
+  if (call.watching) show_measured(call, true);  // what watchpoints asked for comes first
   std::vector<device::TensorView> views;
   for (const SaveRequest& request : requests) views.push_back(view_of(request.meta));
   const std::vector<std::optional<uint64_t>> hashes = call.queue->hash_now(views);
@@ -201,12 +204,12 @@ void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
   }
 }
 
-void save_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
+void save_subjects(const LaunchState& launch, const std::vector<Subject>& found, Phase phase) {
   CallState& call = *launch.call;
   TensorStore* store = call.run->store.get();
   if (store == nullptr || !store->is_saving()) return;
   std::vector<SaveRequest> on_device;
-  for (const Subject& subject : subjects(launch, values, phase, after)) {
+  for (const Subject& subject : found) {
     const SaveRequest request{call.id(launch.launch),
                               phase,
                               subject.slot,
@@ -246,6 +249,22 @@ void print_headline(const LaunchState& launch, Phase phase) {
 
 }  // namespace
 
+void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase phase) {
+  const AotiDebugSite& site = *launch.site;
+  std::vector<Subject> read, written;
+  for (uint32_t i = 0; i < site.n_slots; ++i) {
+    const AotiDebugSlot& slot = site.slots[i];
+    if (!is_tensor_form(slot.form) || is_repeated(site, i)) continue;
+    if (phase == PHASE_BEFORE && slot.role == AOTI_DEBUG_ROLE_OUT) continue;
+    Subject subject{static_cast<uint16_t>(i), {}};
+    if (look(slot, values, phase == PHASE_AFTER, &subject.meta).tag != VALUE_TENSOR) continue;
+    const bool is_before = phase == PHASE_BEFORE || slot.role == AOTI_DEBUG_ROLE_IN;
+    (is_before ? read : written).push_back(subject);
+  }
+  save_subjects(launch, read, PHASE_BEFORE);
+  save_subjects(launch, written, PHASE_AFTER);
+}
+
 void show_measured(CallState& call, bool wait) {
   if (call.queue == nullptr) return;
   ThreadState& thread = *call.thread;
@@ -262,7 +281,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   if (call.level >= 2) print_headline(launch, phase);
   if (!after || succeeded) {
     if (call.level == 2) measure_all(launch, values, phase, after);
-    if (call.level == 1) save_all(launch, values, phase, after);
+    if (call.level == 1) save_subjects(launch, subjects(launch, values, phase, after), phase);
   }
   if (!call.run->has_device) return thread.flush_text(now_ns);
   if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&

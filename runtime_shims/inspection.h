@@ -13,6 +13,10 @@ namespace aoti_debug {
 // it was at this point of the stream.
 void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns);
 
+// Saves the tensors of a launch that a watchpoint hit in a phase: before it, what it reads; after it, also what it has
+// written. Inputs that it does not write count as they were before it.
+void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase phase);
+
 // Shows what the device has measured by now. With `wait`, all that it was asked for.
 void show_measured(CallState& call, bool wait);
 

@@ -52,6 +52,9 @@ typedef enum RecordType {
   RECORD_NOTE = 10,         // Note, then char text[text_bytes]
   RECORD_RUN_END = 11,      // no payload: the package was unloaded in order
   RECORD_GUARD = 12,        // GuardDamage
+  RECORD_WATCH = 16,        // Watch, then char text[text_bytes]
+  RECORD_WATCH_HIT = 17,    // WatchHit
+  RECORD_WATCH_COUNT = 18,  // WatchCount; the last one of a watchpoint counts
 } RecordType;
 
 typedef struct RecordHeader {
@@ -235,6 +238,60 @@ typedef struct GuardDamage {
   uint8_t found[16];  // what is there now, from `first` on; 0 behind the zone's end
 } GuardDamage;        // 72 bytes
 
+// A watchpoint of the run, as it was written.
+typedef struct Watch {
+  uint32_t watch;  // its number, from 0
+  uint32_t text_bytes;
+} Watch;  // 8 bytes
+
+// A statistic that a watchpoint compares. From WATCH_NAN on they count elements.
+typedef enum WatchStatistic {
+  WATCH_NUMBER = 0,  // none: a number
+  WATCH_MIN = 1,
+  WATCH_MAX = 2,
+  WATCH_ABSMAX = 3,
+  WATCH_MEAN = 4,
+  WATCH_STD = 5,
+  WATCH_NAN = 6,
+  WATCH_INF = 7,
+  WATCH_POSINF = 8,
+  WATCH_NEGINF = 9,
+  WATCH_NONFINITE = 10,
+  WATCH_ZEROS = 11,
+  WATCH_NUMEL = 12,
+} WatchStatistic;
+
+typedef enum WatchAction {
+  WATCH_SAVE = 1,   // save the tensors of the launch
+  WATCH_STACK = 2,  // write down the native stack, once
+  WATCH_STOP = 4,   // end the call with an exception
+  WATCH_TALLY = 8,  // count only
+} WatchAction;      // in RecordHeader::flags of WATCH_HIT: what was done
+
+// A condition held.
+typedef struct WatchHit {
+  uint32_t call;
+  uint32_t launch;
+  uint32_t site;
+  uint32_t watch;
+  uint32_t thread;
+  uint16_t slot;
+  uint8_t kind;
+  uint8_t phase;       // Phase
+  uint32_t statistic;  // WatchStatistic of the comparison that held
+  uint32_t reserved;
+  int64_t element;  // row-major index of an element that made it hold; -1: none can be named
+  double value;     // of that element, otherwise of the statistic
+  uint64_t number;  // of the watchpoint's hits, from 1
+} WatchHit;         // 56 bytes
+
+typedef struct WatchCount {
+  uint32_t watch;
+  uint32_t reserved;
+  uint64_t hits;
+  uint64_t evaluated;  // how often the condition was looked at
+} WatchCount;          // 24 bytes
+
 typedef enum NoteCode {
   NOTE_RECORDING_STOPPED = 1,  // a limit, a full disk, a directory that cannot be written
   NOTE_CAPTURING = 2,          // levels 1 and 2 stand aside under CUDA graph capture
@@ -282,6 +339,9 @@ static_assert(sizeof(TensorFile) == 48, "");
 static_assert(sizeof(TensorStats) == 120, "");
 static_assert(sizeof(Fault) == 24, "");
 static_assert(sizeof(GuardDamage) == 72, "");
+static_assert(sizeof(Watch) == 8, "");
+static_assert(sizeof(WatchHit) == 56, "");
+static_assert(sizeof(WatchCount) == 24, "");
 static_assert(sizeof(Note) == 8, "");
 static_assert(sizeof(CrumbHeader) == 64, "");
 static_assert(sizeof(CrumbSlot) == 64, "");

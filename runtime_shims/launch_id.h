@@ -21,4 +21,6 @@ struct LaunchId {
   }
 };
 
+constexpr LaunchId kNoLaunch{UINT32_MAX, UINT32_MAX, 0};
+
 }  // namespace aoti_debug

@@ -10,6 +10,7 @@
 #include "device.h"
 #include "dtype.h"
 #include "thread_state.h"
+#include "watch_launch.h"
 
 namespace aoti_debug {
 
@@ -61,14 +62,50 @@ void Run::start() {
   if (narrowed && std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) {
     note(NOTE_CONFIGURATION, "no launch of this package is in the chosen modules and lines", !directory.has_parent());
   }
-  if (config.level == 1 && journal.is_open()) {
+  if (!config.watchpoints.empty() && journal.is_open()) start_watchpoints();
+  const bool saves = config.level == 1 || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
+  if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
   }
 }
 
+// What the device had yet to measure for watchpoints when the last call ended.
+void Run::take_watched(bool wait) {
+  std::vector<StatsQueue*> queues;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, queue] : queues_) queues.push_back(queue.get());
+  }
+  ThreadState thread(this, static_cast<uint32_t>(syscall(SYS_gettid)));
+  for (StatsQueue* queue : queues) {
+    queue->take(wait, [&thread](const Sight& sight) {
+      if (sight.watched) look_at_watched(thread, sight);
+    });
+  }
+  if (!thread.text.empty()) live.write(thread.text);
+}
+
+void Run::start_watchpoints() {
+  const bool before = config.phase == PhaseChoice::kBefore || config.phase == PhaseChoice::kBoth;
+  const bool after = config.phase == PhaseChoice::kAfter || config.phase == PhaseChoice::kBoth;
+  watchpoints = std::make_unique<Watchpoints>(config.watchpoints, config.on_hit, package, before, after);
+  for (uint32_t i = 0; i < config.watchpoints.size(); ++i) {
+    const std::string& text = config.watchpoints[i].text;
+    const ::Watch fields{i, static_cast<uint32_t>(text.size())};
+    record(RECORD_WATCH, 0, &fields, sizeof(fields), text.data(), text.size());
+  }
+}
+
+void Run::record_watch_count(uint32_t watch) {
+  const WatchCount fields = watchpoints->count(watch);
+  record(RECORD_WATCH_COUNT, 0, &fields, sizeof(fields), nullptr, 0);
+}
+
 void Run::finish(bool idle) {
   headlines.drain();
+  if (watchpoints != nullptr) take_watched(idle);
+  for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
   if (idle) store.reset();
   note_stops();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -87,18 +124,20 @@ bool Run::has_failed() const {
 }
 
 void Run::note(NoteCode code, const std::string& text, bool tell) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), 4096));
-    uint8_t* to = notes_ == nullptr ? nullptr : notes_->start(static_cast<uint32_t>(sizeof(Note)) + bytes);
-    if (to != nullptr) {
-      const Note record{static_cast<uint32_t>(code), bytes};
-      memcpy(to, &record, sizeof(record));
-      memcpy(to + sizeof(record), text.data(), bytes);
-      notes_->finish(RECORD_NOTE, 0, journal.now_ns());
-    }
-  }
+  const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), 4096));
+  const Note fields{static_cast<uint32_t>(code), bytes};
+  record(RECORD_NOTE, 0, &fields, sizeof(fields), text.data(), bytes);
   if (tell) live.write("aoti-debug: " + text + "\n");
+}
+
+void Run::record(RecordType type, uint16_t flags, const void* fields, size_t bytes, const void* tail,
+                 size_t tail_bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint8_t* to = notes_ == nullptr ? nullptr : notes_->start(static_cast<uint32_t>(bytes + tail_bytes));
+  if (to == nullptr) return;
+  memcpy(to, fields, bytes);
+  if (tail_bytes != 0) memcpy(to + bytes, tail, tail_bytes);
+  notes_->finish(type, flags, journal.now_ns());
 }
 
 void Run::note_stops() {

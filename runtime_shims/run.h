@@ -21,6 +21,7 @@
 #include "rundir.h"
 #include "stats_queue.h"
 #include "tensor_store.h"
+#include "watchpoints.h"
 
 namespace aoti_debug {
 
@@ -45,6 +46,12 @@ class Run {
 
   // Notes in the journal; `tell` adds a line on standard error.
   void note(NoteCode code, const std::string& text, bool tell);
+
+  // Appends a record that no launch's records push out of a full journal, as long as there are few of them.
+  void record(RecordType type, uint16_t flags, const void* fields, size_t bytes, const void* tail, size_t tail_bytes);
+
+  // How often a watchpoint was looked at and hit by now.
+  void record_watch_count(uint32_t watch);
 
   // Notes what has stopped since the last time: the journal, or the saving of tensors.
   void note_stops();
@@ -76,7 +83,8 @@ class Run {
   Flight flight;
   LiveText live;
   Headlines headlines{&live};
-  std::unique_ptr<TensorStore> store;  // level 1
+  std::unique_ptr<TensorStore> store;        // level 1, and for watchpoints that save
+  std::unique_ptr<Watchpoints> watchpoints;  // nullptr: there are none
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
@@ -88,6 +96,9 @@ class Run {
   std::atomic<bool> checks_failed{false};  // a comparison of guards could not be enqueued
 
  private:
+  void start_watchpoints();
+  void take_watched(bool wait);
+
   // Whether a launch failed, or the device is broken.
   bool has_failed() const;
 

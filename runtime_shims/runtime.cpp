@@ -21,6 +21,7 @@
 #include "parallel.h"
 #include "run.h"
 #include "thread_state.h"
+#include "watch_launch.h"
 
 namespace aoti_debug {
 namespace {
@@ -181,12 +182,13 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   const bool capturing = run->has_device && device::is_capturing(stream);
   call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
   call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
+  call->watching = run->watchpoints != nullptr && !capturing;
   if (run->has_device && !capturing) {
     run->open_crumbs();
     call->crumbs = run->crumbs.is_open();
     if (call->crumbs) call->stream_slot = run->crumbs.slot(stream, model);
     call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
-    if (call->level != 3) call->queue = &run->stats_queue(stream, thread->id);
+    if (call->level != 3 || call->watching) call->queue = &run->stats_queue(stream, thread->id);
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
   if (run->config.flight != 0 && !capturing) {
@@ -208,11 +210,12 @@ void end_call(CallState* call, bool failed) {
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
-  if (failed && error == 0 && !call->fault_seen) {
+  const bool stopped = run->watchpoints != nullptr && run->watchpoints->stopped() != nullptr;
+  if (failed && error == 0 && !call->fault_seen && !stopped) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
-  show_measured(*call, true);
+  show_measured(*call, call->level != 3);  // what watchpoints asked for may come later
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());
   run->note_stops();
@@ -223,12 +226,13 @@ void end_call(CallState* call, bool failed) {
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
 
-void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
-                  uint32_t n_values) {
+void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values, uint32_t n_values,
+                  const void* return_address) {
   ThreadState* thread = current_thread();
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
   Run* run = call.run;
+  thread->return_address = return_address;
   LaunchState* launch = launch_in(storage);
   launch->call = &call;
   launch->site = site;
@@ -242,6 +246,7 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   launch->begin_ns = run->journal.now_ns();
   record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
+  if (call.watching) watch(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
 }
 
@@ -270,6 +275,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
   if (call.guards != nullptr) check_guards(*launch);
   if (status != 0) report_fault(*launch, status, message);
+  if (call.watching && status == 0) watch(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
   if (status != 0) {
     show_measured(call, false);
@@ -325,11 +331,15 @@ void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) {
 void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
                              uint32_t n_values) {
   new (launch) LaunchState{};
-  guarded([&] { begin_launch(launch, site, values, n_values); });
+  const void* return_address = __builtin_return_address(0);
+  guarded([&] { begin_launch(launch, site, values, n_values, return_address); });
 }
 
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
-  if (LaunchState* state = launch_of(launch)) guarded([&] { end_launch(state, values, status, message); });
+  if (LaunchState* state = launch_of(launch)) {
+    state->call->thread->return_address = __builtin_return_address(0);
+    guarded([&] { end_launch(state, values, status, message); });
+  }
 }
 
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
@@ -350,6 +360,12 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
   bool made = false;
   guarded([&] { made = allocate_guarded(*thread->call, request, name, static_cast<void**>(tensor)); });
   return made ? 1 : 0;
+}
+
+const char* aoti_debug_stopped(void) {
+  const ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr || thread->run->watchpoints == nullptr) return nullptr;
+  return thread->run->watchpoints->stopped();
 }
 
 void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {

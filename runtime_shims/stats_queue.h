@@ -27,6 +27,7 @@ struct Sight {
   };
 
   State state = State::kHeadline;
+  bool watched = false;  // measured for watchpoints alone: not shown
   Phase phase = PHASE_BEFORE;
   uint16_t slot = 0;
   LaunchId id{};

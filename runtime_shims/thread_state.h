@@ -59,6 +59,7 @@ struct CallState {
   bool crumbs;
   bool flight;
   bool inspecting;  // something is printed, measured or saved
+  bool watching;
   bool fault_seen;
 
   LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
@@ -76,6 +77,8 @@ struct ThreadState {
   std::vector<Headline> headlines;  // lines that are yet to be written
   std::string text;                 // lines that come after them
   uint64_t flushed_ns = 0;
+  LaunchId last_hit = kNoLaunch;         // of a watchpoint
+  const void* return_address = nullptr;  // of generated code, from the function of ours that it called last
   StatisticsMemo statistics;
   std::vector<SlotValue> values;                   // scratch, an entry a slot
   std::vector<TensorMeta> tensors;                 // scratch, an entry a slot

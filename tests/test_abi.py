@@ -32,6 +32,8 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "SaveStatus": ("SAVE_", abi.SaveStatus),
     "StatsFlag": ("STATS_", abi.StatsFlag),
     "FaultDomain": ("FAULT_", abi.FaultDomain),
+    "WatchStatistic": ("WATCH_", abi.WatchStatistic),
+    "WatchAction": ("WATCH_", abi.WatchAction),
     "NoteCode": ("NOTE_", abi.NoteCode),
     "FlightStatus": ("FLIGHT_", flight_recorder_format.FlightStatus),
 }

@@ -1,4 +1,4 @@
-"""The options that select launches, and the warning about patterns that match nothing."""
+"""The options that select launches, and the warnings about names on the command line that match nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from aoti_debug.manifest import Form, Manifest
 from aoti_debug.site_filter import Unmatched
 
 _MAX_NAMES = 20
@@ -50,6 +51,20 @@ def unmatched_warning(unmatched: Sequence[Unmatched]) -> list[str]:
         if first.missing:
             lines.append(f"{start}: the package holds {first.missing}")
             continue
-        lines += [f"{start}; the package has:", *(f"  {name}" for name in first.known[:_MAX_NAMES])]
-        lines += [f"  and {len(first.known) - _MAX_NAMES} more"] if len(first.known) > _MAX_NAMES else []
+        lines += [f"{start}; the package has:", *_listed(first.known)]
     return lines
+
+
+def unmatched_watch_warning(package: Manifest, unmatched: Sequence[str]) -> list[str]:
+    """The warning in lines: watched names that no launch has, and those that there are."""
+    if not unmatched:
+        return []
+    tensors = dict.fromkeys(arg.name for site in package.sites for arg in site.args if arg.form <= Form.POINTER)
+    kernels = sorted({site.kernel for site in package.sites})
+    first = f"warning: no argument and no kernel is named {', '.join(unmatched)}; the package has:"
+    return [first, *_listed(list(tensors)), *_listed(kernels)]
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    lines = [f"  {name}" for name in names[:_MAX_NAMES]]
+    return lines + ([f"  and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else [])

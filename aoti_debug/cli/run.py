@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from aoti_debug import manifest, site_filter, wording
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
-from aoti_debug.cli.filters import modules_and_lines, unmatched_warning
+from aoti_debug.cli.filters import modules_and_lines, unmatched_warning, unmatched_watch_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
@@ -23,15 +24,18 @@ from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.run import watch_syntax
 from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.watchpoints import Watchpoint
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
+from aoti_debug.show.watched import watch_lines
 from aoti_debug.triage.memory import overruns
 
 _REFRESH = 0.25  # seconds
@@ -138,6 +142,20 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=HexByte(),
     help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
+@click.option(
+    "--watch",
+    metavar="'NAME: CONDITION'",
+    multiple=True,
+    help="Look at arguments, or at all arguments of kernels, of this name in every launch: 'buf7: absmax > 1e4', "
+    "'*: nan'. Repeatable.",
+)
+@click.option(
+    "--on-hit",
+    metavar="ACTIONS",
+    default="",
+    help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, once), "
+    "stop (the run), count (nothing else); several with commas.",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -163,6 +181,8 @@ def command(
     crumb_every: int | None,
     guards: bool,
     poison: int | None,
+    watch: tuple[str, ...],
+    on_hit: str,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -195,25 +215,38 @@ def command(
         crumb_every=crumb_every,
         guards=guards,
         poison=poison,
+        watch=watch,
+        on_hit=on_hit,
         trusted=trusted,
     )
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
+    print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)
     print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
             print_lines(wording.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
+    if result.run.timeline.watchpoints:
+        print_lines(["", *watch_lines(result.run, width())])
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
     if timings:
         phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
-    context.exit(EXIT_CLEAN if result.verdict is None and overrun is None else EXIT_FINDING)
+    found = result.verdict is not None or overrun is not None or is_hit(result.run.timeline.watchpoints, on_hit)
+    context.exit(EXIT_FINDING if found else EXIT_CLEAN)
+
+
+def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:
+    """True if a hit of a watchpoint is a finding: unless hits are only counted."""
+    if any(watchpoint.stopped for watchpoint in watchpoints):
+        return True
+    return "count" not in on_hit and any(watchpoint.hits for watchpoint in watchpoints)
 
 
 class LiveOutput(Observer):

@@ -82,8 +82,8 @@ DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
 
 
 def diagnose(run: RunDir) -> Verdict | None:
-    """Diagnoses a run; None if it ended cleanly or is still running."""
-    if run.state in (ExitKind.RUNNING, ExitKind.CLEAN):
+    """Diagnoses a run; None if it ended cleanly, is still running, or a watchpoint stopped it."""
+    if run.state in (ExitKind.RUNNING, ExitKind.CLEAN, ExitKind.STOPPED):
         return None
     case = _Case(run)
     finding = case.device_error() or case.host_error()

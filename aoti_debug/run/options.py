@@ -9,6 +9,7 @@ from pathlib import Path
 from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
+from aoti_debug.run import watch_syntax
 from aoti_debug.rundir import run_directory
 from aoti_debug.site_filter import SiteFilter
 
@@ -36,6 +37,8 @@ class RunOptions:
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
+        watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
+        on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -60,6 +63,8 @@ class RunOptions:
     guards: bool = False
     poison: int | None = None
     random_inputs: int | None = None
+    watch: tuple[str, ...] = ()
+    on_hit: str = ""
     model: str = ""
     trusted: bool = False
 
@@ -93,6 +98,12 @@ def check(options: RunOptions) -> None:
     if options.poison is not None and options.poison not in range(256):
         raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
     site_filter.check_patterns(options.site_filter)
+    for watchpoint in options.watch:
+        watch_syntax.check(watchpoint)
+    if options.on_hit:
+        watch_syntax.check_actions(options.on_hit)
+        if not options.watch:
+            raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
@@ -122,13 +133,18 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--launch": options.launch,
         "--flight": options.flight,
         "--crumb-every": options.crumb_every,
+        "--on-hit": options.on_hit or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
     words += [word for criterion, pattern in options.site_filter.patterns() for word in (criterion.value, pattern)]
-    repeated = {"--import": options.imports, "--load-library": options.libraries}
+    repeated = {
+        "--watch": options.watch,
+        "--import": options.imports,
+        "--load-library": options.libraries,
+    }
     for option, values in repeated.items():
         words += [word for value in values for word in (option, str(value))]
     return tuple(words)

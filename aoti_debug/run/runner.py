@@ -79,6 +79,8 @@ def run(
     guards: bool = False,
     poison: int | None = None,
     random_inputs: int | None = None,
+    watch: Sequence[str] = (),
+    on_hit: str = "",
     model: str = "",
     trusted: bool = False,
     observer: Observer | None = None,
@@ -110,6 +112,8 @@ def run(
         guards=guards,
         poison=poison,
         random_inputs=random_inputs,
+        watch=tuple(watch),
+        on_hit=on_hit,
         model=model,
         trusted=trusted,
     )
@@ -125,6 +129,8 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     _check_target(target, options)
     if options.guards and _level(manifest, options) == 0:
         raise UsageError("--guards needs a level above 0, which checks the guards", hint="--level 3 records launches")
+    if options.watch and _level(manifest, options) == 0:
+        raise UsageError("--watch needs a level above 0, which looks at launches", hint="--level 3 records launches")
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
@@ -143,7 +149,12 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
     site_filter.require_names(target.manifest, options.site_filter, str(options.package))
     if target.interposed is None:
         return
-    for is_set, option in ((options.guards, "--guards"), (options.random_inputs is not None, "--random-inputs")):
+    given = {
+        "--guards": options.guards,
+        "--random-inputs": options.random_inputs is not None,
+        "--watch": bool(options.watch),
+    }
+    for option, is_set in given.items():
         if is_set:
             raise UsageError(
                 f"{option} needs the source of the package's wrapper, and {options.package} holds none",
@@ -258,6 +269,11 @@ def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
     crash_stacks.preserve(path)
     run_json.write(info, path)
     finished = run_directory.open_run(path)
+    stopped = next((watchpoint for watchpoint in finished.timeline.watchpoints if watchpoint.stopped), None)
+    if stopped is not None and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=f"watchpoint {stopped.text}"))
+        run_json.write(info, path)
+        finished = finished.with_info(info)
     if info.exit.kind is ExitKind.CLEAN and finished.timeline.faults:
         info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=finished.timeline.faults[0].text))
         run_json.write(info, path)
@@ -375,6 +391,8 @@ def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, 
         Variable.CRUMB_EVERY: options.crumb_every,
         Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
         Variable.GUARDS: 1 if options.guards else None,
+        Variable.WATCH: ";".join(options.watch) or None,
+        Variable.ON_HIT: options.on_hit or None,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
     return {

@@ -25,6 +25,8 @@ from aoti_debug.abi import (
     RecordType,
     SaveStatus,
     StatsFlag,
+    WatchAction,
+    WatchStatistic,
 )
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import members
@@ -43,6 +45,9 @@ from aoti_debug.rundir.records import (
     SlotValues,
     TensorFile,
     TensorStats,
+    WatchCountRecord,
+    WatchHitRecord,
+    WatchRecord,
 )
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Layout
@@ -313,6 +318,33 @@ class _Block:
         found = bytes(content[: last + 1 - first])
         return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, found)
 
+    def watch(self, body: int, _flags: int, time_ns: int) -> WatchRecord:
+        watch, size = abi.WATCH.codec.unpack_from(self.data, body)
+        return WatchRecord(time_ns, self.thread, watch, self._text(body + abi.WATCH.size, size))
+
+    def watch_hit(self, body: int, flags: int, time_ns: int) -> WatchHitRecord:
+        call, launch, site, watch, thread, slot, kind, phase, statistic, element, value, number = (
+            abi.WATCH_HIT.codec.unpack_from(self.data, body)
+        )
+        return WatchHitRecord(
+            time_ns,
+            thread,
+            LaunchKey(_KINDS[kind], call, launch),
+            site,
+            watch,
+            slot,
+            Phase(phase),
+            WatchStatistic(statistic),
+            None if element < 0 else element,
+            value,
+            number,
+            WatchAction(flags),
+        )
+
+    def watch_count(self, body: int, _flags: int, time_ns: int) -> WatchCountRecord:
+        watch, hits, evaluated = abi.WATCH_COUNT.codec.unpack_from(self.data, body)
+        return WatchCountRecord(time_ns, self.thread, watch, hits, evaluated)
+
     def note(self, body: int, _flags: int, time_ns: int) -> NoteRecord:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)
         return NoteRecord(time_ns, self.thread, NoteCode(code), self._text(body + abi.NOTE.size, size))
@@ -332,6 +364,9 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.TENSOR_STATS.value: _Block.tensor_stats,
     RecordType.FAULT.value: _Block.fault,
     RecordType.GUARD.value: _Block.guard_damage,
+    RecordType.WATCH.value: _Block.watch,
+    RecordType.WATCH_HIT.value: _Block.watch_hit,
+    RecordType.WATCH_COUNT.value: _Block.watch_count,
     RecordType.NOTE.value: _Block.note,
     RecordType.RUN_END.value: _Block.run_end,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from aoti_debug import abi
-from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, SaveStatus
+from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, SaveStatus, WatchAction, WatchStatistic
 from aoti_debug.manifest import CType
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.values import Absent, Layout, Tensor, Value, number
@@ -182,6 +182,42 @@ class GuardDamage(NamedTuple):
     found: bytes  # the damaged content from `first` on; at most 16 bytes
 
 
+class WatchRecord(NamedTuple):
+    """A watchpoint of the run."""
+
+    time_ns: int
+    thread: int
+    watch: int  # its number
+    text: str
+
+
+class WatchHitRecord(NamedTuple):
+    """A condition of a watchpoint that held."""
+
+    time_ns: int
+    thread: int  # the one that ran the launch
+    key: LaunchKey
+    site: int
+    watch: int
+    slot: int
+    phase: Phase
+    statistic: WatchStatistic  # of the comparison that held
+    element: int | None  # row-major index of an element that made it hold; None: none can be named
+    value: float  # of that element, otherwise of the statistic
+    number: int  # of the watchpoint's hits, from 1
+    actions: WatchAction
+
+
+class WatchCountRecord(NamedTuple):
+    """The number of times that a watchpoint was evaluated and hit up to now."""
+
+    time_ns: int
+    thread: int
+    watch: int
+    hits: int
+    evaluated: int
+
+
 class NoteRecord(NamedTuple):
     """A message of the runtime about its own state."""
 
@@ -208,6 +244,9 @@ Record: TypeAlias = (
     | TensorStats
     | FaultRecord
     | GuardDamage
+    | WatchRecord
+    | WatchHitRecord
+    | WatchCountRecord
     | NoteRecord
     | RunEnd
 )

@@ -11,9 +11,10 @@ from functools import cached_property
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Arg, CType, Form, Kernel, Manifest, Role, Site
-from aoti_debug.rundir import records
+from aoti_debug.rundir import records, watchpoints
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.watchpoints import Watchpoint, WatchpointRecord
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value, number
 
 
@@ -245,6 +246,7 @@ class Timeline:
     faults: tuple[Fault, ...]
     notes: tuple[records.NoteRecord, ...]
     damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
+    watchpoints: tuple[Watchpoint, ...]
     ended: bool  # by a normal unload of the package
 
 
@@ -261,6 +263,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
     faults: list[Fault] = []
     notes: list[records.NoteRecord] = []
     damages: list[records.GuardDamage] = []
+    watched: list[WatchpointRecord] = []
     ended = False
     for record in ordered:
         match record:
@@ -290,6 +293,8 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 notes.append(record)
             case records.GuardDamage():
                 damages.append(record)
+            case records.WatchRecord() | records.WatchHitRecord() | records.WatchCountRecord():
+                watched.append(record)
             case records.RunEnd():
                 ended = True
     kernels = {kernel.id: kernel for kernel in manifest.kernels}
@@ -299,6 +304,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
         faults=tuple(faults),
         notes=tuple(notes),
         damages=tuple(damages),
+        watchpoints=watchpoints.join(watched, manifest),
         ended=ended,
     )
 

@@ -16,6 +16,7 @@ from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch
 from aoti_debug.show import elements
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import notes
+from aoti_debug.show.watched import watch_document
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 FORMAT = 1
@@ -58,6 +59,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         "verdict": None if verdict is None else _verdict(verdict),
         "faults": [_fault(fault) for fault in run.timeline.faults],
         "notes": notes(run),
+        "watchpoints": watch_document(run),
         "calls": [
             {
                 "id": str(call),

@@ -17,6 +17,7 @@ from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column
 from aoti_debug.show.measured import Measurer, worst_value
 from aoti_debug.show.value_cells import aligned
+from aoti_debug.show.watched import watch_lines
 from aoti_debug.site_filter import SiteFilter
 
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
@@ -99,6 +100,8 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     lines = header(run, width)
     if verdict is not None:
         lines += ["", *verdict_lines(verdict, width)]
+    if run.timeline.watchpoints:
+        lines += ["", *watch_lines(run, width)]
     if part.shown:
         lines += ["", *table(run, verdict, part, width)]
     elif run.state is ExitKind.RUNNING:

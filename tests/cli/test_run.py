@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 import torch
 from factories import make_manifest, site
 from recorded import long_names
+from schema import problems
 
+from aoti_debug.abi import Phase
 from aoti_debug.cli import main
 from aoti_debug.cli.run import SavedSoFar, launches_per_call, summary
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -69,6 +72,48 @@ def test_guards(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes])
     assert {"--guards", "--poison", "3b"} <= set(run.info.command)
     assert main.run(["run", str(faulty_package), "--guards", "--poison", "zz"]) == 2
     assert "'zz' is not two hexadecimal digits" in capfdbinary.readouterr().err.decode()
+
+
+def test_watchpoints(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--watch", "faulty*: numel > 0", "--on-hit", "save,stack,stop"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert "WATCH faulty*: numel > 0: 1 hit, looked at 1 time" in lines
+    assert any(line.startswith("  0.2  faulty::act.default  ") for line in lines)
+    assert "  stopped the run at 0.2" in lines
+    assert any(line.startswith("  stack    ") for line in lines)
+    run = open_run()
+    assert (run.state.value, run.info.exit.detail) == ("stopped", "watchpoint faulty*: numel > 0")
+    assert {"--watch", "faulty*: numel > 0", "--on-hit", "save,stack,stop"} <= set(run.info.command)
+    assert {phase for argument in run.launch("0.2").args for phase in argument.files} == {Phase.BEFORE, Phase.AFTER}
+    assert main.run(["show", "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert not problems(document)
+    assert document["watchpoints"][0]["recorded"][0]["argument"] == run.timeline.watchpoints[0].recorded[0].argument
+
+
+def test_watchpoints_that_only_count(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--watch", "nosuch: nan", "--watch", "*: max > -9"]) == 1
+    assert "warning: no argument and no kernel is named nosuch; the package has:" in capfd.readouterr().err
+    assert main.run(["run", str(faulty_package), "--watch", "*: max > -9", "--on-hit", "count"]) == 0
+    assert "hits, looked at" in capfd.readouterr().out
+    assert main.run(["run", str(faulty_package), "--watch", "*: nan"]) == 0
+    assert "WATCH *: nan: no hit, looked at " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--watch", "buf7: absmax >"], "error: --watch does not parse: a statistic or a number is missing"),
+        (["--watch", "*: nan", "--level", "0"], "error: --watch needs a level above 0, which looks at launches"),
+        (["--on-hit", "save"], "error: --on-hit needs --watch"),
+        (["--watch", "*: nan", "--on-hit", "explode"], "error: --on-hit explode: there is no 'explode'"),
+    ],
+)
+def test_watchpoints_that_are_wrong(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main.run(["run", str(faulty_package), *arguments]) == 2
+    assert capfd.readouterr().err.splitlines()[0] == message
 
 
 def test_a_fault(

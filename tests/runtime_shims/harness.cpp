@@ -17,6 +17,7 @@
 #include "safetensors_file.h"
 #include "statistics.h"
 #include "strided.h"
+#include "watchpoints.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -63,6 +64,14 @@ EXPORT uint32_t h_allocate(uint32_t allocation, const char* name, int64_t ndim, 
   return aoti_debug_allocate(allocation, name, ndim, sizes, strides, dtype, device_type, 0, tensor);
 }
 EXPORT void h_weights(const char* what, uint32_t inactive, uint32_t all) { aoti_debug_weights(what, inactive, all); }
+// -1 where the text is a watchpoint, otherwise the place of its mistake, which `error` receives.
+EXPORT int64_t h_parse_watchpoint(const char* text, char* error, uint64_t bytes) {
+  std::string mistake;
+  size_t at = 0;
+  if (aoti_debug::parse_watchpoint(text, &mistake, &at)) return -1;
+  strncpy(error, mistake.c_str(), bytes - 1);
+  return static_cast<int64_t>(at);
+}
 EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }
 EXPORT void h_loop_leave() { aoti_debug_loop_leave(); }

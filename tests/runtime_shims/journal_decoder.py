@@ -20,6 +20,9 @@ TYPES = {
     10: "note",
     11: "run_end",
     12: "guard",
+    16: "watch",
+    17: "watch_hit",
+    18: "watch_count",
 }
 STRUCTS = {
     "call_begin": ("<IBBHQQ", "call kind level stream_slot model stream"),
@@ -40,6 +43,9 @@ STRUCTS = {
     "fault": ("<IIBBHiII", "call launch kind in_launch domain code text_bytes _"),
     "note": ("<II", "code text_bytes"),
     "guard": ("<IIIB3xQQqqQ16s", "call launch allocation kind data bytes first last damaged found"),
+    "watch": ("<II", "watch text_bytes"),
+    "watch_hit": ("<IIIIIHBBIIqdQ", "call launch site watch thread slot kind phase statistic _ element value number"),
+    "watch_count": ("<IIQQ", "watch _ hits evaluated"),
     "run_end": ("<", ""),
 }
 
@@ -127,5 +133,5 @@ def _decode_tail(name: str, fields: dict[str, Any], block: bytes, at: int, layou
     elif name == "tensor_stats":
         fields["layout"] = layouts[fields["layout"]]
         fields["tail"] = block[at : at + fields["value_bytes"]]
-    elif name in ("fault", "note"):
+    elif name in ("fault", "note", "watch"):
         fields["text"] = block[at : at + fields["text_bytes"]].decode()

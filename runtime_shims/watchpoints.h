@@ -1,0 +1,90 @@
+// Watchpoints: conditions on the tensors of launches, looked at while the model runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aoti_debug.h"
+#include "watch_condition.h"
+
+namespace aoti_debug {
+
+// "buf7: absmax > 1e4": a pattern of argument or kernel names, and a condition.
+struct Watchpoint {
+  std::string text;
+  std::string pattern;
+  Condition condition;
+
+  bool matches(const char* kernel, const char* argument) const;
+};
+
+// Where the text is none, `error` says why and `at` is the place: characters from its beginning.
+std::optional<Watchpoint> parse_watchpoint(std::string_view text, std::string* error, size_t* at);
+
+// "save,stop" as WatchActions; nothing where a word is none of them.
+std::optional<uint32_t> parse_watch_actions(std::string_view words);
+
+// A slot of a site that watchpoints look at.
+struct WatchedSlot {
+  uint16_t slot;
+  bool before;
+  bool after;
+  std::vector<uint32_t> watches;
+};
+
+class Watchpoints {
+ public:
+  static constexpr uint64_t kMostRecorded = 256;  // hits in all: one block of the journal
+  static constexpr uint64_t kMostSaved = 16;      // launches
+
+  // `before` and `after` choose the phases; without either, what a launch writes is looked at after it, and what it
+  // reads before it, unless some launch of the package writes it.
+  Watchpoints(std::vector<Watchpoint> watchpoints, uint32_t actions, const AotiDebugPackage& package, bool before,
+              bool after);
+
+  const std::vector<Watchpoint>& all() const { return watchpoints_; }
+  const std::vector<WatchedSlot>& of(const AotiDebugSite& site) const { return sites_[site.id]; }
+  bool does(WatchAction action) const { return (actions_ & action) != 0; }
+
+  // Counts an evaluation that did not hold.
+  void pass(uint32_t watch) { counts_[watch].evaluated.fetch_add(1, std::memory_order_relaxed); }
+
+  // Counts a hit; returns its number, from 1.
+  uint64_t hit(uint32_t watch) {
+    pass(watch);
+    return counts_[watch].hits.fetch_add(1) + 1;
+  }
+  bool may_record() { return recorded_.fetch_add(1) < kMostRecorded; }
+  bool may_save() { return saved_.fetch_add(1) < kMostSaved; }
+  bool may_write_stack() { return !stack_written_.exchange(true); }
+  WatchCount count(uint32_t watch) const;
+
+  // The launches that follow are not to run.
+  void stop(const std::string& why);
+  // Why; nullptr while they may run.
+  const char* stopped() const { return stopped_.load(std::memory_order_acquire) ? why_.c_str() : nullptr; }
+
+ private:
+  struct Count {
+    std::atomic<uint64_t> hits{0};
+    std::atomic<uint64_t> evaluated{0};
+  };
+
+  std::vector<Watchpoint> watchpoints_;
+  uint32_t actions_;
+  std::vector<std::vector<WatchedSlot>> sites_;
+  std::unique_ptr<Count[]> counts_;
+  std::atomic<uint64_t> recorded_{0};
+  std::atomic<uint64_t> saved_{0};
+  std::atomic<bool> stack_written_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopped_{false};
+  std::string why_;  // written once, before stopped_
+};
+
+}  // namespace aoti_debug

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
@@ -108,6 +109,11 @@ class Arg:
     element: int = -1  # index in a list, or -1
     base: str = ""  # the buffer or weight behind a view; otherwise the tensor's own variable
     referent: CType = CType.NONE  # what a SCALAR_REF points to
+
+    @cached_property
+    def written(self) -> bool:
+        """True if the launch may write it."""
+        return self.role in (Role.OUT, Role.INOUT, Role.UNKNOWN) or self.form is Form.OUTPUT_SLOT
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 from aoti_debug.manifest import CType
@@ -25,17 +26,17 @@ class Layout:
     item_bytes: int  # 0: unknown dtype
     kind: str = "strided"
 
-    @property
+    @cached_property
     def numel(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """The size in bytes of the logical tensor."""
         return self.numel * self.item_bytes
 
-    @property
+    @cached_property
     def extent_bytes(self) -> int:
         """Bytes from the start of element 0 to the end of the last one in memory; 0 if it is empty or not strided."""
         return extent_elements(self.shape, self.strides) * self.item_bytes if self.kind == "strided" else 0
@@ -49,7 +50,7 @@ class Layout:
                 distance -= coordinates[dim] * self.strides[dim]
         return None if distance else ravel(coordinates, self.shape)
 
-    @property
+    @cached_property
     def contiguous(self) -> bool:
         """True if the elements are row-major in memory, without gaps."""
         expected = 1

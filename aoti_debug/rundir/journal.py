@@ -204,12 +204,12 @@ class _Block:
 
     def call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
         call, kind, level, slot, model, stream = abi.CALL_BEGIN.codec.unpack_from(self.data, body)
-        capturing = bool(flags & CallFlag.CAPTURING)
-        return CallBegin(time_ns, self.thread, CallKind(kind), call, level, slot, model, stream, capturing)
+        capturing = bool(flags & _CAPTURING)
+        return CallBegin(time_ns, self.thread, _KINDS[kind], call, level, slot, model, stream, capturing)
 
     def call_end(self, body: int, _flags: int, time_ns: int) -> CallEnd:
         call, kind, failed, launches = abi.CALL_END.codec.unpack_from(self.data, body)
-        return CallEnd(time_ns, self.thread, CallKind(kind), call, bool(failed), launches)
+        return CallEnd(time_ns, self.thread, _KINDS[kind], call, bool(failed), launches)
 
     def launch_begin(self, body: int, _flags: int, time_ns: int) -> LaunchBegin:
         call, kind, n_loops, stream_slot, launch, site, sequence, count, *loops = abi.LAUNCH_BEGIN.codec.unpack_from(
@@ -229,7 +229,7 @@ class _Block:
         call, launch, status, kind, count = abi.LAUNCH_END.codec.unpack_from(self.data, body)
         values = self._values(body + abi.LAUNCH_END.size, count)
         key = LaunchKey(_KINDS[kind], call, launch)
-        not_started, breadcrumb = bool(flags & LaunchFlag.NOT_STARTED), bool(flags & LaunchFlag.CRUMB)
+        not_started, breadcrumb = bool(flags & _NOT_STARTED), bool(flags & _CRUMB)
         return LaunchEnd(time_ns, self.thread, key, status, not_started, breadcrumb, values)
 
     def tensor_file(self, body: int, _flags: int, time_ns: int) -> TensorFile:
@@ -242,7 +242,7 @@ class _Block:
             self.thread,
             LaunchKey(_KINDS[kind], call, launch),
             slot,
-            Phase(phase),
+            _PHASES[phase],
             SaveStatus(status),
             size,
             (hash0, hash1),
@@ -270,7 +270,7 @@ class _Block:
             *rest,
         ) = abi.TENSOR_STATS.codec.unpack_from(self.data, body)
         mean, std, hash_, value_bytes, layout = rest
-        uninitialised, skipped = bool(flags & StatsFlag.UNINITIALISED), bool(flags & StatsFlag.SKIPPED)
+        uninitialised, skipped = bool(flags & _UNINITIALISED), bool(flags & _SKIPPED)
         counts = (numel, nan, pos_inf, neg_inf, zero)
         finite = numel - nan - pos_inf - neg_inf
         statistics = Statistics(
@@ -295,7 +295,7 @@ class _Block:
             self.thread,
             LaunchKey(_KINDS[kind], call, launch),
             slot,
-            Phase(phase),
+            _PHASES[phase],
             uninitialised,
             None if uninitialised or skipped else statistics,
             hash_,
@@ -333,7 +333,7 @@ class _Block:
             site,
             watch,
             slot,
-            Phase(phase),
+            _PHASES[phase],
             WatchStatistic(statistic),
             None if element < 0 else element,
             value,
@@ -353,7 +353,11 @@ class _Block:
         return RunEnd(time_ns, self.thread)
 
 
-_KINDS = tuple(CallKind)
+_KINDS, _PHASES = tuple(CallKind), tuple(Phase)
+# As numbers: `flags & member` would make a member of the result, which takes longer than decoding the record
+_CAPTURING = CallFlag.CAPTURING.value
+_NOT_STARTED, _CRUMB = LaunchFlag.NOT_STARTED.value, LaunchFlag.CRUMB.value
+_UNINITIALISED, _SKIPPED = StatsFlag.UNINITIALISED.value, StatsFlag.SKIPPED.value
 _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.CALL_BEGIN.value: _Block.call_begin,
     RecordType.CALL_END.value: _Block.call_end,

@@ -43,6 +43,7 @@ class SlotValues(NamedTuple):
         }
 
 
+_TENSOR, _NUMBER = abi.ValueTag.TENSOR.value, abi.ValueTag.NUMBER.value
 _ABSENT = {
     abi.ValueTag.UNSET.value: Absent.UNSET,
     abi.ValueTag.NULL.value: Absent.NULL,
@@ -53,9 +54,9 @@ _ABSENT = {
 
 
 def _value(tag: int, type_: int, layout: int, bits: int, layouts: dict[int, Layout]) -> Value:
-    if tag == abi.ValueTag.TENSOR:
+    if tag == _TENSOR:
         return Tensor(bits, layouts[layout]) if layout in layouts else Absent.UNDEFINED
-    if tag == abi.ValueTag.NUMBER:
+    if tag == _NUMBER:
         return number(bits, CType(type_))
     return _ABSENT.get(tag, Absent.OPAQUE)
 

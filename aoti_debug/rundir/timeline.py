@@ -10,7 +10,7 @@ from functools import cached_property
 
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import Arg, CType, Form, Kernel, Manifest, Role, Site
+from aoti_debug.manifest import Arg, CType, Kernel, Manifest, Role, Site
 from aoti_debug.rundir import records, watchpoints
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.statistics import Statistics
@@ -77,7 +77,7 @@ class Argument:
     @property
     def written(self) -> bool:
         """True if the launch may have written it."""
-        return self.role in (Role.OUT, Role.INOUT, Role.UNKNOWN) or self.spec.form is Form.OUTPUT_SLOT
+        return self.spec.written
 
     @property
     def tensor(self) -> Tensor | None:

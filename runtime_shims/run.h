@@ -20,6 +20,7 @@
 #include "live_text.h"
 #include "rundir.h"
 #include "stats_queue.h"
+#include "summaries.h"
 #include "tensor_store.h"
 
 namespace aoti_debug {
@@ -74,6 +75,7 @@ class Run {
   Journal journal;
   Crumbs crumbs;
   Flight flight;
+  Summaries summaries;
   LiveText live;
   Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;  // level 1

@@ -36,6 +36,7 @@ class RunOptions:
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
+        summaries: calls per call whose statistics are kept; None for the setting of the environment.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -62,6 +63,7 @@ class RunOptions:
     random_inputs: int | None = None
     model: str = ""
     trusted: bool = False
+    summaries: int | None = None
 
     @property
     def site_filter(self) -> SiteFilter:
@@ -97,6 +99,8 @@ def check(options: RunOptions) -> None:
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
         raise UsageError(f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {MAX_FLIGHT}")
+    if options.summaries is not None and options.summaries < 1:
+        raise UsageError(f"--freq {options.summaries} is less than 1", hint="--freq takes a number from 1")
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None:
@@ -122,9 +126,11 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--launch": options.launch,
         "--flight": options.flight,
         "--crumb-every": options.crumb_every,
+        "--freq": options.summaries if (options.summaries or 1) != 1 else None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []
+    words += ["--summaries"] if options.summaries is not None else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
     words += [word for criterion, pattern in options.site_filter.patterns() for word in (criterion.value, pattern)]

@@ -85,8 +85,12 @@ def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, 
     sites = {site.id: site for site in run.manifest.sites}
     chosen = tuple(series for series in found.series if series.site in sites and wanted.selects(sites[series.site]))
     if not chosen:
+        if not wanted:
+            raise RunDirError(f"the summaries of run {run.path.name} are of no launch in its manifest")
         criterion, pattern = wanted.patterns()[0]
-        known = site_filter.known_names((sites[series.site] for series in found.series), criterion)
+        known = site_filter.known_names(
+            (sites[id_] for id_ in {s.site: s for s in found.series} if id_ in sites), criterion
+        )
         raise UsageError(f"no summary of run {run.path.name} passes {wanted.options}", hint=name_hint(pattern, known))
     return chosen
 

@@ -23,7 +23,7 @@ from aoti_debug.rundir.summaries_format import HEADER, MAGIC, ROW, VERSION
 
 NAME = "summaries.bin"
 FILES = (NAME, summaries_file.NPZ, summaries_file.PARQUET)
-_LARGEST = 1 << 32  # bytes
+_LARGEST = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)

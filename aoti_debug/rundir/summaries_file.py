@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,8 @@ INTEGERS = ("call", "launch", "site", "repeated", "numel", "nan", "pos_inf", "ne
 FLOATS = ("min", "max", "mean", "std")
 TEXTS = ("kernel", "argument", "module", "dtype")
 _SETTINGS = ("asked", "every", "lost")
-_LARGEST = 1 << 32  # bytes
+_LARGEST = 1 << 30  # bytes, also unpacked
+_DAMAGE = (ValueError, TypeError, KeyError, OverflowError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass
@@ -85,14 +87,31 @@ def read(folder: Path) -> Columns | None:
         except OSError as error:
             raise RunDirError(f"cannot read {folder / name}: {error.strerror}") from error
         try:
-            return read_file(data)
+            return _checked(read_file(data))
         except ImportError as error:
             raise RunDirError(
                 f"{folder / name} needs pyarrow: {error}", hint="install pyarrow, as where the run was made"
             ) from error
-        except (ValueError, KeyError, IndexError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             raise RunDirError(f"{folder / name} is damaged: {error}", hint="run the package again") from error
     return None
+
+
+def _checked(columns: Columns) -> Columns:
+    """The columns, whose values have the types that they should have.
+
+    Raises:
+        ValueError, TypeError, OverflowError: they have not.
+    """
+    if any(len(column) != len(columns.series) for column in columns.numbers):
+        raise ValueError("its columns have different lengths")
+    if not all(0 <= index < len(columns.texts) for index in columns.series):
+        raise ValueError("a row has no texts")
+    if not all(isinstance(text, str) for texts in columns.texts for text in texts):
+        raise TypeError("a text is none")
+    kinds = [int] * len(INTEGERS) + [float] * len(FLOATS)
+    columns.numbers = [[kind(value) for value in column] for kind, column in zip(kinds, columns.numbers, strict=True)]
+    return columns
 
 
 def _write_npz(path: Path, columns: Columns) -> None:
@@ -111,14 +130,15 @@ def _write_npz(path: Path, columns: Columns) -> None:
 def _read_npz(data: bytes) -> Columns:
     import numpy as np
 
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+            raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         asked, every, lost = (int(arrays[name]) for name in _SETTINGS)
         tables = zip(*(arrays[name].tolist() for name in TEXTS), strict=True)
         columns = Columns(asked, every, lost, texts={texts: index for index, texts in enumerate(tables)})
         columns.numbers = [arrays[name].tolist() for name in (*INTEGERS, *FLOATS)]
         columns.series = arrays["series"].tolist()
-    if columns.series and max(columns.series) >= len(columns.texts):
-        raise ValueError("a row has no texts")
     return columns
 
 

@@ -106,6 +106,26 @@ def test_damaged_files(run: RunDir) -> None:
             summaries.read(run)
 
 
+def test_columns_that_do_not_fit(run: RunDir) -> None:
+    import numpy as np
+
+    write(run, *ROWS)
+    path = summaries.keep(run)
+    if path is None or path.suffix != ".npz":
+        return  # Parquet has one length and one type for each column
+    whole = dict(np.load(path))
+    for name, column in (
+        ("mean", whole["mean"][:-1]),
+        ("series", whole["series"] + 7),
+        ("min", np.array(["x"] * len(whole["min"]))),
+        ("kernel", np.arange(len(whole["kernel"]))),
+        ("call", whole["call"].reshape(1, -1)),
+    ):
+        np.savez(path, **{**whole, name: column})
+        with pytest.raises(RunDirError, match="is damaged"):
+            summaries.read(run)
+
+
 def test_parquet(run: RunDir) -> None:
     pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     write(run, *ROWS)

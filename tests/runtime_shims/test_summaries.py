@@ -71,6 +71,25 @@ def test_beside_other_levels(load: Load, tmp_path: Path, level: int) -> None:
     assert [(row["call"], row["numel"]) for row in rows(tmp_path)[1]] == [(0, 3), (1, 3)]
 
 
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_a_device_measures_in_the_order_of_its_stream(
+    load: Load, device_library: Path, tmp_path: Path, level: int
+) -> None:
+    runtime = load(device_library, RUN=None, DIR=tmp_path, SUMMARIES=2, LEVEL=level, PRINT="none")
+    written = torch.ones(3)
+    handle = Handle(written)
+    runtime.lib.f_mark(handle.pointer)
+    site = runtime.site(0, "k", Slot("x", role=OUT))
+    for call in range(3):
+        with runtime.call(stream=0x10):
+            for launch in range(2):
+                with runtime.launch(site, handle.value):
+                    written.fill_(call + launch)
+    runtime.unload()
+    found = rows(tmp_path)[1]
+    assert [(row["call"], row["launch"], row["numel"]) for row in found] == [(0, 0, 3), (0, 1, 3), (2, 0, 3), (2, 1, 3)]
+
+
 def test_filters_narrow_it_down(load: Load, tmp_path: Path) -> None:
     runtime = load(RUN=None, DIR=tmp_path, SUMMARIES=1, FILTER="other", PRINT="none")
     run(runtime, 2, torch.ones(2), torch.ones(3))

@@ -72,6 +72,15 @@ class Loader {
     config_.flight = kLongestFlight;
   }
 
+  void summaries() {
+    const char* value = variable("AOTI_DEBUG_SUMMARIES");
+    if (value != nullptr && (!parse_bytes(value, &config_.summaries) || config_.summaries > UINT32_MAX)) {
+      config_.summaries = 0;
+      complain("AOTI_DEBUG_SUMMARIES", value, "a number of calls, such as 1", "no summaries");
+    }
+    bytes("AOTI_DEBUG_SUMMARIES_BYTES", &config_.summaries_bytes);
+  }
+
   void print() {
     const char* value = variable("AOTI_DEBUG_PRINT");
     if (value == nullptr) return;
@@ -236,6 +245,7 @@ Config load_config(const AotiDebugPackage& package) {
   loader.crumbs();
   loader.launch();
   loader.flight();
+  loader.summaries();
   loader.print();
   loader.guards();
   loader.poison();

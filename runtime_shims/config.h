@@ -41,7 +41,9 @@ struct Config {
   uint64_t flight = 0;                 // launches whose inputs the flight recorder keeps; 0: off
   uint64_t flight_bytes = kNoLimit;    // of tensors that it keeps; kNoLimit: as /dev/shm allows
   std::vector<Watchpoint> watchpoints;
-  uint32_t on_hit = 0;  // WatchActions
+  uint32_t on_hit = 0;     // WatchActions
+  uint64_t summaries = 0;  // calls per call that is summarised; 0: off
+  uint64_t summaries_bytes = uint64_t{64} << 20;
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates

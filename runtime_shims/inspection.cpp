@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -110,10 +111,44 @@ void print_sight(ThreadState& thread, const Sight& sight) {
   }
 }
 
+// TensorStats::min_bits or max_bits as a number.
+double extreme(uint64_t bits, uint8_t integer) {
+  if (integer == 1) return static_cast<double>(static_cast<int64_t>(bits));
+  if (integer == 2) return static_cast<double>(bits);
+  double value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Adds a tensor that a launch has written to the summaries.
+void summarise(Run& run, const Sight& sight) {
+  const TensorStats& stats = sight.stats;
+  SummaryRow row{};
+  row.call = sight.id.call;
+  row.launch = sight.id.launch;
+  row.site = sight.site->id;
+  row.slot = sight.slot;
+  row.dtype = static_cast<int16_t>(sight.meta.dtype);
+  row.numel = static_cast<uint64_t>(element_count(sight.meta));
+  row.n_nan = stats.n_nan;
+  row.n_pos_inf = stats.n_pos_inf;
+  row.n_neg_inf = stats.n_neg_inf;
+  row.n_zero = stats.n_zero;
+  const bool finite = row.numel > row.n_nan + row.n_pos_inf + row.n_neg_inf;
+  row.min = finite ? extreme(stats.min_bits, stats.integer) : std::numeric_limits<double>::quiet_NaN();
+  row.max = finite ? extreme(stats.max_bits, stats.integer) : std::numeric_limits<double>::quiet_NaN();
+  row.mean = stats.mean;
+  row.std = stats.std;
+  run.summaries.add(row);
+}
+
 void show(ThreadState& thread, const Sight& sight) {
   if (sight.watched) return look_at_watched(thread, sight);
-  if (sight.state != Sight::State::kHeadline) record_stats(thread, sight, thread.run->journal.now_ns());
-  if (thread.run->config.print) print_sight(thread, sight);
+  Run& run = *thread.run;
+  if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
+  if (sight.state != Sight::State::kHeadline && run.config.level != 2) return;
+  if (sight.state != Sight::State::kHeadline) record_stats(thread, sight, run.journal.now_ns());
+  if (run.config.print) print_sight(thread, sight);
 }
 
 void measure_on_host(StatisticsMemo& memo, Sight& sight) {
@@ -172,6 +207,7 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     sight.thread = call.thread->shown_id();
     sight.site = launch.site;
     sight.meta = subject.meta;
+    sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
     measure(call, std::move(sight));
   }
 }
@@ -195,7 +231,7 @@ void record_skipped(ThreadState& thread, const SaveRequest& request, const std::
 
 void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
   if (requests.empty()) return;
-  if (call.watching) show_measured(call, true);  // what watchpoints asked for comes first
+  show_measured(call, true);  // the queue must be empty
   std::vector<device::TensorView> views;
   for (const SaveRequest& request : requests) views.push_back(view_of(request.meta));
   const std::vector<std::optional<uint64_t>> hashes = call.queue->hash_now(views);
@@ -280,7 +316,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   const bool after = phase == PHASE_AFTER;
   if (call.level >= 2) print_headline(launch, phase);
   if (!after || succeeded) {
-    if (call.level == 2) measure_all(launch, values, phase, after);
+    if (call.level == 2 || (call.summarised && after)) measure_all(launch, values, phase, after);
     if (call.level == 1) save_subjects(launch, subjects(launch, values, phase, after), phase);
   }
   if (!call.run->has_device) return thread.flush_text(now_ns);

@@ -62,6 +62,13 @@ void Run::start() {
   if (narrowed && std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) {
     note(NOTE_CONFIGURATION, "no launch of this package is in the chosen modules and lines", !directory.has_parent());
   }
+  if (config.summaries != 0 && journal.is_open()) {
+    const int summaries_error =
+        summaries.open(directory.path(), static_cast<uint32_t>(config.summaries), config.summaries_bytes);
+    if (summaries_error != 0) {
+      note(NOTE_RECORDING_STOPPED, std::string("no summaries: summaries.bin: ") + strerror(summaries_error), true);
+    }
+  }
   if (!config.watchpoints.empty() && journal.is_open()) start_watchpoints();
   const bool saves = config.level == 1 || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
   if (saves && journal.is_open()) {
@@ -146,6 +153,7 @@ void Run::note_stops() {
       note(NOTE_RECORDING_STOPPED, (config.level == 3 ? "" : "recording stopped: ") + reason, true);
     }
   }
+  if (const std::string news = summaries.take_news(); !news.empty()) note(NOTE_CONFIGURATION, news, true);
   if (store != nullptr && !store->is_saving()) {
     if (const std::string reason = store->take_stop_reason(); !reason.empty()) {
       note(NOTE_RECORDING_STOPPED, "tensors are no longer saved: " + reason, true);

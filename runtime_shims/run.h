@@ -20,6 +20,7 @@
 #include "live_text.h"
 #include "rundir.h"
 #include "stats_queue.h"
+#include "summaries.h"
 #include "tensor_store.h"
 #include "watchpoints.h"
 
@@ -81,6 +82,7 @@ class Run {
   Journal journal;
   Crumbs crumbs;
   Flight flight;
+  Summaries summaries;
   LiveText live;
   Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;        // level 1, and for watchpoints that save

@@ -181,14 +181,16 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->call = run->calls[call->kind].fetch_add(1);
   const bool capturing = run->has_device && device::is_capturing(stream);
   call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
+  call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
   call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
   call->watching = run->watchpoints != nullptr && !capturing;
+  call->inspecting |= call->summarised;
   if (run->has_device && !capturing) {
     run->open_crumbs();
     call->crumbs = run->crumbs.is_open();
     if (call->crumbs) call->stream_slot = run->crumbs.slot(stream, model);
     call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
-    if (call->level != 3 || call->watching) call->queue = &run->stats_queue(stream, thread->id);
+    if (call->level != 3 || call->watching || call->summarised) call->queue = &run->stats_queue(stream, thread->id);
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
   if (run->config.flight != 0 && !capturing) {
@@ -215,7 +217,8 @@ void end_call(CallState* call, bool failed) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
-  show_measured(*call, call->level != 3);  // what watchpoints asked for may come later
+  show_measured(*call, call->level != 3 || call->summarised);  // what watchpoints asked for may come later
+  if (call->summarised) run->summaries.flush();
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());
   run->note_stops();

@@ -29,6 +29,7 @@ struct Sight {
   State state = State::kHeadline;
   bool watched = false;  // measured for watchpoints alone: not shown
   Phase phase = PHASE_BEFORE;
+  bool summarised = false;  // goes to the summaries
   uint16_t slot = 0;
   LaunchId id{};
   uint32_t thread = 0;  // 0 where there is one only

@@ -45,7 +45,7 @@ struct CallState {
   LaunchState* innermost;
   const void* model;
   void* stream;
-  StatsQueue* queue;  // levels 1 and 2 on a device
+  StatsQueue* queue;  // levels 1 and 2, and summaries, on a device
   SaveBatch saves;
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
   uint32_t call;
@@ -58,6 +58,7 @@ struct CallState {
   uint8_t level;
   bool crumbs;
   bool flight;
+  bool summarised;
   bool inspecting;  // something is printed, measured or saved
   bool watching;
   bool fault_seen;

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from aoti_debug import abi, dtypes, manifest
-from aoti_debug.rundir import flight_recorder_format
+from aoti_debug.rundir import flight_recorder_format, summaries_format
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
-HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", "journal_format.h", "flight_format.h"))
+FORMATS = ("journal_format.h", "flight_format.h", "summaries_format.h")
+HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", *FORMATS))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
 
-STRUCTS = (*abi.STRUCTS, *flight_recorder_format.STRUCTS)
+STRUCTS = (*abi.STRUCTS, *flight_recorder_format.STRUCTS, *summaries_format.STRUCTS)
 
 ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
@@ -60,7 +61,7 @@ def header_enums() -> dict[str, dict[str, int]]:
 
 def header_structs() -> dict[str, list[tuple[str, str]]]:
     """Structs of the files: name -> (field, `struct` format)."""
-    files = "".join((SHIMS / name).read_text() for name in ("journal_format.h", "flight_format.h"))
+    files = "".join((SHIMS / name).read_text() for name in FORMATS)
     code = re.sub(r"//[^\n]*", "", files)
     return {
         name: [
@@ -115,6 +116,8 @@ def test_defines() -> None:
     assert f'"{abi.CRUMB_MAGIC.decode()}"' in HEADERS
     assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_recorder_format.MAGIC
     assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_recorder_format.VERSION
+    assert define("AOTI_DEBUG_SUMMARIES_MAGIC").strip('"').encode() == summaries_format.MAGIC
+    assert int(define("AOTI_DEBUG_SUMMARIES_VERSION").rstrip("u")) == summaries_format.VERSION
 
 
 def test_environment_variables_are_those_that_the_runtime_reads() -> None:

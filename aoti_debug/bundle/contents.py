@@ -18,7 +18,7 @@ from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import RedactedPart, ReportSubject
 from aoti_debug.report.redaction import Redaction, redaction_for
-from aoti_debug.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Record
@@ -185,6 +185,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
     for name in LOGS:
         _log(contents, run.path / name, prefix + name, redaction)
     _comparison(contents, run, prefix, redaction)
+    _summaries(contents, run, prefix, redaction)
     known = {
         run_json.NAME,
         stored.NAME,
@@ -194,6 +195,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
         crash_stacks.NAME,
         "tensors",
         "report",
+        *summaries.FILES,
         *LOGS,
     }
     _rest(contents, run.path, prefix, known)
@@ -209,6 +211,14 @@ def _comparison(contents: Contents, run: RunDir, prefix: str, redaction: Redacti
         contents.leave_out(f"{prefix}{stored.NAME}", path, _HOLDS_SOURCE)
     else:
         contents.add(f"{prefix}{stored.NAME}", path)
+
+
+def _summaries(contents: Contents, run: RunDir, prefix: str, redaction: Redaction) -> None:
+    for name in summaries.FILES:
+        if redaction.removes_tensors and _is_regular_file(run.path / name):
+            contents.leave_out(f"{prefix}{name}", run.path / name, "it holds statistics of tensors")
+        elif members.is_file(run.path, name):
+            contents.add(f"{prefix}{name}", run.path / name)
 
 
 def _tensors(

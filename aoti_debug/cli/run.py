@@ -19,7 +19,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines, unmatched_warning, unmatched_watch_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
 from aoti_debug.diagnosis import commands
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.manifest import Manifest
@@ -29,6 +29,7 @@ from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
+from aoti_debug.rundir import summaries as run_summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Stage
 from aoti_debug.rundir.watchpoints import Watchpoint
@@ -156,6 +157,17 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, once), "
     "stop (the run), count (nothing else); several with commas.",
 )
+@click.option(
+    "--summaries",
+    is_flag=True,
+    help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
+)
+@click.option(
+    "--freq",
+    metavar="K",
+    type=click.IntRange(min=1),
+    help="With --summaries: of one call in K only.  [default: 1; more if the file has no room]",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -183,6 +195,8 @@ def command(
     poison: int | None,
     watch: tuple[str, ...],
     on_hit: str,
+    summaries: bool,
+    freq: int | None,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -194,6 +208,8 @@ def command(
     and the exit code is 1.
     """
     start = Phase(START, since_process_start())
+    if freq is not None and not summaries:
+        raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -218,6 +234,7 @@ def command(
         watch=watch,
         on_hit=on_hit,
         trusted=trusted,
+        summaries=(freq or 1) if summaries else None,
     )
     with LiveOutput(calls) as live:
         result = run_with(chosen, live)
@@ -372,7 +389,8 @@ def summary(result: RunResult, columns: int) -> list[str]:
     lines += [line for note in notes for line in wording.wrapped(note, columns)]
     lines.append(f"run: {_relative(run.path)}")
     if result.verdict is None and run.launches:
-        lines.append(f"next: {commands.show(run)}")
+        has_summaries = any((run.path / name).exists() for name in run_summaries.FILES)
+        lines.append(f"next: {commands.summaries(run) if has_summaries else commands.show(run)}")
     return lines
 
 

@@ -37,6 +37,11 @@ def show_newest(subject: str) -> str:
     return shlex.join(["aoti-debug", "show", subject])
 
 
+def summaries(run: RunDir) -> str:
+    """The command that shows the summaries of a run."""
+    return shlex.join(["aoti-debug", "summaries", *_reference(run)[1:]])
+
+
 def _reference(run: RunDir) -> list[str]:
     """The words `--run DIR`; none for the newest run, which is the default."""
     latest = base_directory() / LATEST

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -38,15 +39,44 @@ _SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # 
 
 def page(document: Document) -> str:
     """The text of index.html."""
-    template = _environment().get_template("page.html")
-    scripts = [_asset(name) for name in (*LIBRARIES, *SCRIPTS)]
-    return template.render(
-        document=document,
-        data=embed_json(document.data),
-        scripts=[_Asset(script) for script in scripts],
-        styles=[_Asset(_asset(name)) for name in STYLES],
-        licences=[_asset(name) for name in LICENCES],
-        policy=_policy(scripts),
+    parts = PageParts("page.html", (*LIBRARIES, *SCRIPTS), STYLES, LICENCES)
+    return render(parts, document.data, {"document": document})
+
+
+@dataclass(frozen=True)
+class PageParts:
+    """The files that a page is made of.
+
+    Attributes:
+        template: in templates/.
+        scripts, styles, licences: in assets/, in the order of the page.
+    """
+
+    template: str
+    scripts: tuple[str, ...]
+    styles: tuple[str, ...]
+    licences: tuple[str, ...]
+
+
+def render(parts: PageParts, data: Any, values: Mapping[str, Any]) -> str:
+    """The text of a page.
+
+    Args:
+        data: what its scripts read, as JSON.
+        values: what its template shows, by name.
+    """
+    scripts = [_asset(name) for name in parts.scripts]
+    return (
+        _environment()
+        .get_template(parts.template)
+        .render(
+            data=embed_json(data),
+            scripts=[_Asset(script) for script in scripts],
+            styles=[_Asset(_asset(name)) for name in parts.styles],
+            licences=[_asset(name) for name in parts.licences],
+            policy=_policy(scripts),
+            **values,
+        )
     )
 
 

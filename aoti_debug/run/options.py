@@ -39,6 +39,7 @@ class RunOptions:
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
         watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
         on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
+        summaries: calls per call whose statistics are kept; None for the setting of the environment.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -67,6 +68,7 @@ class RunOptions:
     on_hit: str = ""
     model: str = ""
     trusted: bool = False
+    summaries: int | None = None
 
     @property
     def site_filter(self) -> SiteFilter:
@@ -108,6 +110,8 @@ def check(options: RunOptions) -> None:
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
         raise UsageError(f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {MAX_FLIGHT}")
+    if options.summaries is not None and options.summaries < 1:
+        raise UsageError(f"--freq {options.summaries} is less than 1", hint="--freq takes a number from 1")
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None:
@@ -134,9 +138,11 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--flight": options.flight,
         "--crumb-every": options.crumb_every,
         "--on-hit": options.on_hit or None,
+        "--freq": options.summaries if (options.summaries or 1) != 1 else None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []
+    words += ["--summaries"] if options.summaries is not None else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]
     words += [word for criterion, pattern in options.site_filter.patterns() for word in (criterion.value, pattern)]

@@ -32,6 +32,7 @@ from aoti_debug.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.rundir import summaries as run_summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
 
@@ -83,6 +84,7 @@ def run(
     on_hit: str = "",
     model: str = "",
     trusted: bool = False,
+    summaries: int | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
     """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
@@ -116,6 +118,7 @@ def run(
         on_hit=on_hit,
         model=model,
         trusted=trusted,
+        summaries=summaries,
     )
     return run_with(options, observer or Observer())
 
@@ -131,6 +134,8 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
         raise UsageError("--guards needs a level above 0, which checks the guards", hint="--level 3 records launches")
     if options.watch and _level(manifest, options) == 0:
         raise UsageError("--watch needs a level above 0, which looks at launches", hint="--level 3 records launches")
+    if options.summaries is not None and _level(manifest, options) == 0:
+        raise UsageError("--summaries needs a level above 0", hint="--level 3 records launches")
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
@@ -153,6 +158,7 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
         "--guards": options.guards,
         "--random-inputs": options.random_inputs is not None,
         "--watch": bool(options.watch),
+        "--summaries": options.summaries is not None,
     }
     for option, is_set in given.items():
         if is_set:
@@ -224,6 +230,7 @@ def _run_in(
         raise _start_error(path, report, manifest)
     stamped_directories.link_latest(path)
     ended, rescued = rescue.rescued(ended)
+    run_summaries.keep(ended.run)
     ended, failure = _with_timings(ended, stopwatch)
     return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure or failure)
 
@@ -373,6 +380,12 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
     )
 
 
+def _print(options: RunOptions) -> str | None:
+    """The printing of a run with summaries: nothing, unless a level or the environment asks for it."""
+    is_asked = options.level is not None or Variable.PRINT.value in os.environ
+    return None if options.summaries is None or is_asked else "none"
+
+
 def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
     """This process's environment and the variables that configure the runtime.
 
@@ -389,6 +402,8 @@ def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, 
         Variable.LAUNCH: options.launch,
         Variable.FLIGHT: options.flight,
         Variable.CRUMB_EVERY: options.crumb_every,
+        Variable.SUMMARIES: options.summaries,
+        Variable.PRINT: _print(options),
         Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
         Variable.GUARDS: 1 if options.guards else None,
         Variable.WATCH: ";".join(options.watch) or None,

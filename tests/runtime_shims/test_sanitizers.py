@@ -32,7 +32,7 @@ LEVELS = {
     "limits": {"LEVEL": "1", "MAX_BYTES": "300K", "MAX_FILES": "40", "JOURNAL_BYTES": "600K"},
     "level 2": {"LEVEL": "2", "GUARDS": "1"},
     "level 3": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "JOURNAL_BYTES": "1M"},
-    "quiet": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "PRINT": "none"},
+    "quiet": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "PRINT": "none", "SUMMARIES": "1", "SUMMARIES_BYTES": "9K"},
 }
 CASES = (
     *(("address", "threads", level) for level in ("level 1", "level 3")),

@@ -1,0 +1,1 @@
+"""Summaries over time: headroom of low precisions, drift, tables and a page with curves."""

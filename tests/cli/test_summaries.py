@@ -1,0 +1,84 @@
+"""`aoti-debug run --summaries` and `aoti-debug summaries` on a real model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from built_model import Built
+from chromium import Browser, needs_chromium
+
+from aoti_debug.cli import main
+from aoti_debug.rundir import summaries
+from aoti_debug.rundir.run_directory import open_run
+
+
+@pytest.fixture(scope="module")
+def run(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("summarised")
+    command = ["run", str(built("blocks").package), "--calls", "9", "--summaries", "--freq", "2", "--out", str(base)]
+    assert main.run(command) == 0
+    return (base / "latest").resolve()
+
+
+def test_a_run_keeps_one_small_file(run: Path) -> None:
+    assert not (run / summaries.NAME).exists()
+    (kept,) = [path for path in run.iterdir() if path.name.startswith("summaries.")]
+    assert kept.stat().st_size < 20_000
+    assert (run / "stderr.log").read_text() == ""
+    found = summaries.read(open_run(run))
+    assert found is not None
+    assert {tuple(s.call for s in series.samples) for series in found.series} == {(0, 2, 4, 6, 8)}
+    linear = next(series for series in found.series if series.modules == ("linear.0",))
+    assert linear.kernel == "aoti_torch_cpu_addmm_out"
+    assert 0 < linear.samples[0].std < 2
+    assert len({sample.mean for sample in linear.samples}) == 1
+
+
+def test_the_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["summaries", str(run), "--module", "linear.?"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\d+ tensors in 5 calls, of one call in 2", lines[0])
+    assert all("linear." in line for line in lines[4:])
+
+
+@needs_chromium
+def test_the_page(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main.run(["summaries", str(run), "--plot", "-o", str(page)]) == 0
+    assert f"curves: {page}, " in capsys.readouterr().out
+    text = page.read_text()
+    assert "http://" not in re.sub(r"http://www\.w3\.org/\S+", "", text)
+    browser = Browser(tmp_path)
+    dom = browser.dom(page)
+    assert browser.said == ""
+    assert "No tensor changed over the calls" in dom
+    assert dom.count('class="card"') == len(summaries.read(open_run(run)).series)  # type: ignore[union-attr]
+    assert "<canvas" in dom
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--module", "linear.9"], "passes --module linear.9"),
+        (["-o", "page.html"], "-o needs --plot"),
+        (["--line", "model.py"], "--line 'model.py' is not FILE:LINE"),
+    ],
+)
+def test_mistakes(run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], error: str) -> None:
+    assert main.run(["summaries", str(run), *arguments]) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert error in err[0]
+    assert err[1].startswith("hint: ")
+
+
+def test_a_run_without_summaries(saved: Callable[[str], object], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["summaries", str(saved("blocks").path)]) == 6  # type: ignore[attr-defined]
+    assert "holds no summaries\nhint: aoti-debug run PACKAGE.pt2 --calls N --summaries" in capsys.readouterr().err
+
+
+def test_freq_needs_summaries(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", "none.pt2", "--freq", "2"]) == 2
+    assert capsys.readouterr().err.startswith("error: --freq needs --summaries\n")

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from sampled import empty, sample, series
+
+from aoti_debug.rundir.summaries import Summaries
+from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.summaries.table import table_lines
+
+STEADY = series([sample(0, n_zero=1), sample(4, max=7.5, mean=0.125)])
+BROKEN = series([sample(0), sample(4, n_nan=50)], modules=())
+NUMBERS = series([sample(0), empty(4)], dtype="int64")
+
+
+def lines(*shown: object, limit: int | None = None, every: int = 4, lost: int = 0) -> list[str]:
+    summaries = Summaries((STEADY, BROKEN, NUMBERS), asked=4, every=every, lost=lost)
+    return table_lines(summaries, shown, limit, UNLIMITED)  # type: ignore[arg-type]
+
+
+def test_a_tensor() -> None:
+    heading, _, titles, _, row = lines(STEADY)
+    assert heading == "1 tensor in 2 calls, of one call in 4"
+    assert titles.split()[:5] == ["launch", "module", "kernel", "argument", "dtype"]
+    cells = row.split()
+    assert cells[:9] == ["3", "encoder.0", "cpp_fused_relu_1", "buf4", "float32", "-3", "7.5", "0", "→"]
+    assert cells[9:13] == ["0.125", "1", "1.0%", "0"]
+    assert cells[13:15] == ["+13.1", "+14.0"]  # fp16
+
+
+def test_drifting_tensors_come_first() -> None:
+    rows = lines(STEADY, BROKEN)[4:]
+    assert rows[0].endswith("not finite from call 4 on")
+    assert rows[0].split()[1] == "-"
+    assert "50.0%" in rows[0]
+    assert lines(STEADY, BROKEN, limit=1)[-1] == "and 1 more tensor; --all shows them all"
+
+
+def test_integers_have_no_headroom() -> None:
+    assert " - " in lines(NUMBERS)[4]
+    assert "+13" not in lines(NUMBERS)[4]
+
+
+def test_what_had_no_room_is_said() -> None:
+    heading = lines(STEADY, every=16, lost=1)[:3]
+    assert heading == [
+        "1 tensor in 2 calls",
+        "of one call in 16, not 4: the file had no room for more",
+        "1 row of single calls had no room",
+    ]

@@ -74,6 +74,7 @@ class RecordType(int, Enum):
     WATCH = 16
     WATCH_HIT = 17
     WATCH_COUNT = 18
+    PRINT = 19
 
 
 class ValueTag(int, Enum):
@@ -335,6 +336,7 @@ GUARD_DAMAGE = Struct(
         ("found", "16B"),
     ),
 )
+PRINT = Struct("Print", (("call", "I"), ("launch", "I"), ("text_bytes", "I"), ("kind", "B"), ("reserved", "3B")))
 WATCH = Struct("Watch", (("watch", "I"), ("text_bytes", "I")))
 WATCH_HIT = Struct(
     "WatchHit",
@@ -377,6 +379,7 @@ STRUCTS = (
     TENSOR_STATS,
     FAULT,
     GUARD_DAMAGE,
+    PRINT,
     WATCH,
     WATCH_HIT,
     WATCH_COUNT,

@@ -50,6 +50,9 @@ class Run {
   // Appends a record that no launch's records push out of a full journal, as long as there are few of them.
   void record(RecordType type, uint16_t flags, const void* fields, size_t bytes, const void* tail, size_t tail_bytes);
 
+  // What a print of a launch has printed.
+  void record_print(const LaunchId& id, const std::string& text);
+
   // How often a watchpoint was looked at and hit by now.
   void record_watch_count(uint32_t watch);
 
@@ -106,6 +109,7 @@ class Run {
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
   std::mutex mutex_;               // guards what follows
   std::unique_ptr<JournalWriter> notes_;
+  std::unique_ptr<JournalWriter> prints_;  // apart, so that many prints push no note out of a full journal
   std::vector<std::unique_ptr<ThreadState>> threads_;
   std::set<uint32_t> unguarded_;  // allocations
   std::map<std::pair<void*, uint32_t>, std::unique_ptr<StatsQueue>> queues_;

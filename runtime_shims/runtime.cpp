@@ -19,6 +19,7 @@
 #include "inspection.h"
 #include "launch_record.h"
 #include "parallel.h"
+#include "print_operator.h"
 #include "run.h"
 #include "thread_state.h"
 #include "watch_launch.h"
@@ -63,6 +64,7 @@ void on_fork() {
   t_thread = nullptr;
   new (&g_mutex) std::mutex;
   use_one_thread();
+  forget_prints();
   forget_crashes();
 }
 
@@ -74,6 +76,7 @@ void finish_run() {
   Run* run = g_run.exchange(nullptr);
   if (run == nullptr) return;
   release_crashes();
+  drain_prints();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
   run->finish(idle);
@@ -89,6 +92,7 @@ void finish_run_of_last_container() {
   g_run.store(nullptr);
   g_generation.fetch_add(1);
   release_crashes();
+  drain_prints();
   run->finish(true);
   delete run;
 }
@@ -310,6 +314,9 @@ void guarded(const Work& work) {
 }
 
 }  // namespace
+
+ThreadState* this_thread_state() { return current_thread(); }
+
 }  // namespace aoti_debug
 
 using namespace aoti_debug;
@@ -382,7 +389,9 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
 }
 
 void aoti_debug_containers(int32_t change) {
-  if (g_containers.fetch_add(change) + change == 0) guarded([] { finish_run_of_last_container(); });
+  if (g_containers.fetch_add(change) + change != 0) return;
+  guarded([] { drain_prints(); });
+  guarded([] { finish_run_of_last_container(); });
 }
 
 void aoti_debug_loop_enter(void) {

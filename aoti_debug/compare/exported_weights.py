@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
+from aoti_debug.printing import registration
 from aoti_debug.reference.program import Node
 
 if TYPE_CHECKING:
@@ -40,5 +41,6 @@ class ExportedWeights:
 
         if self._exported is None:
             return {}
+        registration.register()
         program = torch.export.load(str(self._exported))
         return {**program.constants, **program.state_dict}

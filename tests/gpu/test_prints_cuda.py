@@ -13,7 +13,10 @@ import torch
 from aoti_debug.builder import build as builder
 from aoti_debug.run import runner
 
-pytestmark = pytest.mark.cuda
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 @pytest.fixture(scope="module")

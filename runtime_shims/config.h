@@ -40,6 +40,7 @@ struct Config {
   uint64_t flight_bytes = kNoLimit;    // of tensors that it keeps; kNoLimit: as /dev/shm allows
   std::vector<Watchpoint> watchpoints;
   uint32_t on_hit = 0;  // WatchActions
+  AotiDebugInspector inspector = nullptr;
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates

@@ -171,6 +171,12 @@ bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32
   });
 }
 
+void Run::stop(const std::string& why) {
+  if (stopping_.exchange(true)) return;
+  why_stopped_ = why;
+  stopped_.store(true, std::memory_order_release);
+}
+
 void Run::open_crumbs() {
   std::call_once(crumbs_tried, [this] {
     if (!journal.is_open()) return;

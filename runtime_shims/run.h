@@ -62,6 +62,11 @@ class Run {
   // Whether the launch is printed, measured and saved; journal and crumbs cover every launch.
   bool selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const;
 
+  // The launches that follow are not to run.
+  void stop(const std::string& why);
+  // Why; nullptr while they may run.
+  const char* stopped() const { return stopped_.load(std::memory_order_acquire) ? why_stopped_.c_str() : nullptr; }
+
   // Sets up the breadcrumbs, once; who comes second waits for the first. No stream of this thread is being captured.
   void open_crumbs();
 
@@ -106,6 +111,9 @@ class Run {
   bool has_failed() const;
 
   std::atomic<uint32_t> threads_seen_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopped_{false};
+  std::string why_stopped_;        // written once, before stopped_
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
   std::mutex mutex_;               // guards what follows
   std::unique_ptr<JournalWriter> notes_;

@@ -17,6 +17,7 @@
 #include "flight_sources.h"
 #include "guards.h"
 #include "inspection.h"
+#include "inspector.h"
 #include "launch_record.h"
 #include "parallel.h"
 #include "print_operator.h"
@@ -186,6 +187,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   const bool capturing = run->has_device && device::is_capturing(stream);
   call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
   call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
+  call->inspecting |= run->config.inspector != nullptr;
   call->watching = run->watchpoints != nullptr && !capturing;
   if (run->has_device && !capturing) {
     run->open_crumbs();
@@ -214,8 +216,7 @@ void end_call(CallState* call, bool failed) {
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
-  const bool stopped = run->watchpoints != nullptr && run->watchpoints->stopped() != nullptr;
-  if (failed && error == 0 && !call->fault_seen && !stopped) {
+  if (failed && error == 0 && !call->fault_seen && run->stopped() == nullptr) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
@@ -251,6 +252,8 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
   if (call.watching) watch(*launch, values, PHASE_BEFORE);
+  const bool inspected = launch->selected && run->config.inspector != nullptr;
+  if (inspected) call_inspector(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
 }
 
@@ -280,6 +283,8 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   if (call.guards != nullptr) check_guards(*launch);
   if (status != 0) report_fault(*launch, status, message);
   if (call.watching && status == 0) watch(*launch, values, PHASE_AFTER);
+  const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
+  if (inspected) call_inspector(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
   if (status != 0) {
     show_measured(call, false);
@@ -371,8 +376,8 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
 
 const char* aoti_debug_stopped(void) {
   const ThreadState* thread = current_thread();
-  if (thread == nullptr || thread->call == nullptr || thread->run->watchpoints == nullptr) return nullptr;
-  return thread->run->watchpoints->stopped();
+  if (thread == nullptr || thread->call == nullptr) return nullptr;
+  return thread->run->stopped();
 }
 
 void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
-from aoti_debug.run import watch_syntax
+from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
@@ -37,6 +37,8 @@ class RunOptions:
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
         watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
         on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
+        inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
+            more.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -61,6 +63,7 @@ class RunOptions:
     random_inputs: int | None = None
     watch: tuple[str, ...] = ()
     on_hit: str = ""
+    inspector: str = ""
     model: str = ""
     trusted: bool = False
 
@@ -94,6 +97,8 @@ def check(options: RunOptions) -> None:
         watch_syntax.check_actions(options.on_hit)
         if not options.watch:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
+    if options.inspector:
+        inspector.check_name(options.inspector)
     for pattern in options.filters or ():
         if "," in pattern:
             raise UsageError(f"the filter {pattern!r} contains a comma", hint="give --filter more than once")
@@ -127,6 +132,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--flight": options.flight,
         "--crumb-every": options.crumb_every,
         "--on-hit": options.on_hit or None,
+        "--inspect": options.inspector or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []

@@ -48,6 +48,7 @@ class Variable(str, Enum):
     POISON = "AOTI_DEBUG_POISON"
     WATCH = "AOTI_DEBUG_WATCH"
     ON_HIT = "AOTI_DEBUG_ON_HIT"
+    INSPECT = "AOTI_DEBUG_INSPECT"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
@@ -78,6 +79,7 @@ class RecordType(int, Enum):
     WATCH = 16
     WATCH_HIT = 17
     WATCH_COUNT = 18
+    PRINT = 19
 
 
 class ValueTag(int, Enum):
@@ -339,6 +341,7 @@ GUARD_DAMAGE = Struct(
         ("found", "16B"),
     ),
 )
+PRINT = Struct("Print", (("call", "I"), ("launch", "I"), ("text_bytes", "I"), ("kind", "B"), ("reserved", "3B")))
 WATCH = Struct("Watch", (("watch", "I"), ("text_bytes", "I")))
 WATCH_HIT = Struct(
     "WatchHit",
@@ -381,6 +384,7 @@ STRUCTS = (
     TENSOR_STATS,
     FAULT,
     GUARD_DAMAGE,
+    PRINT,
     WATCH,
     WATCH_HIT,
     WATCH_COUNT,

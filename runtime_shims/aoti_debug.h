@@ -132,6 +132,24 @@ typedef struct AotiDebugLaunch {
   uint64_t opaque[8];
 } AotiDebugLaunch;
 
+// A tensor of a launch, as an inspector gets it: a function of the process that loaded the package.
+typedef struct AotiDebugInspection {
+  const char* kernel;
+  const char* argument;
+  void* tensor;  // a new AtenTensorHandle of the same tensor; the inspector owns it; nullptr: the last call has changed
+                 // it
+  uint32_t call;
+  uint32_t launch;
+  uint32_t site;
+  uint8_t kind;   // AotiDebugCallKind
+  uint8_t phase;  // 0 before the launch, 1 after it
+  uint8_t role;   // AotiDebugRole
+  uint8_t reserved;
+} AotiDebugInspection;
+
+// Not 0: no further launch is to run.
+typedef int32_t (*AotiDebugInspector)(const AotiDebugInspection* inspection);
+
 // 0 where the level is 0: generated code then goes straight to the kernel. Read once per process.
 uint32_t aoti_debug_level(void) AOTI_DEBUG_HIDDEN;
 

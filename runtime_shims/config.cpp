@@ -1,8 +1,10 @@
 #include "config.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -130,6 +132,15 @@ class Loader {
     config_.complaints.push_back("AOTI_DEBUG_WATCH does nothing at level 0");
   }
 
+  // Set by the process itself: its id, and the address of a function in it.
+  void inspector() {
+    const char* value = variable("AOTI_DEBUG_INSPECT");
+    int pid = 0, used = 0;
+    uintptr_t address = 0;
+    if (value == nullptr || sscanf(value, "%d:%" SCNxPTR "%n", &pid, &address, &used) != 2) return;
+    if (pid == getpid() && value[used] == '\0') config_.inspector = reinterpret_cast<AotiDebugInspector>(address);
+  }
+
   void on_hit() {
     const char* value = variable("AOTI_DEBUG_ON_HIT");
     if (value == nullptr) return;
@@ -252,6 +263,7 @@ Config load_config(const AotiDebugPackage& package) {
   loader.backtrace();
   loader.watchpoints();
   loader.on_hit();
+  loader.inspector();
   return config;
 }
 

@@ -52,6 +52,9 @@ bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host);
 
 bool is_capturing(void* stream);
 
+// The stream that the calling thread's work goes to; nullptr: the default stream, or that cannot be told.
+void* current_stream(int32_t device_index);
+
 // The driver's pending error: 0 and an empty text, or its CUresult and name. Does not wait.
 int32_t pending_error(void* stream, char* text, size_t text_bytes);
 

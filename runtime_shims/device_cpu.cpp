@@ -21,6 +21,8 @@ bool copy_to_flight(void*, uint64_t, size_t, void*) { return false; }
 
 bool is_capturing(void*) { return false; }
 
+void* current_stream(int32_t) { return nullptr; }
+
 int32_t pending_error(void*, char* text, size_t text_bytes) {
   if (text_bytes != 0) text[0] = '\0';
   return 0;

@@ -14,56 +14,13 @@
 #include "launch_record.h"
 #include "readable.h"
 #include "strided.h"
+#include "subjects.h"
 #include "watch_launch.h"
 
 namespace aoti_debug {
 namespace {
 
 constexpr int64_t kShownElements = 64;
-
-// A tensor slot of a launch in one phase.
-struct Subject {
-  uint16_t slot;
-  TensorMeta meta;
-};
-
-bool is_wanted(const Config& config, Phase phase, uint8_t role) {
-  switch (config.phase) {
-    case PhaseChoice::kBefore:
-      return phase == PHASE_BEFORE;
-    case PhaseChoice::kAfter:
-      return phase == PHASE_AFTER;
-    case PhaseChoice::kBoth:
-      return true;
-    case PhaseChoice::kByRole:
-      break;
-  }
-  if (config.level == 1) return true;
-  if (role == AOTI_DEBUG_ROLE_IN) return phase == PHASE_BEFORE;
-  if (role == AOTI_DEBUG_ROLE_OUT) return phase == PHASE_AFTER;
-  return true;
-}
-
-// The same expression may be passed twice; it is one tensor under one name.
-bool is_repeated(const AotiDebugSite& site, uint32_t slot) {
-  for (uint32_t i = 0; i < slot; ++i) {
-    if (is_tensor_form(site.slots[i].form) && strcmp(site.slots[i].name, site.slots[slot].name) == 0) return true;
-  }
-  return false;
-}
-
-std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
-  const AotiDebugSite& site = *launch.site;
-  std::vector<Subject> found;
-  for (uint32_t i = 0; i < site.n_slots; ++i) {
-    const AotiDebugSlot& slot = site.slots[i];
-    if (!is_tensor_form(slot.form) || !is_wanted(launch.call->run->config, phase, slot.role)) continue;
-    if (is_repeated(site, i)) continue;
-    Subject subject{static_cast<uint16_t>(i), {}};
-    if (look(slot, values, after, &subject.meta).tag == VALUE_TENSOR) found.push_back(subject);
-  }
-  return found;
-}
 
 uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
   uint32_t memo = 0;

@@ -55,6 +55,7 @@ typedef enum RecordType {
   RECORD_WATCH = 16,        // Watch, then char text[text_bytes]
   RECORD_WATCH_HIT = 17,    // WatchHit
   RECORD_WATCH_COUNT = 18,  // WatchCount; the last one of a watchpoint counts
+  RECORD_PRINT = 19,        // Print, then char text[text_bytes]
 } RecordType;
 
 typedef struct RecordHeader {
@@ -238,6 +239,15 @@ typedef struct GuardDamage {
   uint8_t found[16];  // what is there now, from `first` on; 0 behind the zone's end
 } GuardDamage;        // 72 bytes
 
+// What a print operator of the model printed, without the newline; at most 16 KiB of it.
+typedef struct Print {
+  uint32_t call;
+  uint32_t launch;
+  uint32_t text_bytes;
+  uint8_t kind;  // AotiDebugCallKind
+  uint8_t reserved[3];
+} Print;  // 16 bytes
+
 // A watchpoint of the run, as it was written.
 typedef struct Watch {
   uint32_t watch;  // its number, from 0
@@ -339,6 +349,7 @@ static_assert(sizeof(TensorFile) == 48, "");
 static_assert(sizeof(TensorStats) == 120, "");
 static_assert(sizeof(Fault) == 24, "");
 static_assert(sizeof(GuardDamage) == 72, "");
+static_assert(sizeof(Print) == 16, "");
 static_assert(sizeof(Watch) == 8, "");
 static_assert(sizeof(WatchHit) == 56, "");
 static_assert(sizeof(WatchCount) == 24, "");

@@ -147,6 +147,28 @@ bool is_result(const AotiDebugSlot& slot) {
          (slot.form == AOTI_DEBUG_LIST && slot.role == AOTI_DEBUG_ROLE_OUT);
 }
 
+uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values) {
+  const AotiDebugValue& value = values[slot.value];
+  if (value.bits == 0) return 0;
+  switch (slot.form) {
+    case AOTI_DEBUG_TENSOR:
+      return value.bits;
+    case AOTI_DEBUG_OUTPUT_SLOT:
+    case AOTI_DEBUG_OPTIONAL:
+      return handle_at(value.bits);
+    case AOTI_DEBUG_LIST:
+      return handle_at(value.bits, slot.element);
+    case AOTI_DEBUG_OPTIONAL_LIST: {
+      const uint64_t address = handle_at(value.bits, slot.element);
+      return address == 0 ? 0 : handle_at(address);
+    }
+    case AOTI_DEBUG_POINTER:
+      return value.type == AOTI_DEBUG_HANDLE ? value.bits : 0;
+    default:
+      return 0;
+  }
+}
+
 Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta) {
   const AotiDebugValue& value = values[slot.value];
   const bool is_address = value.type == AOTI_DEBUG_ADDRESS || value.type == AOTI_DEBUG_HANDLE;

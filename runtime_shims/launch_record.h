@@ -19,6 +19,9 @@ struct Seen {
 // `after`: the callee has returned without an error, so that its outputs may be read.
 Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
 
+// The handle of the tensor that `look` found; 0 where there is none.
+uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
+
 // Whether the callee writes what the slot shows, so that it is recorded after the launch.
 bool is_result(const AotiDebugSlot& slot);
 

@@ -77,6 +77,24 @@ void Run::start() {
   }
 }
 
+void Run::record_print(const LaunchId& id, const std::string& text) {
+  Print fields{};
+  fields.call = id.call;
+  fields.launch = id.launch;
+  fields.kind = id.kind;
+  fields.text_bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), 16384));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!journal.is_open()) return;
+  if (prints_ == nullptr) {
+    prints_ = std::make_unique<JournalWriter>(&journal, static_cast<uint32_t>(syscall(SYS_gettid)));
+  }
+  uint8_t* to = prints_->start(static_cast<uint32_t>(sizeof(fields)) + fields.text_bytes);
+  if (to == nullptr) return;
+  memcpy(to, &fields, sizeof(fields));
+  memcpy(to + sizeof(fields), text.data(), fields.text_bytes);
+  prints_->finish(RECORD_PRINT, 0, journal.now_ns());
+}
+
 // What the device had yet to measure for watchpoints when the last call ended.
 void Run::take_watched(bool wait) {
   std::vector<StatsQueue*> queues;
@@ -167,6 +185,12 @@ bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32
   return std::any_of(config.launches.begin(), config.launches.end(), [&](const LaunchChoice& choice) {
     return choice.kind == kind && choice.call == call && choice.launch == launch;
   });
+}
+
+void Run::stop(const std::string& why) {
+  if (stopping_.exchange(true)) return;
+  why_stopped_ = why;
+  stopped_.store(true, std::memory_order_release);
 }
 
 void Run::open_crumbs() {

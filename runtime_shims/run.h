@@ -51,6 +51,9 @@ class Run {
   // Appends a record that no launch's records push out of a full journal, as long as there are few of them.
   void record(RecordType type, uint16_t flags, const void* fields, size_t bytes, const void* tail, size_t tail_bytes);
 
+  // What a print of a launch has printed.
+  void record_print(const LaunchId& id, const std::string& text);
+
   // How often a watchpoint was looked at and hit by now.
   void record_watch_count(uint32_t watch);
 
@@ -59,6 +62,11 @@ class Run {
 
   // Whether the launch is printed, measured and saved; journal and crumbs cover every launch.
   bool selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const;
+
+  // The launches that follow are not to run.
+  void stop(const std::string& why);
+  // Why; nullptr while they may run.
+  const char* stopped() const { return stopped_.load(std::memory_order_acquire) ? why_stopped_.c_str() : nullptr; }
 
   // Sets up the breadcrumbs, once; who comes second waits for the first. No stream of this thread is being captured.
   void open_crumbs();
@@ -105,9 +113,13 @@ class Run {
   bool has_failed() const;
 
   std::atomic<uint32_t> threads_seen_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopped_{false};
+  std::string why_stopped_;        // written once, before stopped_
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
   std::mutex mutex_;               // guards what follows
   std::unique_ptr<JournalWriter> notes_;
+  std::unique_ptr<JournalWriter> prints_;  // apart, so that many prints push no note out of a full journal
   std::vector<std::unique_ptr<ThreadState>> threads_;
   std::set<uint32_t> unguarded_;  // allocations
   std::map<std::pair<void*, uint32_t>, std::unique_ptr<StatsQueue>> queues_;

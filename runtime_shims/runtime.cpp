@@ -17,8 +17,10 @@
 #include "flight_sources.h"
 #include "guards.h"
 #include "inspection.h"
+#include "inspector.h"
 #include "launch_record.h"
 #include "parallel.h"
+#include "print_operator.h"
 #include "run.h"
 #include "thread_state.h"
 #include "watch_launch.h"
@@ -63,6 +65,7 @@ void on_fork() {
   t_thread = nullptr;
   new (&g_mutex) std::mutex;
   use_one_thread();
+  forget_prints();
   forget_crashes();
 }
 
@@ -74,6 +77,7 @@ void finish_run() {
   Run* run = g_run.exchange(nullptr);
   if (run == nullptr) return;
   release_crashes();
+  drain_prints();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
   run->finish(idle);
@@ -89,6 +93,7 @@ void finish_run_of_last_container() {
   g_run.store(nullptr);
   g_generation.fetch_add(1);
   release_crashes();
+  drain_prints();
   run->finish(true);
   delete run;
 }
@@ -183,6 +188,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
   call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
+  call->inspecting |= run->config.inspector != nullptr;
   call->watching = run->watchpoints != nullptr && !capturing;
   call->inspecting |= call->summarised;
   if (run->has_device && !capturing) {
@@ -212,8 +218,7 @@ void end_call(CallState* call, bool failed) {
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
-  const bool stopped = run->watchpoints != nullptr && run->watchpoints->stopped() != nullptr;
-  if (failed && error == 0 && !call->fault_seen && !stopped) {
+  if (failed && error == 0 && !call->fault_seen && run->stopped() == nullptr) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
@@ -250,6 +255,8 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
   if (call.watching) watch(*launch, values, PHASE_BEFORE);
+  const bool inspected = launch->selected && run->config.inspector != nullptr;
+  if (inspected) call_inspector(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
 }
 
@@ -279,6 +286,8 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   if (call.guards != nullptr) check_guards(*launch);
   if (status != 0) report_fault(*launch, status, message);
   if (call.watching && status == 0) watch(*launch, values, PHASE_AFTER);
+  const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
+  if (inspected) call_inspector(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
   if (status != 0) {
     show_measured(call, false);
@@ -313,6 +322,9 @@ void guarded(const Work& work) {
 }
 
 }  // namespace
+
+ThreadState* this_thread_state() { return current_thread(); }
+
 }  // namespace aoti_debug
 
 using namespace aoti_debug;
@@ -367,8 +379,8 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
 
 const char* aoti_debug_stopped(void) {
   const ThreadState* thread = current_thread();
-  if (thread == nullptr || thread->call == nullptr || thread->run->watchpoints == nullptr) return nullptr;
-  return thread->run->watchpoints->stopped();
+  if (thread == nullptr || thread->call == nullptr) return nullptr;
+  return thread->run->stopped();
 }
 
 void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
@@ -385,7 +397,9 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
 }
 
 void aoti_debug_containers(int32_t change) {
-  if (g_containers.fetch_add(change) + change == 0) guarded([] { finish_run_of_last_container(); });
+  if (g_containers.fetch_add(change) + change != 0) return;
+  guarded([] { drain_prints(); });
+  guarded([] { finish_run_of_last_container(); });
 }
 
 void aoti_debug_loop_enter(void) {

@@ -67,6 +67,9 @@ struct CallState {
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
 };
 
+// The calling thread's state; nullptr where it runs nothing of this package's run.
+ThreadState* this_thread_state();
+
 struct ThreadState {
   ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
 

@@ -96,7 +96,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   thread.last_hit = sight.id;
   if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
   uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
-  const bool stops = watchpoints.does(WATCH_STOP) && watchpoints.stopped() == nullptr;
+  const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
   const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.may_record();
   if (!recorded && !stops) return;
   const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight.stats, elements);
@@ -110,7 +110,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   const std::string text = hit_text(watchpoint, *sight.site, hit);
   if (stops) {
     actions |= WATCH_STOP;
-    watchpoints.stop("aoti-debug: stopped by " + text);
+    run.stop("aoti-debug: stopped by " + text);
   }
   run.record(RECORD_WATCH_HIT, actions, &hit, sizeof(hit), nullptr, 0);
   if (!run.config.print) return;

@@ -117,10 +117,4 @@ WatchCount Watchpoints::count(uint32_t watch) const {
   return {watch, 0, counts_[watch].hits.load(), counts_[watch].evaluated.load()};
 }
 
-void Watchpoints::stop(const std::string& why) {
-  if (stopping_.exchange(true)) return;
-  why_ = why;
-  stopped_.store(true, std::memory_order_release);
-}
-
 }  // namespace aoti_debug

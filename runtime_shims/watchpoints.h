@@ -64,11 +64,6 @@ class Watchpoints {
   bool may_write_stack() { return !stack_written_.exchange(true); }
   WatchCount count(uint32_t watch) const;
 
-  // The launches that follow are not to run.
-  void stop(const std::string& why);
-  // Why; nullptr while they may run.
-  const char* stopped() const { return stopped_.load(std::memory_order_acquire) ? why_.c_str() : nullptr; }
-
  private:
   struct Count {
     std::atomic<uint64_t> hits{0};
@@ -82,9 +77,6 @@ class Watchpoints {
   std::atomic<uint64_t> recorded_{0};
   std::atomic<uint64_t> saved_{0};
   std::atomic<bool> stack_written_{false};
-  std::atomic<bool> stopping_{false};
-  std::atomic<bool> stopped_{false};
-  std::string why_;  // written once, before stopped_
 };
 
 }  // namespace aoti_debug

@@ -64,7 +64,8 @@ def test_load_launch(run: Path) -> None:
 
 def test_all_names_are_there() -> None:
     assert all(getattr(aoti_debug, name) is not None for name in aoti_debug.__all__)
-    assert set(aoti_debug.__all__) == {"__version__", "build", "diagnose", "load_file", "load_launch", "open_run"}
+    functions = {"build", "diagnose", "inspect", "load_file", "load_launch", "open_run", "print_"}
+    assert set(aoti_debug.__all__) == {"__version__", *functions}
 
 
 def test_another_name_is_an_attribute_error() -> None:

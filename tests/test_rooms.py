@@ -11,7 +11,7 @@ import pytest
 from paths import PACKAGE, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "reference", "values"),
+    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "reference", "values", "printing"),
     *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),

@@ -25,13 +25,14 @@ from aoti_debug.machine.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import watch_syntax
+from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import rescued_tensors, run_directory
 from aoti_debug.rundir import summaries as run_summaries
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.watchpoints import Watchpoint
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.finding import finding_lines
@@ -168,6 +169,14 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=click.IntRange(min=1),
     help="With --summaries: of one call in K only.  [default: 1; more if the file has no room]",
 )
+@click.option(
+    "--inspect",
+    "inspector",
+    metavar="FILE.py:FUNCTION",
+    default="",
+    help="Call this function of a tensor and its launch on every argument of every launch that --filter and --launch "
+    "select.",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -197,6 +206,7 @@ def command(
     on_hit: str,
     summaries: bool,
     freq: int | None,
+    inspector: str,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -233,6 +243,7 @@ def command(
         poison=poison,
         watch=watch,
         on_hit=on_hit,
+        inspector=inspector,
         trusted=trusted,
         summaries=(freq or 1) if summaries else None,
     )
@@ -249,13 +260,18 @@ def command(
             print_lines(wording.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     if result.run.timeline.watchpoints:
         print_lines(["", *watch_lines(result.run, width())])
+    stopped = result.run.state is ExitKind.STOPPED
+    if stopped and result.run.info.exit.exception == InspectorError.__name__:
+        print_lines(["", *wording.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
     if timings:
         phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
-    found = result.verdict is not None or overrun is not None or is_hit(result.run.timeline.watchpoints, on_hit)
+    found = (
+        stopped or result.verdict is not None or overrun is not None or is_hit(result.run.timeline.watchpoints, on_hit)
+    )
     context.exit(EXIT_FINDING if found else EXIT_CLEAN)
 
 

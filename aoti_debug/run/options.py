@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
-from aoti_debug.run import watch_syntax
+from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
 from aoti_debug.site_filter import SiteFilter
 
@@ -40,6 +40,8 @@ class RunOptions:
         watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
         on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
         summaries: calls per call whose statistics are kept; None for the setting of the environment.
+        inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
+            more.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -66,6 +68,7 @@ class RunOptions:
     random_inputs: int | None = None
     watch: tuple[str, ...] = ()
     on_hit: str = ""
+    inspector: str = ""
     model: str = ""
     trusted: bool = False
     summaries: int | None = None
@@ -106,6 +109,8 @@ def check(options: RunOptions) -> None:
         watch_syntax.check_actions(options.on_hit)
         if not options.watch:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
+    if options.inspector:
+        inspector.check_name(options.inspector)
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
@@ -139,6 +144,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--crumb-every": options.crumb_every,
         "--on-hit": options.on_hit or None,
         "--freq": options.summaries if (options.summaries or 1) != 1 else None,
+        "--inspect": options.inspector or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []

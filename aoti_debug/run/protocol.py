@@ -39,6 +39,7 @@ class RunRequest:
         inputs: a file of inputs; None for those embedded in the package.
         random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
         interposed: None for an instrumented package.
+        inspector: "FILE.py:FUNCTION", called on the tensors of launches; "" for none.
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -49,6 +50,7 @@ class RunRequest:
     inputs: str | None = None
     random_inputs: int | None = None
     interposed: InterposedLibraries | None = None
+    inspector: str = ""
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

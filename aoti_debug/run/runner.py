@@ -26,6 +26,7 @@ from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.run import options as run_options
 from aoti_debug.run import shared_memory
+from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
@@ -82,6 +83,7 @@ def run(
     random_inputs: int | None = None,
     watch: Sequence[str] = (),
     on_hit: str = "",
+    inspector: str = "",
     model: str = "",
     trusted: bool = False,
     summaries: int | None = None,
@@ -116,6 +118,7 @@ def run(
         random_inputs=random_inputs,
         watch=tuple(watch),
         on_hit=on_hit,
+        inspector=inspector,
         model=model,
         trusted=trusted,
         summaries=summaries,
@@ -136,6 +139,8 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
         raise UsageError("--watch needs a level above 0, which looks at launches", hint="--level 3 records launches")
     if options.summaries is not None and _level(manifest, options) == 0:
         raise UsageError("--summaries needs a level above 0", hint="--level 3 records launches")
+    if options.inspector and _level(manifest, options) == 0:
+        raise UsageError("--inspect needs a level above 0, which sees launches", hint="--level 3 records launches")
     if options.stall is not None and _level(manifest, options) == 0:
         raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
     base = options.out or run_directory.base_directory()
@@ -159,6 +164,7 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
         "--random-inputs": options.random_inputs is not None,
         "--watch": bool(options.watch),
         "--summaries": options.summaries is not None,
+        "--inspect": bool(options.inspector),
     }
     for option, is_set in given.items():
         if is_set:
@@ -292,6 +298,8 @@ def _exit(report: Report) -> Exit:
     """The end of the process. An exception comes first: on a broken device, the exit status that follows says less."""
     error = report.error
     if error is not None:
+        if error.type == InspectorError.__name__:
+            return Exit(ExitKind.STOPPED, error.message, report.stage, exception=error.type)
         detail = f"{error.type}: {error.message}"
         return Exit(ExitKind.FAULT, detail, report.stage, exception=error.type, code=error.code)
     if report.kill_reason:
@@ -374,6 +382,7 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
         calls=options.calls,
         inputs=None if options.inputs is None else str(options.inputs.resolve()),
         random_inputs=options.random_inputs,
+        inspector=options.inspector,
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from aoti_debug.abi import Variable
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
@@ -25,6 +26,7 @@ from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
+from aoti_debug.run.inspector import Inspector, load_function
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.protocol import (
@@ -80,6 +82,8 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
+    function = load_function(request.inspector) if request.inspector else None
+    inspector: Inspector | None = None
     model: Any
     if request.interposed is not None:
         _send(pipe, StageReached(Stage.LOAD))
@@ -94,12 +98,15 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         inputs = _inputs(request, package)
         _send(pipe, StageReached(Stage.LOAD))
         _select_gpu((inputs.args, dict(inputs.kwargs)))
+        if function is not None:
+            inspector = Inspector(function, package.manifest(), request.inspector)
+            os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package)
     _send(pipe, StageReached(Stage.CALL))
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request.calls):
-            model(*inputs.args, **inputs.kwargs)
+            _call(model, inputs, inspector)
     if request.device == "cuda":
         _send(pipe, StageReached(Stage.SYNCHRONISE))
         torch.cuda.synchronize()
@@ -108,6 +115,19 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     del model
     gc.collect()
     _send(pipe, Unloaded())
+
+
+def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> None:
+    """Calls the model.
+
+    Raises:
+        InspectorError: the inspector raised an exception, or has changed a tensor.
+    """
+    try:
+        model(*inputs.args, **inputs.kwargs)
+    finally:
+        if inspector is not None:
+            inspector.check()
 
 
 def _interposed(libraries: InterposedLibraries, request: RunRequest) -> Interposed:

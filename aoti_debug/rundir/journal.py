@@ -40,6 +40,7 @@ from aoti_debug.rundir.records import (
     LaunchEnd,
     LaunchKey,
     NoteRecord,
+    PrintRecord,
     Record,
     RunEnd,
     SlotValues,
@@ -318,6 +319,11 @@ class _Block:
         found = bytes(content[: last + 1 - first])
         return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, found)
 
+    def printed(self, body: int, _flags: int, time_ns: int) -> PrintRecord:
+        call, launch, size, kind = abi.PRINT.codec.unpack_from(self.data, body)
+        key = LaunchKey(_KINDS[kind], call, launch)
+        return PrintRecord(time_ns, self.thread, key, self._text(body + abi.PRINT.size, size))
+
     def watch(self, body: int, _flags: int, time_ns: int) -> WatchRecord:
         watch, size = abi.WATCH.codec.unpack_from(self.data, body)
         return WatchRecord(time_ns, self.thread, watch, self._text(body + abi.WATCH.size, size))
@@ -368,6 +374,7 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.TENSOR_STATS.value: _Block.tensor_stats,
     RecordType.FAULT.value: _Block.fault,
     RecordType.GUARD.value: _Block.guard_damage,
+    RecordType.PRINT.value: _Block.printed,
     RecordType.WATCH.value: _Block.watch,
     RecordType.WATCH_HIT.value: _Block.watch_hit,
     RecordType.WATCH_COUNT.value: _Block.watch_count,

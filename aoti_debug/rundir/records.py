@@ -183,6 +183,15 @@ class GuardDamage(NamedTuple):
     found: bytes  # the damaged content from `first` on; at most 16 bytes
 
 
+class PrintRecord(NamedTuple):
+    """A text that a print operator of the model printed."""
+
+    time_ns: int
+    thread: int
+    key: LaunchKey
+    text: str  # at most 16 KiB of it
+
+
 class WatchRecord(NamedTuple):
     """A watchpoint of the run."""
 
@@ -245,6 +254,7 @@ Record: TypeAlias = (
     | TensorStats
     | FaultRecord
     | GuardDamage
+    | PrintRecord
     | WatchRecord
     | WatchHitRecord
     | WatchCountRecord

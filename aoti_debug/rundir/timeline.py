@@ -160,6 +160,7 @@ class Launch:
     begin_ns: int  # from the journal's start
     end_ns: int | None
     fault: Fault | None  # noticed in this launch
+    printed: str | None  # by a print operator; None if it is none
     _parts: _Parts = field(repr=False)
     _kernels: Mapping[int, Kernel] = field(repr=False)
 
@@ -196,7 +197,7 @@ class Launch:
 class _Parts:
     """The records of one launch."""
 
-    __slots__ = ("begin", "end", "fault", "files", "grids", "stats")
+    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "stats")
 
     def __init__(self) -> None:
         self.begin: records.LaunchBegin | None = None
@@ -205,6 +206,7 @@ class _Parts:
         self.files: tuple[records.TensorFile, ...] = ()
         self.stats: tuple[records.TensorStats, ...] = ()
         self.fault: Fault | None = None
+        self.printed: str | None = None
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before = self.begin.values.decode() if self.begin else {}
@@ -285,6 +287,8 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 faults.append(fault)
                 if record.launch is not None:
                     parts[record.launch].fault = fault
+            case records.PrintRecord():
+                parts[record.key].printed = record.text
             case records.CallBegin():
                 call_begins.append(record)
             case records.CallEnd():
@@ -352,6 +356,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
         begin_ns=begin.time_ns,
         end_ns=None if end is None else end.time_ns,
         fault=parts.fault,
+        printed=parts.printed,
         _parts=parts,
         _kernels=kernels,
     )

@@ -35,6 +35,8 @@ def detail(
     lines = [f"launch {launch.id}  {launch.kernel}"]
     lines += _facts(run, launch, width)
     lines += _provenance(run, launch, width, unfolded)
+    if launch.printed is not None:
+        lines += ["  printed", *(f"    {line}" for line in launch.printed.splitlines())]
     for grid in launch.grids:
         lines += _grid(grid)
     measurer = Measurer(run)

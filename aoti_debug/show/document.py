@@ -107,6 +107,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
         "status": launch.status.value,
         "returned": launch.returned,
         "fault": None if launch.fault is None else _fault(launch.fault),
+        "printed": launch.printed,
         "site": site.id,
         "function": site.function,
         "subgraph": site.subgraph or None,

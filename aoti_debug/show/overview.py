@@ -116,7 +116,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
         RunDirError: a saved tensor is missing or damaged.
     """
     measurer = Measurer(run, BUDGET)
-    values = [_mark(x, verdict) or _status(run, x) or worst_value(x, measurer) for x in part.shown]
+    values = [_mark(x, verdict) or _status(run, x) or _printed(x) or worst_value(x, measurer) for x in part.shown]
     rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
     table = grid.table(COLUMNS, rows, width)
     lines = list(table.lines)
@@ -150,6 +150,11 @@ def _mark(launch: Launch, verdict: Verdict | None) -> str:
     if verdict is None or launch not in verdict.suspects:
         return ""
     return "GUILTY" if verdict.proof is Proof.CERTAIN else "suspect"
+
+
+def _printed(launch: Launch) -> str:
+    """The first line of what a print operator printed; "" for other launches."""
+    return "" if launch.printed is None else f"printed {wording.first_line(launch.printed)}"
 
 
 def _status(run: RunDir, launch: Launch) -> str:

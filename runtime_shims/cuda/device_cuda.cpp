@@ -1,6 +1,8 @@
 // The device half of a package for CUDA. It speaks to the driver alone, works in whatever context the model runs in,
 // and takes from it some pinned memory, some device memory and, at levels 1 and 2, kernels: all kept until the process
 // ends, since streams may use them after any call.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -315,6 +317,15 @@ bool is_capturing(void* stream) {
   const CUresult result = cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// The runtime speaks to the driver alone; torch is asked where it is there.
+void* current_stream(int32_t device_index) {
+  using CurrentStream = int32_t (*)(int32_t, void**);
+  static const CurrentStream ask =
+      reinterpret_cast<CurrentStream>(dlsym(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream"));
+  void* stream = nullptr;
+  return ask != nullptr && ask(device_index, &stream) == 0 ? stream : nullptr;
 }
 
 int32_t pending_error(void* stream, char* text, size_t text_bytes) {

@@ -64,6 +64,12 @@ EXPORT uint32_t h_allocate(uint32_t allocation, const char* name, int64_t ndim, 
   return aoti_debug_allocate(allocation, name, ndim, sizes, strides, dtype, device_type, 0, tensor);
 }
 EXPORT void h_weights(const char* what, uint32_t inactive, uint32_t all) { aoti_debug_weights(what, inactive, all); }
+extern "C" int32_t aoti_torch_cpu_print_(const char* text, void* const* tensors, int64_t n_tensors,
+                                         const int64_t* integers, int64_t n_integers, void* result);
+EXPORT int32_t h_print(const char* text, void* const* tensors, int64_t n_tensors, const int64_t* integers,
+                       int64_t n_integers) {
+  return aoti_torch_cpu_print_(text, tensors, n_tensors, integers, n_integers, nullptr);
+}
 // -1 where the text is a watchpoint, otherwise the place of its mistake, which `error` receives.
 EXPORT int64_t h_parse_watchpoint(const char* text, char* error, uint64_t bytes) {
   std::string mistake;

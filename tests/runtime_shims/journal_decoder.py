@@ -21,6 +21,7 @@ TYPES = {
     11: "run_end",
     12: "guard",
     16: "watch",
+    19: "print",
     17: "watch_hit",
     18: "watch_count",
 }
@@ -43,6 +44,7 @@ STRUCTS = {
     "fault": ("<IIBBHiII", "call launch kind in_launch domain code text_bytes _"),
     "note": ("<II", "code text_bytes"),
     "guard": ("<IIIB3xQQqqQ16s", "call launch allocation kind data bytes first last damaged found"),
+    "print": ("<IIIB3x", "call launch text_bytes kind"),
     "watch": ("<II", "watch text_bytes"),
     "watch_hit": ("<IIIIIHBBIIqdQ", "call launch site watch thread slot kind phase statistic _ element value number"),
     "watch_count": ("<IIQQ", "watch _ hits evaluated"),
@@ -133,5 +135,5 @@ def _decode_tail(name: str, fields: dict[str, Any], block: bytes, at: int, layou
     elif name == "tensor_stats":
         fields["layout"] = layouts[fields["layout"]]
         fields["tail"] = block[at : at + fields["value_bytes"]]
-    elif name in ("fault", "note", "watch"):
+    elif name in ("fault", "note", "watch", "print"):
         fields["text"] = block[at : at + fields["text_bytes"]].decode()

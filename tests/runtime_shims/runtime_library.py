@@ -208,6 +208,7 @@ class Runtime:
         self.lib.h_filter.restype = ctypes.POINTER(ctypes.c_char)
         self.lib.h_time_launches.restype = ctypes.c_double
         self.lib.h_sizeof.restype = ctypes.c_uint64
+        self.lib.h_print.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
         self.lib.h_parse_watchpoint.restype = ctypes.c_int64
         for name in ("f_copied", "f_most_staging"):
             if hasattr(self.lib, name):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes, wording
+from aoti_debug.printing import registration
 from aoti_debug.reference.program import Node
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ExportedWeights:
 
         if self._exported is None:
             return {}
+        registration.register()
         try:
             program = torch.export.load(str(self._exported))
         except Exception as error:  # noqa: BLE001 - loading runs code of torch, and of the program's operators

@@ -18,6 +18,7 @@ from aoti_debug.compare.protocol.request import ProgramRun, Recorded
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
+from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.rundir import load_tensors
@@ -49,6 +50,7 @@ def exported_states(
 def _changes(exported: Path, given: Inputs, runs: Sequence[ProgramRun]) -> Iterator[StateChange]:
     import torch
 
+    registration.register()
     module = torch.export.load(str(exported)).module()
     held: Mapping[str, torch.Tensor] = {**dict(module.named_buffers()), **dict(module.named_parameters())}
     began_alike: set[str] = set()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import instruction_sets, protocol
+from aoti_debug.frontend.worker import instruction_sets, prints, protocol
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
@@ -22,6 +22,7 @@ from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.files import Inputs, check, read, write
+from aoti_debug.printing import registration
 from aoti_debug.reference import program as reference_program
 from aoti_debug.wrapper import promised_layouts
 
@@ -53,6 +54,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
                 raise ValueError(f"torch {torch.__version__} has no such setting")
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
+            registration.register()
             program = torch.export.load(request.program)
     with step("inputs", times, request.inputs):
         missing_inputs_reason = _write_inputs(program, request.inputs, folder)
@@ -62,6 +64,14 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     if protocol.OPERATOR_KEYS in configs:
         with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER_HINT):
             configs[protocol.OPERATOR_KEYS] = _resolve_operators(configs[protocol.OPERATOR_KEYS])
+    custom_shims = dict(request.configs.get(protocol.OPERATOR_KEYS, {}))
+    if prints.replace_prints(program):
+        custom_shims[prints.OPERATOR] = prints.SHIMS
+        configs[protocol.OPERATOR_KEYS] = {
+            **configs.get(protocol.OPERATOR_KEYS, {}),
+            prints.register_lowering(): list(prints.SHIMS),
+        }
+        configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
     stacks = operator_stacks(program)
     with step("lower", times), record_layouts() as layouts, record_graphs() as graphs:
         wrapper_opt = _lower(program, request, configs)
@@ -69,7 +79,6 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         (folder / protocol.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
     promises, unparsed_lines = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
-        custom_shims = request.configs.get(protocol.OPERATOR_KEYS, {})
         archive = folder / (protocol.HASHED_ARCHIVE if request.hashed_kernels else protocol.ARCHIVE)
         shims, schemas = shims_and_schemas(archive, custom_shims)
     return Answer(

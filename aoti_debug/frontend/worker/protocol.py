@@ -213,6 +213,9 @@ ERRORS = {
         0,
     ),
     "inputs": _StepError(ArtifactError, "{message}", ""),
+    "print": _StepError(
+        ArtifactError, "the print at {subject} cannot be compiled: {message}", "correct it and export the program again"
+    ),
     "lower": _StepError(
         ToolchainError,
         "Inductor cannot lower the model: {error}: {message}",

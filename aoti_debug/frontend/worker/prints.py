@@ -1,0 +1,150 @@
+"""Lowers the print operators of a program to a C function of the runtime; imports torch.
+
+`torch._higher_order_ops.print` exports, but Inductor lowers neither it nor prints within branches and loops. Its nodes
+are replaced by calls of `aoti_debug::print_`, which is lowered to a kernel with side effects: each print comes after
+the one before it, and is never left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aoti_debug.frontend.worker.main import StepError
+from aoti_debug.printing import template
+from aoti_debug.printing.template import TemplateError, ValueKind
+
+_PARAMETERS = (
+    "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
+    "int64_t n_integers, void* result"
+)
+OPERATOR = "aoti_debug::print_"
+SHIMS = tuple(f"AOTITorchError aoti_torch_{device}_print_({_PARAMETERS})" for device in ("cpu", "cuda"))
+_TARGET = "aoti_debug.print_.default"
+_EFFECT = "aoti_debug.print_"
+_HINT = "the values of a print are tensors, numbers, strings, and lists of these"
+
+
+def replace_prints(program: Any) -> bool:
+    """Replaces the print operators of torch in an exported program; returns whether the program prints anything.
+
+    Raises:
+        StepError: the format of a print and its values do not go together.
+    """
+    import torch
+
+    torch_print = getattr(torch.ops.higher_order, "print", None)
+    found = False
+    for module in program.graph_module.modules():
+        graph = getattr(module, "graph", None)
+        for node in () if graph is None else tuple(graph.nodes):
+            is_torch_print = torch_print is not None and node.target is torch_print
+            if not (is_torch_print or str(node.target) == _TARGET):
+                continue
+            found = True
+            try:
+                (_replace if is_torch_print else _without_numbers)(graph, node)
+            except TemplateError as error:
+                raise StepError("print", _place(node), _HINT) from error
+        if graph is not None and found:
+            module.recompile()
+    return found
+
+
+def _replace(graph: Any, node: Any) -> None:
+    import torch
+
+    from aoti_debug.printing import operator
+
+    def kind_of(value: Any) -> ValueKind:
+        return operator.kind_of(value.meta["val"]) if isinstance(value, torch.fx.Node) else ValueKind.CONSTANT
+
+    def as_tensor(value: Any) -> Any:
+        return _read_tensor(graph, value)
+
+    with graph.inserting_before(node):
+        text, *args = node.args
+        made = template.make(text, args, node.kwargs, kind_of, as_tensor)
+        new = graph.call_function(
+            operator.OPERATOR, (template.c_safe(made.text), list(made.tensors), list(made.integers))
+        )
+    new.meta = {**node.meta, "val": None}
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+
+
+def _read_tensor(graph: Any, number: Any) -> Any:
+    """The tensor of no dimension that a number was read from: Inductor makes no tensor of a float.
+
+    Raises:
+        TemplateError: it was computed.
+    """
+    import torch
+
+    if number.target not in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default):
+        raise TemplateError("it prints a float that is computed from others outside of tensors; print a tensor instead")
+    tensor = number.args[0]
+    if tensor.meta["val"].dim() == 0:
+        return tensor
+    scalar = graph.call_function(torch.ops.aten.reshape.default, (tensor, []))
+    scalar.meta["val"] = tensor.meta["val"].reshape([])
+    return scalar
+
+
+def _without_numbers(graph: Any, node: Any) -> None:
+    """Has a print read the tensors that its floats were read from."""
+    import torch
+
+    text, tensors, integers = node.args
+    with graph.inserting_before(node):
+        read = [
+            _read_tensor(graph, tensor.args[0]) if tensor.target is torch.ops.aten.scalar_tensor.default else tensor
+            for tensor in tensors
+        ]
+    made = {tensor for tensor in tensors if tensor not in read}
+    node.args = (template.c_safe(text), read, integers)
+    for tensor in made:
+        if not tensor.users:
+            graph.erase_node(tensor)
+
+
+def _place(node: Any) -> str:
+    """The model line of a node: "model.py:23"; its format where that is not known."""
+    for line in reversed(str(node.meta.get("stack_trace") or "").splitlines()):
+        if line.strip().startswith("File "):
+            file, _, rest = line.strip().removeprefix("File ").partition(", line ")
+            return f"{file.strip(chr(34))}:{rest.partition(',')[0]}"
+    return repr(node.args[0])
+
+
+def register_lowering() -> Any:
+    """Makes Inductor lower `aoti_debug::print_` to a call of the C shim; returns the operator."""
+    import torch
+    from torch._inductor import dependencies, ir, lowering
+    from torch._inductor.virtualized import V
+
+    from aoti_debug.printing import operator
+
+    class PrintKernel(ir.FallbackKernel):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.previous_print = V.graph.effectful_ops.get(_EFFECT)
+            V.graph.effectful_ops[_EFFECT] = self
+
+        def get_read_writes(self) -> Any:
+            read_writes = super().get_read_writes()
+            if self.previous_print is not None:
+                read_writes.reads.add(dependencies.StarDep(self.previous_print.get_name()))
+            return read_writes
+
+        def has_side_effects(self) -> bool:
+            return True
+
+        @classmethod
+        def find_device(cls, tensor_args: Any, example_output: Any) -> Any:
+            return super().find_device(tensor_args, example_output) or torch.device("cpu")
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return PrintKernel.create(operator.OPERATOR, *args, **kwargs)
+
+    lowering.lowerings[operator.OPERATOR] = lower
+    return operator.OPERATOR

@@ -1,0 +1,77 @@
+"""`aoti_debug.inspect`: runs a package in this process and calls a function on the tensors of its launches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.abi import Variable
+from aoti_debug.pt2 import archive
+from aoti_debug.run.inspector import Inspector, InspectorFunction
+from aoti_debug.run.load_model import load
+
+
+@contextlib.contextmanager
+def inspect(
+    package: str | Path,
+    function: InspectorFunction,
+    *,
+    filters: Sequence[str] = (),
+    phase: str | None = None,
+) -> Iterator[Callable[..., Any]]:
+    """Loads an instrumented package and yields it as a callable that calls `function` on the tensors of its launches.
+
+        with aoti_debug.inspect("model.instrumented.pt2", f, filters=("triton_*",)) as model:
+            model(x)
+
+    Args:
+        function: called as `function(tensor, launch)` with the tensor itself, on its device, without a copy, and an
+            `aoti_debug.run.inspector.InspectedLaunch`; what a launch reads before it, what it writes after it.
+        filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
+        phase: "before", "after" or "both", instead.
+
+    Raises:
+        ArtifactError: the package cannot be read.
+        InspectorError: when the model is called: the function raised an exception, or has changed a tensor.
+    """
+    artifact = archive.inspect(package)
+    manifest = artifact.manifest()
+    name = getattr(function, "__qualname__", repr(function))
+    inspector = Inspector(function, manifest, name)
+    variables = {
+        Variable.INSPECT: inspector.variable,
+        Variable.FILTER: ",".join(filters),
+        Variable.PHASE: phase or "",
+        Variable.LEVEL: os.environ.get(Variable.LEVEL.value) or "3",
+        Variable.PRINT: os.environ.get(Variable.PRINT.value) or "none",
+    }
+    with _environment({variable.value: value for variable, value in variables.items()}):
+        model = load(artifact, manifest.model, manifest.device)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            import torch
+
+            try:
+                with torch.no_grad():
+                    return model(*args, **kwargs)
+            finally:
+                inspector.check()
+
+        yield call
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

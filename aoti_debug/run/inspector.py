@@ -1,0 +1,190 @@
+"""Calls a Python function on the tensors of launches while a package runs in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aoti_debug import wording
+from aoti_debug.abi import CallKind, Phase
+from aoti_debug.errors import UsageError
+from aoti_debug.manifest import Manifest, ModelLine, Role
+from aoti_debug.rundir.records import LaunchKey
+
+HINT = "--inspect FILE.py:FUNCTION names a function of a tensor and its launch"
+
+
+class InspectorError(RuntimeError):
+    """An inspector that raised an exception, which is the cause of this one, or that changed a tensor."""
+
+
+@dataclass(frozen=True)
+class InspectedLaunch:
+    """The place of a tensor that an inspector is called on.
+
+    Attributes:
+        id: "0.3".
+        kernel: the kernel's name.
+        argument: the tensor's name in the launch: "buf4".
+        phase: whether the launch is about to begin, or has been started.
+        role: whether the launch reads the tensor, writes it, or both.
+        source: the model line; None if it is not known.
+    """
+
+    id: str
+    kernel: str
+    argument: str
+    phase: Phase
+    role: Role
+    source: ModelLine | None
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.kernel} {self.argument}"
+
+
+InspectorFunction = Callable[[Any, InspectedLaunch], object]
+
+
+class _Inspection(ctypes.Structure):
+    """AotiDebugInspection of aoti_debug.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_char_p),
+        ("argument", ctypes.c_char_p),
+        ("tensor", ctypes.c_void_p),
+        ("call", ctypes.c_uint32),
+        ("launch", ctypes.c_uint32),
+        ("site", ctypes.c_uint32),
+        ("kind", ctypes.c_uint8),
+        ("phase", ctypes.c_uint8),
+        ("role", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8),
+    )
+
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Inspection))
+_KEPT: list[Any] = []  # callbacks whose address a package may still have
+
+
+class Inspector:
+    """A function of the user, as the runtime of a package calls it.
+
+    Attributes:
+        variable: the value of `Variable.INSPECT` that has the packages of this process call it.
+        failure: the error of the last call; None while there is none.
+    """
+
+    def __init__(self, function: InspectorFunction, manifest: Manifest, name: str) -> None:
+        """Prepares the calls.
+
+        Args:
+            manifest: of the package.
+            name: of the function, for errors.
+        """
+        self._function = function
+        self._manifest = manifest
+        self._name = name
+        self._capsule = _capsule_maker()
+        callback = _CALLBACK(self._called)
+        _KEPT.append(callback)
+        self.variable = f"{os.getpid()}:{ctypes.cast(callback, ctypes.c_void_p).value:x}"
+        self.failure: InspectorError | None = None
+
+    def check(self) -> None:
+        """Raises the error of the function, if there is one.
+
+        Raises:
+            InspectorError: the function raised an exception, or has changed a tensor.
+        """
+        if self.failure is not None:
+            raise self.failure
+
+    def _called(self, inspection: Any) -> int:
+        import torch
+
+        told = inspection.contents
+        launch = self._launch(told)
+        if not told.tensor:
+            self._changed(launch)
+            return 1
+        tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self._capsule(told.tensor, None, None))
+        if self.failure is not None:
+            return 1
+        try:
+            version = _version(tensor)
+            self._function(tensor, launch)
+            if _version(tensor) != version:
+                self._changed(launch)
+        except BaseException as error:  # noqa: BLE001 - reported when the model has ended
+            what = f"{type(error).__name__}: {wording.first_line(str(error))}"
+            self.failure = InspectorError(f"the inspector {self._name} raised {what}, in {launch}")
+            self.failure.__cause__ = error
+            traceback.print_exception(error)
+        return 0 if self.failure is None else 1
+
+    def _changed(self, launch: InspectedLaunch) -> None:
+        self.failure = InspectorError(f"the inspector {self._name} has changed the tensor in {launch}")
+
+    def _launch(self, told: Any) -> InspectedLaunch:
+        source: tuple[ModelLine, ...] = ()
+        if told.site < len(self._manifest.sites):
+            source = self._manifest.sites[told.site].provenance.source
+        return InspectedLaunch(
+            id=str(LaunchKey(CallKind(told.kind), told.call, told.launch)),
+            kernel=told.kernel.decode(),
+            argument=told.argument.decode(),
+            phase=Phase(told.phase),
+            role=Role(told.role),
+            source=source[0] if source else None,
+        )
+
+
+def check_name(text: str) -> None:
+    """Checks that a text is "FILE.py:FUNCTION" and that there is such a file.
+
+    Raises:
+        UsageError: it is not, or there is none.
+    """
+    file, colon, _ = text.rpartition(":")
+    if not colon:
+        raise UsageError(f"--inspect {text} is not FILE.py:FUNCTION", hint=HINT)
+    if not Path(file).is_file():
+        raise UsageError(f"--inspect: {file} does not exist", hint=HINT)
+
+
+def load_function(text: str) -> InspectorFunction:
+    """The user's function "FILE.py:FUNCTION".
+
+    Raises:
+        UsageError: there is no such file or function, or the file fails.
+    """
+    check_name(text)
+    file, _, name = text.rpartition(":")
+    try:
+        function = runpy.run_path(file).get(name)
+    except (Exception, SystemExit) as error:  # the user's file may raise anything
+        raise UsageError(
+            f"--inspect {text} fails: {type(error).__name__}: {wording.first_line(str(error))}", hint=HINT
+        ) from error
+    if not callable(function):
+        raise UsageError(f"--inspect: {file} has no function {name}", hint=HINT)
+    found: InspectorFunction = function
+    return found
+
+
+def _version(tensor: Any) -> int | None:
+    """How often a tensor was written in place; None for one that does not count it."""
+    return None if tensor.is_inference() else int(tensor._version)
+
+
+def _capsule_maker() -> Callable[[int, None, None], Any]:
+    maker = ctypes.pythonapi.PyCapsule_New
+    maker.restype = ctypes.py_object
+    maker.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return maker

@@ -1,0 +1,61 @@
+"""Prints and watchpoints of a model on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+import print_model
+import pytest
+import torch
+
+from aoti_debug.builder import build as builder
+from aoti_debug.run import runner
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prints")
+    torch.export.save(print_model.program("cuda"), folder / "model.pt2")
+    return builder.build(folder / "model.pt2", output=folder / "prints.pt2")
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+def test_it_prints_what_eager_prints(package: Path, tmp_path: Path, level: int) -> None:
+    args, _ = print_model.program("cuda").example_inputs
+    out = io.StringIO()
+    with torch.no_grad(), contextlib.redirect_stdout(out):
+        for _ in range(50):
+            print_model.Prints()(*args)
+    result = runner.run(package, level=level, out=tmp_path, calls=50)
+    assert result.verdict is None
+    assert (result.run.path / "stdout.log").read_text() == out.getvalue()
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_watchpoints(package: Path, tmp_path: Path, level: int) -> None:
+    watch = ("*: max > 50", "*: nan", "*: numel > 0")
+    result = runner.run(package, level=level, out=tmp_path, calls=20, watch=watch)
+    large, nan, any_ = result.run.timeline.watchpoints
+    assert large.hits > 0
+    assert all(hit.element is not None and hit.value > 50 for hit in large.recorded)
+    assert (nan.hits, any_.hits) == (0, any_.evaluated)
+    assert {hit.key.call for hit in large.recorded} == set(range(20)) or len(large.recorded) == 256
+
+
+def test_save_and_stop(package: Path, tmp_path: Path) -> None:
+    watch = ("*: max > 50",)
+    result = runner.run(package, level=3, out=tmp_path, calls=3, watch=watch, on_hit="save,stop")
+    (watchpoint,) = result.run.timeline.watchpoints
+    hit = watchpoint.stopped
+    assert hit is not None
+    assert result.run.state.value == "stopped"
+    argument = result.run.launch(str(hit.key)).argument(hit.argument)
+    assert argument is not None
+    assert any(saved.path for saved in argument.files.values())

@@ -73,6 +73,10 @@ class SiteFilter:
         """True if a site is chosen."""
         return self.takes(site.kernel, site.provenance)
 
+    def site_ids(self, sites: Iterable[Site]) -> frozenset[int]:
+        """The ids of the chosen sites; a run has many launches of each."""
+        return frozenset(site.id for site in sites if self.selects(site))
+
     def takes(self, kernel: str, provenance: Provenance) -> bool:
         """True if a launch of a kernel, or a call of an operator, with this origin is chosen."""
         lists = zip(Criterion, self._lists(), strict=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
@@ -23,7 +23,8 @@ from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.pt2 import archive
 from aoti_debug.rundir.content_hash import content_hash
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.statistics import Statistics, tensor_statistics
+from aoti_debug.rundir.stored_tensor import StoredTensor
 
 _HIDDEN = ("profiler::", "debug_mode_ops::")
 
@@ -147,25 +148,13 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 
-def _statistics(tensor: torch.Tensor) -> Statistics:
-    values = tensor.detach().cpu().reshape(-1)
-    values = values.abs() if values.is_complex() else values
-    values = values.to(torch.float64)
-    finite = values[torch.isfinite(values)]
-    low, high = (None, None) if not len(finite) else (float(finite.min()), float(finite.max()))
-    return Statistics(
-        numel=values.numel(),
-        n_nan=int(values.isnan().sum()),
-        n_pos_inf=int((values == math.inf).sum()),
-        n_neg_inf=int((values == -math.inf).sum()),
-        n_zero=int((values == 0).sum()),
-        min=low,
-        max=high,
-        min_index=0,
-        max_index=0,
-        mean=float(finite.mean()) if len(finite) else math.nan,
-        std=float(finite.std(correction=0)) if len(finite) else math.nan,
-    )
+def _statistics(tensor: torch.Tensor) -> Statistics | None:
+    """The statistics of a tensor; None if its elements are no numbers."""
+    data = np.frombuffer(_bytes(tensor), np.uint8)
+    try:
+        return tensor_statistics(StoredTensor(data, dtypes.bare_name(tensor.dtype), tensor.numel()))
+    except TypeError:
+        return None
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from aoti_debug.call_text.call import Call, CallTensor, list_text
@@ -93,8 +93,3 @@ class _Words:
         variable = weight or self._buffers.get(name, of_graph)
         id_ = self._numbers.id(variable) if variable in self._numbers else otherwise
         return CallTensor(id_, "", ()) if type_ is None else CallTensor(id_, type_.dtype, type_.shape)
-
-
-def operator_names(operators: Sequence[Call]) -> tuple[str, ...]:
-    """The names of operators, each once."""
-    return tuple(dict.fromkeys(call.operator for call in operators))

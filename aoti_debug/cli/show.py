@@ -174,10 +174,11 @@ def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
     run, before = selection.run, selection.launches
     site_filter.check_patterns(chosen)
     site_filter.require_names(run.manifest, chosen, f"run {run.path.name}")
-    launches = tuple(launch for launch in (run.launches if before is None else before) if chosen.selects(launch.site))
+    sites = chosen.site_ids(run.manifest.sites)
+    launches = tuple(launch for launch in (run.launches if before is None else before) if launch.site.id in sites)
     if not launches:
         criterion, pattern = chosen.patterns()[0]
-        known = site_filter.known_names((launch.site for launch in run.launches), criterion)
+        known = site_filter.known_names({launch.site.id: launch.site for launch in run.launches}.values(), criterion)
         raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
     return replace(selection, launches=launches, in_full=before is not None and selection.in_full)
 

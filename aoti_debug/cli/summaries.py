@@ -83,7 +83,8 @@ def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, 
     site_filter.check_patterns(wanted)
     site_filter.require_names(run.manifest, wanted, f"run {run.path.name}")
     sites = {site.id: site for site in run.manifest.sites}
-    chosen = tuple(series for series in found.series if series.site in sites and wanted.selects(sites[series.site]))
+    wanted_sites = wanted.site_ids(run.manifest.sites)
+    chosen = tuple(series for series in found.series if series.site in wanted_sites)
     if not chosen:
         if not wanted:
             raise RunDirError(f"the summaries of run {run.path.name} are of no launch in its manifest")

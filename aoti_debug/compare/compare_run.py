@@ -157,10 +157,11 @@ def _selected(regions: Regions, run: RunDir, filters: SiteFilter) -> Regions:
     """
     if not filters:
         return regions
-    kept = tuple(region for region in regions.regions if filters.selects(run.launch(region.launch).site))
+    sites = filters.site_ids(run.manifest.sites)
+    kept = tuple(region for region in regions.regions if run.launch(region.launch).site.id in sites)
     if not kept:
         criterion, pattern = filters.patterns()[0]
-        launched = (launch.site for launch in run.launches)
+        launched = {launch.site.id: launch.site for launch in run.launches}.values()
         raise UsageError(
             f"no launch that can be compared passes {filters.options}",
             hint=run_directory.name_hint(pattern, site_filter.known_names(launched, criterion)),

@@ -47,11 +47,12 @@ def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps
     for launch in run.launches:
         by_kernel[launch.kernel].append(launch)
     rows: dict[str, Row] = {}
+    chosen = filters.site_ids(run.manifest.sites)
 
     def compare(launches: Sequence[Launch]) -> None:
         built: Path | None = None
         for launch in launches:
-            if not filters.selects(launch.site):
+            if launch.site.id not in chosen:
                 rows[launch.id] = _row(launch, LaunchVerdict.NOT_COMPARABLE, "it was not selected")
                 continue
             mode = next((m for m in modes(launch.site.kind, device, machine) if m.name in INDEPENDENT), None)

@@ -39,6 +39,7 @@ class RunOptions:
         on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
         inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
             more.
+        tag: a pattern of tags: the inspector sees tensors of such inspectors in the model only.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -64,6 +65,7 @@ class RunOptions:
     watch: tuple[str, ...] = ()
     on_hit: str = ""
     inspector: str = ""
+    tag: str = ""
     model: str = ""
     trusted: bool = False
 
@@ -97,6 +99,8 @@ def check(options: RunOptions) -> None:
         watch_syntax.check_actions(options.on_hit)
         if not options.watch:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
+    if options.tag and not options.inspector:
+        raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
     if options.inspector:
         inspector.check_name(options.inspector)
     for pattern in options.filters or ():
@@ -133,6 +137,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--crumb-every": options.crumb_every,
         "--on-hit": options.on_hit or None,
         "--inspect": options.inspector or None,
+        "--tag": options.tag or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []

@@ -80,6 +80,7 @@ def run(
     watch: Sequence[str] = (),
     on_hit: str = "",
     inspector: str = "",
+    tag: str = "",
     model: str = "",
     trusted: bool = False,
     observer: Observer | None = None,
@@ -112,6 +113,7 @@ def run(
         watch=tuple(watch),
         on_hit=on_hit,
         inspector=inspector,
+        tag=tag,
         model=model,
         trusted=trusted,
     )
@@ -368,6 +370,7 @@ def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) 
         inputs=None if options.inputs is None else str(options.inputs.resolve()),
         random_inputs=options.random_inputs,
         inspector=options.inspector,
+        tag=options.tag,
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

@@ -146,4 +146,15 @@ int32_t aoti_torch_cuda_print_(const char* text, void* const* tensors, int64_t n
   return aoti_debug::print_or_fail(text, tensors, n_tensors, integers, n_integers);
 }
 
+// What `aoti_debug::inspect_` is lowered to: a launch whose arguments an inspector of the process sees, and that is
+// measured and saved like any other.
+AOTI_DEBUG_HIDDEN int32_t aoti_torch_cpu_inspect_(const char* tag, const char* phase, void* const* tensors,
+                                                  int64_t n_tensors, void* result);
+AOTI_DEBUG_HIDDEN int32_t aoti_torch_cuda_inspect_(const char* tag, const char* phase, void* const* tensors,
+                                                   int64_t n_tensors, void* result);
+
+int32_t aoti_torch_cpu_inspect_(const char*, const char*, void* const*, int64_t, void*) { return 0; }
+
+int32_t aoti_torch_cuda_inspect_(const char*, const char*, void* const*, int64_t, void*) { return 0; }
+
 }  // extern "C"

@@ -177,6 +177,12 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Call this function of a tensor and its launch on every argument of every launch that --filter and --launch "
     "select.",
 )
+@click.option(
+    "--tag",
+    metavar="PATTERN",
+    default="",
+    help="With --inspect: only the tensors that inspectors of such a tag in the model name.",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -207,6 +213,7 @@ def command(
     summaries: bool,
     freq: int | None,
     inspector: str,
+    tag: str,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -244,6 +251,7 @@ def command(
         watch=watch,
         on_hit=on_hit,
         inspector=inspector,
+        tag=tag,
         trusted=trusted,
         summaries=(freq or 1) if summaries else None,
     )

@@ -11,8 +11,8 @@ from aoti_debug.printing.template import ValueKind
 
 NAME = "aoti_debug::print_"
 
-_library = torch.library.Library("aoti_debug", "DEF")
-_library.define("print_(str text, Tensor[] tensors, SymInt[] integers) -> ()")
+library = torch.library.Library("aoti_debug", "DEF")
+library.define("print_(str text, Tensor[] tensors, SymInt[] integers) -> ()")
 
 
 def _print(text: str, tensors: list[torch.Tensor], integers: list[int]) -> None:
@@ -25,8 +25,8 @@ def _print_nothing(text: str, tensors: list[torch.Tensor], integers: list[int]) 
     pass
 
 
-_library.impl("print_", _print, "CompositeExplicitAutograd")
-torch.library.register_fake(NAME, _print_nothing, lib=_library)
+library.impl("print_", _print, "CompositeExplicitAutograd")
+torch.library.register_fake(NAME, _print_nothing, lib=library)
 OPERATOR = torch.ops.aoti_debug.print_.default
 torch.fx.node.has_side_effect(OPERATOR)  # graphs keep it, though nobody uses its result
 

@@ -1,4 +1,4 @@
-"""Registers the print operator, so that programs that hold it can be loaded."""
+"""Registers the operators of prints and inspectors, so that programs that hold them can be loaded."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import importlib
 
 
 def register() -> None:
-    """Registers `aoti_debug::print_`; imports torch."""
-    importlib.import_module("aoti_debug.printing.operator")
+    """Registers `aoti_debug::print_` and `aoti_debug::inspect_`; imports torch."""
+    importlib.import_module("aoti_debug.printing.inspectors")

@@ -8,13 +8,14 @@ import runpy
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Manifest, ModelLine, Role
+from aoti_debug.manifest import Form, Manifest, ModelLine, Role, Site
 from aoti_debug.rundir.records import LaunchKey
 
 HINT = "--inspect FILE.py:FUNCTION names a function of a tensor and its launch"
@@ -35,6 +36,7 @@ class InspectedLaunch:
         phase: whether the launch is about to begin, or has been started.
         role: whether the launch reads the tensor, writes it, or both.
         source: the model line; None if it is not known.
+        tag: of the inspector in the model (`aoti_debug.inspector`); "" for other launches.
     """
 
     id: str
@@ -43,6 +45,7 @@ class InspectedLaunch:
     phase: Phase
     role: Role
     source: ModelLine | None
+    tag: str = ""
 
     def __str__(self) -> str:
         return f"{self.id} {self.kernel} {self.argument}"
@@ -80,16 +83,18 @@ class Inspector:
         failure: the error of the last call; None while there is none.
     """
 
-    def __init__(self, function: InspectorFunction, manifest: Manifest, name: str) -> None:
+    def __init__(self, function: InspectorFunction, manifest: Manifest, name: str, tag: str = "") -> None:
         """Prepares the calls.
 
         Args:
             manifest: of the package.
             name: of the function, for errors.
+            tag: a pattern: only inspectors in the model of such a tag; "" for every launch.
         """
         self._function = function
         self._manifest = manifest
         self._name = name
+        self._tag = tag
         self._capsule = _capsule_maker()
         callback = _CALLBACK(self._called)
         _KEPT.append(callback)
@@ -116,6 +121,8 @@ class Inspector:
         tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self._capsule(told.tensor, None, None))
         if self.failure is not None:
             return 1
+        if self._tag and not fnmatchcase(launch.tag, self._tag):
+            return 0
         try:
             version = _version(tensor)
             self._function(tensor, launch)
@@ -133,8 +140,10 @@ class Inspector:
 
     def _launch(self, told: Any) -> InspectedLaunch:
         source: tuple[ModelLine, ...] = ()
+        tag = ""
         if told.site < len(self._manifest.sites):
-            source = self._manifest.sites[told.site].provenance.source
+            site = self._manifest.sites[told.site]
+            source, tag = site.provenance.source, tag_of(site)
         return InspectedLaunch(
             id=str(LaunchKey(CallKind(told.kind), told.call, told.launch)),
             kernel=told.kernel.decode(),
@@ -142,7 +151,15 @@ class Inspector:
             phase=Phase(told.phase),
             role=Role(told.role),
             source=source[0] if source else None,
+            tag=tag,
         )
+
+
+def tag_of(site: Site) -> str:
+    """The tag of an inspector in the model; "" for other launches."""
+    if site.op != "aoti_debug.inspect_.default":
+        return ""
+    return next((arg.text.strip('"') for arg in site.args if arg.form is Form.STRING and arg.param == "tag"), "")
 
 
 def check_name(text: str) -> None:

@@ -42,6 +42,7 @@ class RunOptions:
         summaries: calls per call whose statistics are kept; None for the setting of the environment.
         inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
             more.
+        tag: a pattern of tags: the inspector sees tensors of such inspectors in the model only.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -69,6 +70,7 @@ class RunOptions:
     watch: tuple[str, ...] = ()
     on_hit: str = ""
     inspector: str = ""
+    tag: str = ""
     model: str = ""
     trusted: bool = False
     summaries: int | None = None
@@ -109,6 +111,8 @@ def check(options: RunOptions) -> None:
         watch_syntax.check_actions(options.on_hit)
         if not options.watch:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
+    if options.tag and not options.inspector:
+        raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
     if options.inspector:
         inspector.check_name(options.inspector)
     for launch in () if options.launch is None else options.launch.split(","):
@@ -145,6 +149,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--on-hit": options.on_hit or None,
         "--freq": options.summaries if (options.summaries or 1) != 1 else None,
         "--inspect": options.inspector or None,
+        "--tag": options.tag or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []

@@ -40,6 +40,7 @@ class RunRequest:
         random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
         interposed: None for an instrumented package.
         inspector: "FILE.py:FUNCTION", called on the tensors of launches; "" for none.
+        tag: a pattern of tags of inspectors in the model; "" for every launch.
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -51,6 +52,7 @@ class RunRequest:
     random_inputs: int | None = None
     interposed: InterposedLibraries | None = None
     inspector: str = ""
+    tag: str = ""
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

@@ -99,7 +99,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _send(pipe, StageReached(Stage.LOAD))
         _select_gpu((inputs.args, dict(inputs.kwargs)))
         if function is not None:
-            inspector = Inspector(function, package.manifest(), request.inspector)
+            inspector = Inspector(function, package.manifest(), request.inspector, request.tag)
             os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package)
     _send(pipe, StageReached(Stage.CALL))

@@ -209,6 +209,10 @@ EXPORT uint64_t h_sizeof(const char* name) {
   SIZE(TensorStats);
   SIZE(Fault);
   SIZE(GuardDamage);
+  SIZE(Print);
+  SIZE(Watch);
+  SIZE(WatchHit);
+  SIZE(WatchCount);
   SIZE(Note);
   SIZE(CrumbHeader);
   SIZE(CrumbSlot);

@@ -65,13 +65,15 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER_HINT):
             configs[protocol.OPERATOR_KEYS] = _resolve_operators(configs[protocol.OPERATOR_KEYS])
     custom_shims = dict(request.configs.get(protocol.OPERATOR_KEYS, {}))
-    if prints.replace_prints(program):
-        custom_shims[prints.OPERATOR] = prints.SHIMS
+    if names := prints.replace_prints(program):
+        registration.register()
+        custom_shims |= prints.shims(names)
         configs[protocol.OPERATOR_KEYS] = {
             **configs.get(protocol.OPERATOR_KEYS, {}),
-            prints.register_lowering(): list(prints.SHIMS),
+            **{prints.register_lowering(name): list(*prints.shims([name]).values()) for name in names},
         }
-        configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
+        if _config_exists("reorder_for_peak_memory"):
+            configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
     stacks = operator_stacks(program)
     with step("lower", times), record_layouts() as layouts, record_graphs() as graphs:
         wrapper_opt = _lower(program, request, configs)

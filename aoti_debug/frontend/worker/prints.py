@@ -1,31 +1,45 @@
-"""Lowers the print operators of a program to a C function of the runtime; imports torch.
+"""Lowers the prints and inspectors of a program to C functions of the runtime; imports torch.
 
 `torch._higher_order_ops.print` exports, but Inductor lowers neither it nor prints within branches and loops. Its nodes
-are replaced by calls of `aoti_debug::print_`, which is lowered to a kernel with side effects: each print comes after
-the one before it, and is never left out.
+are replaced by calls of `aoti_debug::print_`. That and `aoti_debug::inspect_` are lowered to kernels with side effects:
+each comes after the one before it, and is never left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aoti_debug.frontend.worker.main import StepError
 from aoti_debug.printing import template
 from aoti_debug.printing.template import TemplateError, ValueKind
 
-_PARAMETERS = (
-    "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
-    "int64_t n_integers, void* result"
-)
-OPERATOR = "aoti_debug::print_"
-SHIMS = tuple(f"AOTITorchError aoti_torch_{device}_print_({_PARAMETERS})" for device in ("cpu", "cuda"))
-_TARGET = "aoti_debug.print_.default"
-_EFFECT = "aoti_debug.print_"
+_PARAMETERS = {
+    "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
+    "int64_t n_integers, void* result",
+    "inspect_": "const char* tag, const char* phase, const AtenTensorHandle* tensors, int64_t n_tensors, void* result",
+}
+_PRINT, _INSPECT = (f"aoti_debug.{name}.default" for name in _PARAMETERS)
+_EFFECT = "aoti_debug"
 _HINT = "the values of a print are tensors, numbers, strings, and lists of these"
 
 
-def replace_prints(program: Any) -> bool:
-    """Replaces the print operators of torch in an exported program; returns whether the program prints anything.
+def shims(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The declarations of the C functions of operators: {"aoti_debug::print_": …}.
+
+    Args:
+        names: "print_", "inspect_".
+    """
+    return {
+        f"aoti_debug::{name}": tuple(
+            f"AOTITorchError aoti_torch_{device}_{name}({_PARAMETERS[name]})" for device in ("cpu", "cuda")
+        )
+        for name in names
+    }
+
+
+def replace_prints(program: Any) -> tuple[str, ...]:
+    """Replaces the print operators of torch in an exported program; returns which operators of ours it has then.
 
     Raises:
         StepError: the format of a print and its values do not go together.
@@ -33,21 +47,22 @@ def replace_prints(program: Any) -> bool:
     import torch
 
     torch_print = getattr(torch.ops.higher_order, "print", None)
-    found = False
+    found: set[str] = set()
     for module in program.graph_module.modules():
         graph = getattr(module, "graph", None)
         for node in () if graph is None else tuple(graph.nodes):
             is_torch_print = torch_print is not None and node.target is torch_print
-            if not (is_torch_print or str(node.target) == _TARGET):
+            found |= {"inspect_"} if str(node.target) == _INSPECT else set()
+            if not (is_torch_print or str(node.target) == _PRINT):
                 continue
-            found = True
+            found.add("print_")
             try:
                 (_replace if is_torch_print else _without_numbers)(graph, node)
             except TemplateError as error:
                 raise StepError("print", _place(node), _HINT) from error
         if graph is not None and found:
             module.recompile()
-    return found
+    return tuple(sorted(found))
 
 
 def _replace(graph: Any, node: Any) -> None:
@@ -116,13 +131,13 @@ def _place(node: Any) -> str:
     return repr(node.args[0])
 
 
-def register_lowering() -> Any:
-    """Makes Inductor lower `aoti_debug::print_` to a call of the C shim; returns the operator."""
+def register_lowering(name: str) -> Any:
+    """Makes Inductor lower an operator of ours to a call of its C shim; returns the operator."""
     import torch
     from torch._inductor import dependencies, ir, lowering
     from torch._inductor.virtualized import V
 
-    from aoti_debug.printing import operator
+    lowered = getattr(torch.ops.aoti_debug, name).default
 
     class PrintKernel(ir.FallbackKernel):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -144,7 +159,7 @@ def register_lowering() -> Any:
             return super().find_device(tensor_args, example_output) or torch.device("cpu")
 
     def lower(*args: Any, **kwargs: Any) -> Any:
-        return PrintKernel.create(operator.OPERATOR, *args, **kwargs)
+        return PrintKernel.create(lowered, *args, **kwargs)
 
-    lowering.lowerings[operator.OPERATOR] = lower
-    return operator.OPERATOR
+    lowering.lowerings[lowered] = lower
+    return lowered

@@ -59,6 +59,9 @@ AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor) {
   return AOTI_TORCH_SUCCESS;
 }
 
+AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle tensor, AtenTensorHandle* copy) {
+  return give(copy, tensor);
+}
 AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, int32_t* type) { return give(type, tensor->dtype); }
 AOTITorchError aoti_torch_is_defined(AtenTensorHandle, bool* defined) { return give(defined, true); }
 AOTITorchError aoti_torch_get_layout(AtenTensorHandle, int32_t* layout) { return give(layout, 0); }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate import random_numbers, tensor_float
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, is_random, operator_of
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, implementation_of, is_random
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -221,7 +221,7 @@ class Evaluation:
         Raises:
             NotEvaluableError: the operator fails.
         """
-        function = operator_of(node.target)
+        function = implementation_of(node.target)
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
         if node.target not in _BITS:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_ELEMENTS = 256
+_LEAST_BIAS = 0.2  # ULP
 _LARGEST_ERROR = 4.0  # ULP: one element that is far off says nothing about the others
 
 
@@ -50,12 +51,15 @@ def bias(
         return 0.0
 
     def mean(first: torch.Tensor, second: torch.Tensor) -> float:
-        error = (first - second) / step * double.sign()
-        return float(error[usable].clamp(-_LARGEST_ERROR, _LARGEST_ERROR).mean())
+        error = ((first - second) / step * double.sign()).clamp(-_LARGEST_ERROR, _LARGEST_ERROR)
+        return float(torch.where(usable, error, torch.zeros_like(error)).sum()) / count
 
-    rounded = [values.to(dtype).to(torch.float64) for values in evaluated]
-    means = [mean(actual, values) for values in rounded]
+    means = []
+    for values in evaluated:
+        means.append(mean(actual, values.to(dtype).to(torch.float64)))
+        if abs(means[-1]) <= _LEAST_BIAS:
+            return 0.0
     nearest = min(means, key=abs)
     moved = max((abs(mean(values, double)) for values in perturbed), default=0.0)
-    allowed = 0.2 + min(8 / count**0.5, 0.25) + 2 * (max(means) - min(means)) + 4 * moved
+    allowed = _LEAST_BIAS + min(8 / count**0.5, 0.25) + 2 * (max(means) - min(means)) + 4 * moved
     return nearest if abs(nearest) > allowed else 0.0

@@ -85,10 +85,14 @@ def _largest_of(groups: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The largest of the values of the same group and of its two neighbours, for each element."""
     import torch
 
-    largest = torch.zeros(int(groups.max()) + 3, dtype=values.dtype, device=values.device)
-    for shift in (0, 1, 2):
-        largest.scatter_reduce_(0, groups.long() + shift, values, "amax")
-    return largest[groups.long() + 1]
+    if not bool(values.any()):
+        return values
+    index = groups.long() + 1
+    own = torch.zeros(int(index.max()) + 2, dtype=values.dtype, device=values.device)
+    own.scatter_reduce_(0, index, values, "amax")
+    largest = own.clone()
+    largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
+    return largest[index]
 
 
 def _nonfinite_as_expected(

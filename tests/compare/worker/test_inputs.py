@@ -110,7 +110,7 @@ def test_the_memory_of_conjugated_numbers_holds_their_conjugates(tmp_path: Path)
     assert len(list(tmp_path.glob("program_values/*"))) == 1
 
 
-def test_a_wrong_output_of_eight_bits_is_kept_and_explained(tmp_path: Path) -> None:
+def test_a_wrong_output_of_eight_bits_stays_wrong(tmp_path: Path) -> None:
     narrow = (TensorType("float8_e4m3fn", "cpu", ("3", "4"), ("4", "1")),)
     wide = (TensorType("float32", "cpu", ("3", "4"), ("4", "1")),)
     convert = "prims.convert_element_type.default"
@@ -129,4 +129,3 @@ def test_a_wrong_output_of_eight_bits_is_kept_and_explained(tmp_path: Path) -> N
     result = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("narrow",), (known,), (actual,)))
     assert result.failure == ""
     assert result.outputs[0].wrong > 0
-    assert [(item.node, item.how) for item in result.explanations] == [("narrow", "times 2")]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate import random_numbers, tensor_float
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, is_random, operator_of
-from aoti_debug.compare.evaluate.terms import terms_of
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, implementation_of, is_random
+from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
@@ -42,6 +42,7 @@ class Evaluation:
         failures: nodes that cannot be evaluated, and why.
         random: those of them that draw random numbers from a generator.
         terms: the number of terms of the longest sum or product of terms so far.
+        largest_sum: in float64, a bound of what the terms of a sum can add up to, in any order.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Evaluation:
         self.failures: dict[str, str] = {}
         self.random: set[str] = set()
         self.terms = 1
+        self.largest_sum = 0.0
 
     def set(self, key: ValueKey, value: Any) -> None:
         """Sets a known value; a tensor is converted to the dtype of this arithmetic."""
@@ -122,7 +124,10 @@ class Evaluation:
         if is_random(node.target, args, kwargs):
             self.random.add(node.name)
             raise NotEvaluableError(f"random numbers: {node.target}")
-        self.terms = max(self.terms, terms_of(node, args))
+        terms = terms_of(node, args)
+        self.terms = max(self.terms, terms)
+        if terms > 1 and self._arithmetic is Arithmetic.DOUBLE:
+            self.largest_sum = max(self.largest_sum, terms * largest_of(args))
         return self.call(node, args, kwargs)
 
     def _set_weight(self, node: Node) -> None:
@@ -216,7 +221,7 @@ class Evaluation:
         Raises:
             NotEvaluableError: the operator fails.
         """
-        function = operator_of(node.target)
+        function = implementation_of(node.target)
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
         if node.target not in _BITS:

@@ -65,6 +65,19 @@ def operator_of(target: str) -> Callable[..., Any]:
     return operator
 
 
+def implementation_of(target: str) -> Callable[..., Any]:
+    """The function that computes a target: of an operator of `prims`, its own one in terms of aten.
+
+    Calling such an operator itself imports torch._dynamo, which takes longer than many evaluations.
+
+    Raises:
+        NotEvaluableError: there is none here.
+    """
+    function = operator_of(target)
+    in_aten = getattr(function, "impl_aten", None)
+    return in_aten if callable(in_aten) else function
+
+
 def _register_inductor_prims() -> None:
     """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
     with contextlib.suppress(ImportError):

@@ -27,3 +27,14 @@ def terms_of(node: Node, args: list[Any]) -> int:
     else:
         terms = max(t.numel() for t in tensors) // max(outputs, 1)
     return int(terms)
+
+
+def largest_of(args: list[Any]) -> float:
+    """The product of the largest finite magnitudes of the tensors that an operator reads, those below 1 as 1."""
+    import torch
+
+    largest = 1.0
+    for tensor in (item for item in args if isinstance(item, torch.Tensor) and item.dtype == torch.float64):
+        if tensor.numel():
+            largest *= max(1.0, float(torch.nan_to_num(tensor.abs(), 0.0, 0.0).amax()))
+    return largest

@@ -126,12 +126,13 @@ class WrongOperators:
         if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or not value.numel():
             return
         scale = float(finite(value.double()).abs().amax()) or 1.0
-        factor = self._fit(node, value * (1 + _STEP))
+        wide = value.double()  # numbers of 8 bits have no arithmetic
+        factor = self._fit(node, (wide * (1 + _STEP)).to(value.dtype))
         if factor is not None:
-            yield Variant(f"times {1 + _STEP * factor:.6g}", value * (1 + _STEP * factor))
-        summand = self._fit(node, value + _STEP * scale)
+            yield Variant(f"times {1 + _STEP * factor:.6g}", (wide * (1 + _STEP * factor)).to(value.dtype))
+        summand = self._fit(node, (wide + _STEP * scale).to(value.dtype))
         if summand is not None:
-            yield Variant(f"plus {_STEP * scale * summand:.6g}", value + _STEP * scale * summand)
+            yield Variant(f"plus {_STEP * scale * summand:.6g}", (wide + _STEP * scale * summand).to(value.dtype))
 
     def _fit(self, node: Node, moved: torch.Tensor) -> float | None:
         """The multiple of a small change that comes nearest to the outputs; None if it changes none of them."""

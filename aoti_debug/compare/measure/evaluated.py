@@ -25,6 +25,7 @@ class Evaluated:
         perturbed: in float64, from perturbed inputs.
         ties: True where an index selects an element that is equal to the expected one; None if it is no index.
         terms: the number of terms in the longest sum.
+        largest_sum: a bound of what the terms of a sum can add up to, in any order; 0 if it is not known.
     """
 
     actual: torch.Tensor
@@ -34,6 +35,7 @@ class Evaluated:
     perturbed: tuple[torch.Tensor, ...] = ()
     ties: torch.Tensor | None = None
     terms: int = 1
+    largest_sum: float = 0.0
 
 
 @dataclass(frozen=True)

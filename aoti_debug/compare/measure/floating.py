@@ -40,6 +40,7 @@ def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
     allowed = _STORE * step + _ARITHMETIC * growth * arithmetic + _EAGER * _largest_of(groups, others)
     ratio = torch.where(both, error / allowed, torch.zeros_like(error))
     misplaced = ~both & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
+    misplaced &= ~_overflows_in_another_order(actual, double, output)
     ratio = torch.where(misplaced, torch.full_like(ratio, torch.inf), ratio)
     leaning = 0.0
     if not bool((ratio > 1).any()):
@@ -84,10 +85,14 @@ def _largest_of(groups: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The largest of the values of the same group and of its two neighbours, for each element."""
     import torch
 
-    largest = torch.zeros(int(groups.max()) + 3, dtype=values.dtype, device=values.device)
-    for shift in (0, 1, 2):
-        largest.scatter_reduce_(0, groups.long() + shift, values, "amax")
-    return largest[groups.long() + 1]
+    if not bool(values.any()):
+        return values
+    index = groups.long() + 1
+    own = torch.zeros(int(index.max()) + 2, dtype=values.dtype, device=values.device)
+    own.scatter_reduce_(0, index, values, "amax")
+    largest = own.clone()
+    largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
+    return largest[index]
 
 
 def _nonfinite_as_expected(
@@ -102,6 +107,16 @@ def _nonfinite_as_expected(
     double = evaluated[-1]
     beyond = double.abs() + allowed >= torch.finfo(dtype).max
     return expected | (actual.isinf() & beyond & (actual.sign() == double.sign()))
+
+
+def _overflows_in_another_order(actual: torch.Tensor, double: torch.Tensor, output: Evaluated) -> torch.Tensor:
+    """True where a sum of terms of both signs may have been out of range on the way to a large, finite number."""
+    import torch
+
+    wide = torch.float64 if output.actual.dtype == torch.float64 else torch.float32
+    largest = torch.finfo(wide).max
+    near = double.abs() >= largest / (4 * output.terms)
+    return ~actual.isfinite() & near & (output.largest_sum > largest)
 
 
 def _largest_relative(error: torch.Tensor, double: torch.Tensor, finite: torch.Tensor) -> float:

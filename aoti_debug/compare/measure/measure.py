@@ -15,7 +15,8 @@ does not suffice.
 Outputs in half precision also must not lean to one side: see aoti_debug.compare.measure.bias.
 
 NaN and infinities have to be where eager, the kernel's arithmetic or float64 has them; an infinity may also stand where
-r is out of the dtype's range. Signs of zero and of NaN do not count.
+r is out of the dtype's range, and where a sum overflows if its terms are added in another order. Signs of zero and of
+NaN do not count.
 
 Integers and booleans have to equal eager's, except where the decision is not stable: the arithmetics or the perturbed
 inputs disagree, or two indices select equal elements.
@@ -57,4 +58,5 @@ def _as_real(output: Evaluated) -> Evaluated:
         real(output.double),
         tuple(map(real, output.perturbed)),
         terms=output.terms,
+        largest_sum=output.largest_sum,
     )

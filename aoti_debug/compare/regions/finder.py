@@ -99,19 +99,23 @@ class RegionFinder:
         if not closed:
             raise NotClosedError(next(iter(open_.values())))
         self._check_random_numbers(graph, nodes, launches)
-        inputs = tuple(
-            KnownValue(
-                value, self._tensor_of(value, launch, known, earlier), self._parts_of(value, launch, known, reads)
-            )
-            for value in used
-        )
+        inputs: list[KnownValue] = []
+        for value in used:
+            try:
+                recorded = self._tensor_of(value, launch, known, earlier)
+                inputs.append(KnownValue(value, recorded, self._parts_of(value, launch, known, reads)))
+            except NotClosedError:
+                node = graph.by_name[value.node]
+                if node.kind is not NodeKind.WEIGHT or graph.mutators.get(node.name):
+                    raise
+                nodes[node.name] = None  # a weight that was passed wrongly, taken from the exported program
         return Region(
             launch.id,
             launches,
             graph.name,
             graph.function,
             graph.sorted(nodes),
-            inputs,
+            tuple(inputs),
             tuple(KnownValue(w.value, self._written(w)) for w in closed if w.value is not None),
             symbols.known(),
             tuple(f"{name} is not compared: {reason}" for name, reason in open_.items()),

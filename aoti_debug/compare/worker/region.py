@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wording
 from aoti_debug.compare.evaluate import tensor_float
-from aoti_debug.compare.evaluate.arguments import is_floating
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -21,13 +20,13 @@ from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOpera
 from aoti_debug.compare.measure import index_ties
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
-from aoti_debug.compare.measure.ulp import unit
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated
+from aoti_debug.compare.worker.perturbed import perturbed
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, Reference, ValueKey
@@ -123,8 +122,11 @@ class RegionEvaluator:
                 self._kept = None
                 names = {output.argument for output in measured}
                 compared = [item for item in region.outputs if item.recorded.argument in names]
-                right = evaluate(Arithmetic.KERNEL, known)
-                explanations = self._explanations(graph, region, compared, symbols, right)
+                try:
+                    right = evaluate(Arithmetic.KERNEL, known)
+                    explanations = self._explanations(graph, region, compared, symbols, right)
+                except (NotEvaluableError, RuntimeError, MemoryError) as error:  # that it is wrong is known already
+                    notes.append(f"no operator was tried for what is wrong: {wording.first_line(str(error))}")
         if not measured:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes), explanations
@@ -193,14 +195,22 @@ class RegionEvaluator:
         subject = Subject(item.recorded.argument, str(item.value), named.target)
         ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
         kernel = _nearest([expected(kernel) for kernel in kernels], actual)
-        output = Evaluated(actual, expected(eager), kernel, expected(double), ties=ties, terms=double.terms)
+        output = Evaluated(
+            actual,
+            expected(eager),
+            kernel,
+            expected(double),
+            ties=ties,
+            terms=double.terms,
+            largest_sum=double.largest_sum,
+        )
         measured = measure(subject, output)
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
-            perturbed = tuple(
-                expected(evaluate(Arithmetic.DOUBLE, _perturbed(known, noise), noise=noise)) for noise in noises
+            moved = tuple(
+                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise), noise=noise)) for noise in noises
             )
-            measured = measure(subject, replace(output, perturbed=perturbed))
+            measured = measure(subject, replace(output, perturbed=moved))
         if measured.wrong:
             again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
             if measure(subject, again).wrong:
@@ -232,16 +242,3 @@ def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.
 def _has_half(graph: Graph, region: Region) -> bool:
     names = (*region.nodes, *(item.value.node for item in region.inputs))
     return any(t is not None and t.dtype in _HALF for name in names for t in graph.by_name[name].types)
-
-
-def _perturbed(known: dict[ValueKey, Any], generator: torch.Generator) -> dict[ValueKey, Any]:
-    """The inputs, in float64, with every floating number moved by one unit of the kernel's arithmetic, up or down."""
-    import torch
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
-            return value
-        sign = torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1
-        return value.to(torch.float64) * (1 + unit(value.dtype) * sign)
-
-    return {key: moved(value) for key, value in known.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -110,7 +112,7 @@ def test_an_operator_that_torch_cannot_compute_is_no_failure_of_ours(monkeypatch
         return fail
 
     monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation.is_random", lambda *_: False)
-    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation.operator_of", broken)
+    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation.implementation_of", broken)
     with pytest.raises(KeyError):
         evaluate(Arithmetic.EAGER, whole, {"x": torch.zeros(4)})
     custom = graph(Node("x", NodeKind.INPUT, types=typed("float32", 4)), call("add", "mylib.op.default", node("x")))
@@ -256,3 +258,12 @@ def test_indices_of_equal_elements() -> None:
     assert order.tolist() == [[True, True, True], [False, True, False]]
     assert equal_choices(whole, "neg", values, eager) is None
     assert equal_choices(whole, "argmax", torch.tensor([7, 0]), eager) is None
+
+
+def test_operators_of_prims_are_computed_without_dynamo() -> None:
+    code = (
+        "import sys, torch; from aoti_debug.compare.evaluate.functions import implementation_of; "
+        "narrow = implementation_of('prims.convert_element_type.default')(torch.ones(2), torch.int32); "
+        "sys.exit('torch._dynamo' in sys.modules or narrow.tolist() != [1, 1] or narrow.dtype != torch.int32)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

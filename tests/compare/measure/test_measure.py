@@ -217,3 +217,12 @@ def test_the_rule(measured: Measurement, expected: LaunchVerdict) -> None:
 def test_a_launch_gets_the_worst_verdict_of_its_outputs() -> None:
     assert verdict_on([MEASURED, replace(MEASURED, wrong=1), MEASURED]) is LaunchVerdict.WRONG
     assert verdict_on([]) is LaunchVerdict.NOT_COMPARABLE
+
+
+@pytest.mark.parametrize(("largest_sum", "wrong"), [(4e38, 0), (3e38, 1)])
+def test_a_sum_that_overflows_in_another_order(largest_sum: float, wrong: int) -> None:
+    right = torch.tensor([1e38, 1.0])
+    output = Evaluated(torch.tensor([torch.inf, 1.0]), right, right, right.double(), terms=4, largest_sum=largest_sum)
+    assert measure(Subject("buf0", "sum_1", "aten.sum.default"), output).wrong == wrong
+    small = Evaluated(torch.tensor([1e38, torch.inf]), right, right, right.double(), terms=4, largest_sum=largest_sum)
+    assert measure(Subject("buf0", "sum_1", "aten.sum.default"), small).wrong == 1

@@ -108,3 +108,24 @@ def test_the_memory_of_conjugated_numbers_holds_their_conjugates(tmp_path: Path)
     (wrong,) = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("conjugate",), known, (other,))).outputs
     assert wrong.wrong == 24
     assert len(list(tmp_path.glob("program_values/*"))) == 1
+
+
+def test_a_wrong_output_of_eight_bits_stays_wrong(tmp_path: Path) -> None:
+    narrow = (TensorType("float8_e4m3fn", "cpu", ("3", "4"), ("4", "1")),)
+    wide = (TensorType("float32", "cpu", ("3", "4"), ("4", "1")),)
+    convert = "prims.convert_element_type.default"
+    graph = Graph(
+        "",
+        MODEL,
+        (
+            Node("x", NodeKind.INPUT, types=wide),
+            Node("narrow", NodeKind.CALL, convert, (X, {"dtype": "float8_e4m3fn"}), types=narrow),
+        ),
+        (),
+    )
+    evaluator = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu", kept=tmp_path)
+    known = KnownValue(ValueKey("x"), saved(tmp_path, "x", WHOLE))
+    actual = KnownValue(ValueKey("narrow"), saved(tmp_path, "buf0", (WHOLE * 2).to(torch.float8_e4m3fn)))
+    result = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("narrow",), (known,), (actual,)))
+    assert result.failure == ""
+    assert result.outputs[0].wrong > 0

@@ -16,8 +16,10 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.machine.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.site_filter import SiteFilter
 
 RECORDED = Path(__file__).parent.parent / "recorded"
+ALL = SiteFilter()
 
 
 def recorded(name: str, folder: Path) -> RunDir:
@@ -26,7 +28,7 @@ def recorded(name: str, folder: Path) -> RunDir:
     return open_run(folder)
 
 
-def compared(run: RunDir, folder: Path, filters: SiteFilter = SiteFilter()) -> Comparison:
+def compared(run: RunDir, folder: Path, filters: SiteFilter = ALL) -> Comparison:
     folder.mkdir()
     return compare_sources(run, filters, folder, Steps())
 

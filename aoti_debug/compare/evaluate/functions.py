@@ -12,6 +12,7 @@ from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.reference.program import USER_TRITON
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+_WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
 
 
 class NotEvaluableError(Exception):
@@ -45,6 +46,8 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
+    if target in _WITHOUT_VALUE:
+        return _do_nothing
     if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
@@ -63,6 +66,10 @@ def operator_of(target: str) -> Callable[..., Any]:
         raise NotEvaluableError(f"{target} is no function")
     operator: Callable[..., Any] = function
     return operator
+
+
+def _do_nothing(*_: Any, **__: Any) -> None:
+    return None
 
 
 def implementation_of(target: str) -> Callable[..., Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import lying_ops
 import pytest
 import torch
-from built_model import build_model, importable, save_run
+from built_model import importable
 
 from aoti_debug.builder import build as builder
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.errors import InputMismatch
 from aoti_debug.run import runner
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
 
 pytestmark = [
@@ -26,13 +28,8 @@ HERE = Path(__file__).resolve().parent
 @pytest.mark.parametrize(
     "name", ["mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes", "reductions"]
 )
-def test_ordinary_models_break_nothing(tmp_path: Path, name: str) -> None:
-    importable(HERE)
-    import cuda_models
-
-    case = cuda_models.case(name)
-    built = build_model(case.export(), tmp_path, case.inductor_configs, "cuda_models")
-    run = save_run(built, tmp_path / "runs")
+def test_ordinary_models_break_nothing(saved: Callable[[str], RunDir], name: str) -> None:
+    run = saved(name)
     assert run.manifest.without_promises == ""
     assert {promise.device for promise in run.manifest.promises} >= {"cuda:0"}
     assert contracts.check(Dataflow(run)) == ()

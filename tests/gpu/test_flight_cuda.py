@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built, build_model, importable
+from built_model import Built
 from queued import QUEUED
 
 from aoti_debug.abi import Phase
@@ -32,19 +31,10 @@ BAD_INDEX = 1 << 40
 KERNEL = "gather_kernel"
 
 
-@pytest.fixture(scope="session")
-def gather(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Built]:
+@pytest.fixture
+def gather(build: Callable[[str], Built]) -> Callable[[], Built]:
     """A lookup in a table as a user's Triton kernel, with forty launches behind it."""
-    importable(HERE)
-
-    @functools.cache
-    def built() -> Built:
-        import cuda_models
-
-        case = cuda_models.case("gather")
-        return build_model(case.export(), tmp_path_factory.mktemp("gather"), case.inductor_configs, "cuda_models")
-
-    return built
+    return lambda: build("gather")
 
 
 def bad_index() -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from built_model import Built, build_model, importable
+from once import once
 from test_main_job import as_bytes, outputs_of
 from torch import nn
 from torch.library import triton_op, wrap_triton
@@ -55,31 +55,22 @@ class Shifting(nn.Module):
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """A case of cuda_models.py, or "shifting", built once a session."""
+def shifting(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The model of this module, built once a session."""
     importable(HERE)
     importable(HERE.parent)  # this module is imported where the model is lowered and run
 
-    @functools.cache
-    def built(name: str) -> Built:
-        folder = tmp_path_factory.mktemp(f"guards-{name}")
-        if name == "shifting":
-            with torch.no_grad():
-                program = torch.export.export(Shifting(3), (torch.randn(64, 64, device="cuda"),), strict=False)
-            return build_model(program, folder, {}, "test_guards_cuda")
-        import cuda_models
+    def make(folder: Path) -> Built:
+        with torch.no_grad():
+            program = torch.export.export(Shifting(3), (torch.randn(64, 64, device="cuda"),), strict=False)
+        return build_model(program, folder, {}, "test_guards_cuda")
 
-        case = cuda_models.case(name)
-        return build_model(case.export(), folder, case.inductor_configs, "cuda_models")
-
-    return built
+    return once(tmp_path_factory, "cuda-shifting", make)
 
 
 @pytest.mark.parametrize("level", [2, 3])
-def test_a_kernel_that_writes_past_its_buffer_is_named(
-    build: Callable[[str], Built], tmp_path: Path, level: int
-) -> None:
-    result = runner.run(build("shifting").package, level=level, out=tmp_path, guards=True, calls=2)
+def test_a_kernel_that_writes_past_its_buffer_is_named(shifting: Built, tmp_path: Path, level: int) -> None:
+    result = runner.run(shifting.package, level=level, out=tmp_path, guards=True, calls=2)
     assert result.verdict is None, "the write lands in memory that belongs to the process"
     found = overruns.find(result.run)
     assert found is not None
@@ -93,8 +84,8 @@ def test_a_kernel_that_writes_past_its_buffer_is_named(
     assert {damage.damaged for damage in result.run.timeline.damages} == {12}
 
 
-def test_what_the_shifted_kernel_leaves_unwritten_is_read(build: Callable[[str], Built], tmp_path: Path) -> None:
-    package = build("shifting").package
+def test_what_the_shifted_kernel_leaves_unwritten_is_read(shifting: Built, tmp_path: Path) -> None:
+    package = shifting.package
     runs = [runner.run(package, level=2, out=tmp_path, guards=True, poison=p).run for p in (*POISONS, POISONS[0])]
     for found in (uninitialised.find(Dataflow(runs[0]), *runs[1:2]), uninitialised.find(Dataflow(runs[0]), *runs[1:])):
         assert found is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from built_model import Built, build_model, importable
+from once import once
 
 from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.run import runner
@@ -27,10 +28,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     importable(Path(__file__).resolve().parent)
     import hanging_ops
 
-    example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
-    with torch.no_grad():
-        program = torch.export.export(hanging_ops.Model(), example, strict=False)
-    return build_model(program, tmp_path_factory.mktemp("hanging"), {}, "hanging_ops")
+    def make(folder: Path) -> Built:
+        example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
+        with torch.no_grad():
+            program = torch.export.export(hanging_ops.Model(), example, strict=False)
+        return build_model(program, folder, {}, "hanging_ops")
+
+    return once(tmp_path_factory, "cuda-hanging", make)
 
 
 def inputs(folder: Path, go: int) -> Path:

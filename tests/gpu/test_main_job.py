@@ -5,7 +5,6 @@ A model that faults runs in child processes only. Plain twins are compiled from 
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built, build_model, importable, save_run
+from built_model import Built
 from queued import BURST, QUEUED
 
 from aoti_debug.abi import Phase
@@ -50,32 +49,6 @@ torch.cuda.synchronize(device)
 outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
 torch.save([o.cpu() for o in outputs], sys.argv[3])
 """
-
-
-@pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """Builds a case of cuda_models.py, once a session."""
-    importable(HERE)
-
-    @functools.cache
-    def built(name: str) -> Built:
-        import cuda_models
-
-        case = cuda_models.case(name)
-        return build_model(case.export(), tmp_path_factory.mktemp(name), case.inductor_configs, "cuda_models")
-
-    return built
-
-
-@pytest.fixture(scope="session")
-def saved(build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
-    """A run of a case at level 1, once a session."""
-
-    @functools.cache
-    def run(name: str) -> RunDir:
-        return save_run(build(name), tmp_path_factory.mktemp(f"{name}-runs"))
-
-    return run
 
 
 def hosted(folder: Path, level: str = "3") -> dict[str, str]:

@@ -3,7 +3,6 @@ as the build from the exported program, and the same verdict on a fault."""
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import subprocess
@@ -14,37 +13,21 @@ from pathlib import Path
 import artifact_metadata
 import pytest
 import torch
-from built_model import FromPackage, build_from_package, save_run
+from built_model import Built, FromPackage, save_run
 from launched import launched
-from test_main_job import CALL, MODELS, Built, RunDir, build, hosted, saved  # noqa: F401 - fixtures
+from test_main_job import CALL, MODELS, hosted
 
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.errors import ArtifactError
 from aoti_debug.run import runner
+from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 HERE = Path(__file__).resolve().parent
-
-
-@pytest.fixture(scope="session")
-def from_package(
-    build: Callable[[str], Built],  # noqa: F811
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], FromPackage]:
-    """Compiles a case of cuda_models.py and builds from its package, once a session."""
-
-    @functools.cache
-    def built(name: str) -> FromPackage:
-        import cuda_models
-
-        configs = cuda_models.case(name).inductor_configs
-        return build_from_package(build(name), tmp_path_factory.mktemp(f"{name}-compiled"), configs, "cuda_models")
-
-    return built
 
 
 def outputs(program: Path, package: Path, target: Path) -> list[torch.Tensor]:
@@ -57,7 +40,7 @@ def outputs(program: Path, package: Path, target: Path) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_equal_those_of_the_package_that_torch_compiled(
-    build: Callable[[str], Built],  # noqa: F811
+    build: Callable[[str], Built],
     from_package: Callable[[str], FromPackage],
     tmp_path: Path,
     name: str,
@@ -71,7 +54,7 @@ def test_outputs_equal_those_of_the_package_that_torch_compiled(
 @pytest.mark.parametrize("name", MODELS)
 def test_launches_are_those_of_the_build_from_the_exported_program(
     from_package: Callable[[str], FromPackage],
-    saved: Callable[[str], RunDir],  # noqa: F811
+    saved: Callable[[str], RunDir],
     tmp_path: Path,
     name: str,
 ) -> None:
@@ -89,7 +72,7 @@ def test_kernels_are_the_package_s_own(from_package: Callable[[str], FromPackage
 
 
 def test_a_fresh_build_is_compared_with_a_package(
-    build: Callable[[str], Built],  # noqa: F811
+    build: Callable[[str], Built],
     from_package: Callable[[str], FromPackage],
     tmp_path: Path,
 ) -> None:
@@ -133,7 +116,7 @@ def test_a_package_runs_on_the_gpu_that_its_inputs_are_on(
 
 
 def test_a_fault_is_triaged_from_the_package_alone(
-    build: Callable[[str], Built],  # noqa: F811
+    build: Callable[[str], Built],
     tmp_path: Path,
 ) -> None:
     """An index beyond the table of the user's gather, from the exported program and from the compiled package."""

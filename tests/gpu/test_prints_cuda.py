@@ -9,6 +9,7 @@ from pathlib import Path
 import print_model
 import pytest
 import torch
+from once import once
 
 from aoti_debug.builder import build as builder
 from aoti_debug.run import runner
@@ -21,9 +22,11 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prints")
-    torch.export.save(print_model.program("cuda"), folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "prints.pt2")
+    def make(folder: Path) -> Path:
+        torch.export.save(print_model.program("cuda"), folder / "model.pt2")
+        return builder.build(folder / "model.pt2", output=folder / "prints.pt2")
+
+    return once(tmp_path_factory, "cuda-prints", make)
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])

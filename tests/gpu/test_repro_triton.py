@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+from built_model import Built
 from many_replays import Replayed, replay_many
 
-from aoti_debug.builder import build as builder
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.manifest import Kind
 from aoti_debug.repro import write_repro
@@ -26,7 +23,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-HERE = Path(__file__).resolve().parent
 MODELS = ("dynamic", "multi_kernel", "two_specialisations", "dtypes", "reductions", "functions", "user_kernels")
 BACKENDS = ("jit", "cubin", "interpret")
 SAME_CODE = "compiled here to the package's own instructions"
@@ -36,33 +32,9 @@ Package = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """Builds cases of cuda_models.py, all at the same time from the first one on."""
-    sys.path.insert(0, str(HERE))
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    pool = ThreadPoolExecutor(8)
-    building: dict[str, Future[Path]] = {}
-
-    def start(name: str) -> Future[Path]:
-        import cuda_models
-
-        folder = tmp_path_factory.mktemp(name)
-        case = cuda_models.case(name)
-        torch.export.save(case.export(), folder / "model.pt2")
-        return pool.submit(
-            builder.build,
-            folder / "model.pt2",
-            output=folder / "model.dbg.pt2",
-            imports=["cuda_models"],
-            inductor_configs=dict(case.inductor_configs),
-        )
-
-    def built(name: str) -> Path:
-        if not building:
-            building.update({model: start(model) for model in (*MODELS, "gather")})
-        return building[name].result()
-
-    return built
+def package(build: Callable[[str], Built]) -> Package:
+    """The instrumented package of a case of cuda_models.py."""
+    return lambda name: build(name).package
 
 
 @dataclass(frozen=True)

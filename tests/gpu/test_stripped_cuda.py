@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import FromPackage
+from built_model import Built, FromPackage
 from stripped_package import order, stripped
-from test_main_job import Built, build  # noqa: F401 - fixture
-from test_packages import from_package  # noqa: F401 - fixture
 
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
@@ -33,7 +31,7 @@ def device_order(run: RunDir) -> list[str]:
 
 @pytest.mark.parametrize("name", ["mixed", "dtypes"])
 def test_launches_and_grids_are_those_of_the_instrumented_package(
-    from_package: Callable[[str], FromPackage],  # noqa: F811
+    from_package: Callable[[str], FromPackage],
     tmp_path: Path,
     name: str,
 ) -> None:
@@ -52,7 +50,7 @@ def test_launches_and_grids_are_those_of_the_instrumented_package(
 
 
 def test_a_fault_is_laid_to_its_launch(
-    build: Callable[[str], Built],  # noqa: F811
+    build: Callable[[str], Built],
     tmp_path: Path,
 ) -> None:
     """An index beyond the table of the user's gather: the same launch as in the package with its source."""

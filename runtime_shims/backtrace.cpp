@@ -121,12 +121,15 @@ void copy_maps() {
   if (to >= 0) close(to);
 }
 
-void write_frames(int descriptor, int thread, uintptr_t pc) {
+// What is written where no frame has the code address: of a crash in memory that is no code, only the caller is known.
+enum class WithoutAddress { kNoFrame, kAllFrames };
+
+void write_frames(int descriptor, int thread, uintptr_t pc, WithoutAddress otherwise) {
   void* frames[kMostFrames];
   const int count = backtrace(frames, kMostFrames);
   int first = 0;  // the frames before it are the handler's
   while (first < count && reinterpret_cast<uintptr_t>(frames[first]) != pc) ++first;
-  if (first == count) first = 0;
+  if (first == count && otherwise == WithoutAddress::kAllFrames) first = 0;
   Line line;
   line.text("frames ");
   line.number(thread);
@@ -143,6 +146,7 @@ struct StackCause {
   uintptr_t address;
   uintptr_t pc;
   uintptr_t caller;
+  WithoutAddress otherwise;
 };
 
 void write_stack_of(const StackCause& cause) {
@@ -167,13 +171,13 @@ void write_stack_of(const StackCause& cause) {
     line.write_to(descriptor);
   }
   copy_maps();
-  write_frames(descriptor, thread, cause.pc);
+  write_frames(descriptor, thread, cause.pc, cause.otherwise);
   close(descriptor);
 }
 
 void write_stack(int number, const siginfo_t* info, const void* context) {
-  write_stack_of(
-      {number, info->si_code, reinterpret_cast<uintptr_t>(info->si_addr), program_counter(context), caller(context)});
+  write_stack_of({number, info->si_code, reinterpret_cast<uintptr_t>(info->si_addr), program_counter(context),
+                  caller(context), WithoutAddress::kNoFrame});
 }
 
 void wait_for_the_end() {
@@ -258,7 +262,7 @@ void forget_crashes() {
 }
 
 void write_own_stack(const void* pc) {
-  write_stack_of({SIGRTMIN + kStackRequest, 0, 0, reinterpret_cast<uintptr_t>(pc), 0});
+  write_stack_of({SIGRTMIN + kStackRequest, 0, 0, reinterpret_cast<uintptr_t>(pc), 0, WithoutAddress::kAllFrames});
 }
 
 void add_signal_stack() {

@@ -97,7 +97,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
   uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
   const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
-  const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.may_record();
+  const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.is_recorded(hit.number);
   if (!recorded && !stops) return;
   const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight.stats, elements);
   hit.element = element.index;

@@ -1,6 +1,7 @@
 // Watchpoints: conditions on the tensors of launches, looked at while the model runs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,7 @@ struct WatchedSlot {
 
 class Watchpoints {
  public:
-  static constexpr uint64_t kMostRecorded = 256;  // hits in all: one block of the journal
+  static constexpr uint64_t kMostRecorded = 256;  // hits in all: one block of the journal; each watchpoint has a share
   static constexpr uint64_t kMostSaved = 16;      // launches
 
   // `before` and `after` choose the phases; without either, what a launch writes is looked at after it, and what it
@@ -59,7 +60,10 @@ class Watchpoints {
     pass(watch);
     return counts_[watch].hits.fetch_add(1) + 1;
   }
-  bool may_record() { return recorded_.fetch_add(1) < kMostRecorded; }
+  // Whether the hit with this number of a watchpoint is recorded.
+  bool is_recorded(uint64_t number) const {
+    return number <= std::max<uint64_t>(kMostRecorded / watchpoints_.size(), 1);
+  }
   bool may_save() { return saved_.fetch_add(1) < kMostSaved; }
   bool may_write_stack() { return !stack_written_.exchange(true); }
   WatchCount count(uint32_t watch) const;
@@ -74,7 +78,6 @@ class Watchpoints {
   uint32_t actions_;
   std::vector<std::vector<WatchedSlot>> sites_;
   std::unique_ptr<Count[]> counts_;
-  std::atomic<uint64_t> recorded_{0};
   std::atomic<uint64_t> saved_{0};
   std::atomic<bool> stack_written_{false};
 };

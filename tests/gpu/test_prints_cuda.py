@@ -49,7 +49,8 @@ def test_watchpoints(package: Path, tmp_path: Path, level: int) -> None:
     assert large.hits > 0
     assert all(hit.element is not None and hit.value > 50 for hit in large.recorded)
     assert (nan.hits, any_.hits) == (0, any_.evaluated)
-    assert {hit.key.call for hit in large.recorded} == set(range(20)) or len(large.recorded) == 256
+    assert len(large.recorded) == min(large.hits, 256 // len(watch))
+    assert large.hits % 20 == 0, "the calls are equal"
 
 
 def test_save_and_stop(package: Path, tmp_path: Path) -> None:

@@ -33,18 +33,18 @@ class InspectedLaunch:
         id: "0.3".
         kernel: the kernel's name.
         argument: the tensor's name in the launch: "buf4".
-        phase: whether the launch is about to begin, or has been started.
-        role: whether the launch reads the tensor, writes it, or both.
-        source: the model line; None if it is not known.
+        phase: "before" if the launch is about to begin, "after" if it has been started.
+        role: "in", "out" or "inout": whether the launch reads the tensor, writes it, or both; "unknown".
+        source: the model line, "model.py:23"; "" if it is not known.
         tag: of the inspector in the model (`aoti_debug.inspector`); "" for other launches.
     """
 
     id: str
     kernel: str
     argument: str
-    phase: Phase
-    role: Role
-    source: ModelLine | None
+    phase: str
+    role: str
+    source: str
     tag: str = ""
 
     def __str__(self) -> str:
@@ -148,9 +148,9 @@ class Inspector:
             id=str(LaunchKey(CallKind(told.kind), told.call, told.launch)),
             kernel=told.kernel.decode(),
             argument=told.argument.decode(),
-            phase=Phase(told.phase),
-            role=Role(told.role),
-            source=source[0] if source else None,
+            phase=Phase(told.phase).name.lower(),
+            role=Role(told.role).name.lower(),
+            source=f"{source[0].file}:{source[0].line}" if source else "",
             tag=tag,
         )
 

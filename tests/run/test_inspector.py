@@ -18,17 +18,17 @@ import torch
 
 def show(tensor, launch):
     assert isinstance(tensor, torch.Tensor)
-    print(launch, launch.phase.name, launch.role.name, tuple(tensor.shape), launch.source and launch.source.line)
+    print(launch, launch.phase, launch.role, tuple(tensor.shape), launch.source)
 
 def throw(tensor, launch):
     raise ValueError("no good")
 
 def change(tensor, launch):
-    if launch.phase.name == "AFTER":
+    if launch.phase == "after":
         tensor.add_(1)
 
 def write(tensor, launch):
-    if launch.phase.name == "AFTER":
+    if launch.phase == "after":
         tensor.numpy()[:] = 3
 """
 
@@ -45,10 +45,10 @@ def test_it_is_called_on_every_argument(faulty_package: Path, capfd: pytest.Capt
     assert main.run(["run", str(faulty_package), "--inspect", "my.py:show", "--filter", "faulty*"]) == 0
     run = open_run()
     launch = run.launch("0.2")
-    line = launch.site.provenance.source[0].line
+    line = launch.site.provenance.source[0]
     expected = [
-        f"0.2 {launch.kernel} {name} {phase} (2, 16) {line}"
-        for name, phase in zip([a.name for a in launch.args], ("BEFORE IN", "AFTER OUT"), strict=True)
+        f"0.2 {launch.kernel} {name} {phase} (2, 16) {line.file}:{line.line}"
+        for name, phase in zip([a.name for a in launch.args], ("before in", "after out"), strict=True)
     ]
     assert capfd.readouterr().out.splitlines()[:2] == expected
     assert {"--inspect", "my.py:show"} <= set(run.info.command)

@@ -71,6 +71,25 @@ def in_own_dtypes(graph: Graph, node: Node, arithmetic: Arithmetic, values: Any)
     return restore(values)
 
 
+def with_rounded_numbers(graph: Graph, node: Node, args: list[Any]) -> list[Any]:
+    """Arguments of a comparison whose Python numbers are rounded to the 16 bit dtype of its tensor.
+
+    Inductor's kernels round them, as eager does, but not the tensor's elements where these are computed in the kernel.
+    """
+    import torch
+
+    if [type_ is not None and type_.dtype for type_ in node.types] != ["bool"]:
+        return args
+    read = {t.dtype for source in node.inputs for t in graph.by_name[source].types if t is not None}
+    if len(read) != 1:
+        return args
+    (name,) = read
+    if wider(name, Arithmetic.KERNEL) == name:
+        return args
+    dtype = getattr(torch, name)
+    return [float(torch.tensor(item, dtype=dtype)) if isinstance(item, float) else item for item in args]
+
+
 def converted(value: Any, arithmetic: Arithmetic) -> Any:
     """A value, with its tensors in the dtypes that stand for theirs in an arithmetic."""
     import torch

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import random_numbers, tensor_float
-from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value
+from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, implementation_of, is_random
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
@@ -117,6 +117,8 @@ class Evaluation:
 
     def _result(self, node: Node) -> Any:
         args, kwargs = self.arguments(node)
+        if self._arithmetic is Arithmetic.KERNEL:
+            args = with_rounded_numbers(self._graph, node, args)
         if node.target in _BRANCHES:
             return self._branch(args) if node.target == CONDITION else self._loop(args)
         if node.target in random_numbers.DRAWN:

@@ -71,6 +71,21 @@ def test_each_arithmetic_rounds_as_it_should() -> None:
     assert double.value(ValueKey("wide")).dtype is torch.float64
 
 
+COMPARISON = graph(
+    Node("x", NodeKind.INPUT, types=typed("float32", 4)),
+    call("half", "prims.convert_element_type.default", node("x"), {"dtype": "float16"}, dtype="float16"),
+    call("kept", "aten.gt.Scalar", node("half"), 0.1, dtype="bool"),
+)
+
+
+def test_a_kernel_compares_numbers_before_rounding_with_a_rounded_number() -> None:
+    """0.1 is 0.0999756 in float16."""
+    values = {"x": torch.tensor([0.0999, 0.09998, 0.1, 0.1001])}
+    kept = {a: evaluate(a, COMPARISON, values).value(ValueKey("kept")).tolist() for a in Arithmetic}
+    assert kept[Arithmetic.EAGER] == [False, False, False, True]
+    assert kept[Arithmetic.KERNEL] == [False, True, True, True]
+
+
 def test_a_weight_that_the_reference_holds() -> None:
     weight = Node("bias", NodeKind.WEIGHT, "bias", types=typed("bfloat16", 2), value=(0.5, {"float": "-inf"}))
     whole = graph(weight)

@@ -5,6 +5,7 @@ The rows are in the order of runtime_shims/dtype.cpp, which is c10::ScalarType's
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +19,10 @@ class Category(Enum):
     COMPLEX = "complex"
     PACKED = "packed"  # bits, or several values per element
     QUANTIZED = "quantized"
+
+
+_ABBREVIATED = re.compile(r"(?P<kind>bfloat|float|complex|uint|int|bool)(?P<rest>.*)")
+_LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i", "bool": "b8"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,15 @@ class Dtype:
     def torch_name(self) -> str:
         """The qualified name: "torch.float32"."""
         return f"torch.{self.name}"
+
+    @property
+    def abbreviation(self) -> str:
+        """The short name of torch's traces: "f32", "bf16", "b8"; the name itself where they have none."""
+        if self.name.startswith("bits"):
+            return f"b{self.name[4:]}{'' if 'x' in self.name else 'x1'}"
+        parts = _ABBREVIATED.fullmatch(self.name)
+        is_short = self.category not in (Category.PACKED, Category.QUANTIZED) or self.name.startswith("float4")
+        return _LETTERS[parts["kind"]] + parts["rest"].replace("_", "") if parts and is_short else self.name
 
     @property
     def has_values(self) -> bool:

@@ -125,6 +125,11 @@ class ModelLine:
     function: str
     text: str
 
+    @property
+    def place(self) -> str:
+        """ "/home/u/model.py:23"."""
+        return f"{self.file}:{self.line}"
+
 
 @dataclass(frozen=True)
 class Provenance:

@@ -172,12 +172,12 @@ def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
 def origin_lines(provenance: Provenance) -> tuple[ModelLine, ...]:
     """The lines of the model's own code through which operations were traced, innermost first."""
     lines = (*provenance.source, *traced_lines(provenance.stacks))
-    return tuple({_place(line): line for line in lines}.values())
+    return tuple({line.place: line for line in lines}.values())
 
 
 def line_names(provenance: Provenance) -> tuple[str, ...]:
     """The lines of an origin as text: "/home/u/model.py:23"."""
-    return tuple(map(_place, origin_lines(provenance)))
+    return tuple(line.place for line in origin_lines(provenance))
 
 
 def containing(path: str) -> tuple[str, ...]:
@@ -213,10 +213,6 @@ def _suffixes(place: str) -> tuple[str, ...]:
     """ "/a/model.py:3" and what follows each slash: "a/model.py:3", "model.py:3"."""
     starts = (index + 1 for index, character in enumerate(place) if character == "/")
     return (place, *(place[start:] for start in starts))
-
-
-def _place(line: ModelLine) -> str:
-    return f"{line.file}:{line.line}"
 
 
 def _missing(manifest: Manifest, criterion: Criterion) -> str:

@@ -13,6 +13,7 @@
 #include "hashing.h"
 #include "launch_record.h"
 #include "readable.h"
+#include "statistics.h"
 #include "strided.h"
 #include "subjects.h"
 #include "watch_launch.h"
@@ -68,15 +69,6 @@ void print_sight(ThreadState& thread, const Sight& sight) {
   }
 }
 
-// TensorStats::min_bits or max_bits as a number.
-double extreme(uint64_t bits, uint8_t integer) {
-  if (integer == 1) return static_cast<double>(static_cast<int64_t>(bits));
-  if (integer == 2) return static_cast<double>(bits);
-  double value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 // Adds a tensor that a launch has written to the summaries.
 void summarise(Run& run, const Sight& sight) {
   const TensorStats& stats = sight.stats;
@@ -92,8 +84,8 @@ void summarise(Run& run, const Sight& sight) {
   row.n_neg_inf = stats.n_neg_inf;
   row.n_zero = stats.n_zero;
   const bool finite = row.numel > row.n_nan + row.n_pos_inf + row.n_neg_inf;
-  row.min = finite ? extreme(stats.min_bits, stats.integer) : std::numeric_limits<double>::quiet_NaN();
-  row.max = finite ? extreme(stats.max_bits, stats.integer) : std::numeric_limits<double>::quiet_NaN();
+  row.min = finite ? extremum_value(stats, stats.min_bits) : std::numeric_limits<double>::quiet_NaN();
+  row.max = finite ? extremum_value(stats, stats.max_bits) : std::numeric_limits<double>::quiet_NaN();
   row.mean = stats.mean;
   row.std = stats.std;
   run.summaries.add(row);

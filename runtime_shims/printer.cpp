@@ -1,13 +1,12 @@
 #include "printer.h"
 
-#include <string.h>
-
 #include <charconv>
 #include <cmath>
 
 #include "dtype.h"
 #include "element_text.h"
 #include "format.h"
+#include "statistics.h"
 
 namespace aoti_debug {
 namespace {
@@ -98,9 +97,7 @@ std::string number_text(const TensorStats& stats, uint64_t bits, int digits) {
   } else if (stats.integer == 1) {
     append_signed(text, static_cast<int64_t>(bits));
   } else {
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    append_real(text, value, digits);
+    append_real(text, extremum_value(stats, bits), digits);
   }
   return text;
 }

@@ -1,10 +1,19 @@
 #include "readable.h"
 
+#include <string.h>
+
 #include "device.h"
 #include "dtype.h"
 #include "strided.h"
 
 namespace aoti_debug {
+
+bool is_repeated(const AotiDebugSite& site, uint32_t slot) {
+  for (uint32_t i = 0; i < slot; ++i) {
+    if (is_tensor_form(site.slots[i].form) && strcmp(site.slots[i].name, site.slots[slot].name) == 0) return true;
+  }
+  return false;
+}
 
 std::string unreadable(const TensorMeta& meta) {
   if (meta.layout != kLayoutStrided) return std::string("not read: layout ") + layout_name(meta.layout);

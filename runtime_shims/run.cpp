@@ -88,11 +88,7 @@ void Run::record_print(const LaunchId& id, const std::string& text) {
   if (prints_ == nullptr) {
     prints_ = std::make_unique<JournalWriter>(&journal, static_cast<uint32_t>(syscall(SYS_gettid)));
   }
-  uint8_t* to = prints_->start(static_cast<uint32_t>(sizeof(fields)) + fields.text_bytes);
-  if (to == nullptr) return;
-  memcpy(to, &fields, sizeof(fields));
-  memcpy(to + sizeof(fields), text.data(), fields.text_bytes);
-  prints_->finish(RECORD_PRINT, 0, journal.now_ns());
+  append(*prints_, RECORD_PRINT, 0, &fields, sizeof(fields), text.data(), fields.text_bytes);
 }
 
 // What the device had yet to measure for watchpoints when the last call ended.
@@ -158,11 +154,16 @@ void Run::note(NoteCode code, const std::string& text, bool tell) {
 void Run::record(RecordType type, uint16_t flags, const void* fields, size_t bytes, const void* tail,
                  size_t tail_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  uint8_t* to = notes_ == nullptr ? nullptr : notes_->start(static_cast<uint32_t>(bytes + tail_bytes));
+  if (notes_ != nullptr) append(*notes_, type, flags, fields, bytes, tail, tail_bytes);
+}
+
+void Run::append(JournalWriter& writer, RecordType type, uint16_t flags, const void* fields, size_t bytes,
+                 const void* tail, size_t tail_bytes) {
+  uint8_t* to = writer.start(static_cast<uint32_t>(bytes + tail_bytes));
   if (to == nullptr) return;
   memcpy(to, fields, bytes);
   if (tail_bytes != 0) memcpy(to + bytes, tail, tail_bytes);
-  notes_->finish(type, flags, journal.now_ns());
+  writer.finish(type, flags, journal.now_ns());
 }
 
 void Run::note_stops() {

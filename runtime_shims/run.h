@@ -109,6 +109,10 @@ class Run {
   void start_watchpoints();
   void take_watched(bool wait);
 
+  // Appends a record: its fields, then a text. `mutex_` is held.
+  void append(JournalWriter& writer, RecordType type, uint16_t flags, const void* fields, size_t bytes,
+              const void* tail, size_t tail_bytes);
+
   // Whether a launch failed, or the device is broken.
   bool has_failed() const;
 

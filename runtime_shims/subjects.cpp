@@ -1,7 +1,5 @@
 #include "subjects.h"
 
-#include <string.h>
-
 #include "launch_record.h"
 #include "readable.h"
 
@@ -26,13 +24,6 @@ bool is_wanted(const Config& config, Phase phase, uint8_t role) {
 }
 
 }  // namespace
-
-bool is_repeated(const AotiDebugSite& site, uint32_t slot) {
-  for (uint32_t i = 0; i < slot; ++i) {
-    if (is_tensor_form(site.slots[i].form) && strcmp(site.slots[i].name, site.slots[slot].name) == 0) return true;
-  }
-  return false;
-}
 
 std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
   const AotiDebugSite& site = *launch.site;

@@ -16,9 +16,6 @@ struct Subject {
   TensorMeta meta;
 };
 
-// The same expression may be passed twice; it is one tensor under one name.
-bool is_repeated(const AotiDebugSite& site, uint32_t slot);
-
 // Those that the options of the run choose. `after`: the callee has returned without an error.
 std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after);
 

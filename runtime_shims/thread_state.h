@@ -82,6 +82,7 @@ struct ThreadState {
   std::string text;                 // lines that come after them
   uint64_t flushed_ns = 0;
   LaunchId last_hit = kNoLaunch;         // of a watchpoint
+  bool saves_hit = false;                // the tensors of that launch are saved
   const void* return_address = nullptr;  // of generated code, from the function of ours that it called last
   StatisticsMemo statistics;
   std::vector<SlotValue> values;                   // scratch, an entry a slot

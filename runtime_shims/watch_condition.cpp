@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "statistics.h"
+
 namespace aoti_debug {
 namespace {
 
@@ -31,14 +33,6 @@ constexpr StatisticName kStatisticNames[] = {
 };
 
 bool is_count(WatchStatistic statistic) { return statistic >= WATCH_NAN; }
-
-double extremum_value(const TensorStats& stats, uint64_t bits) {
-  if (stats.integer == 2) return static_cast<double>(bits);
-  if (stats.integer == 1) return static_cast<double>(static_cast<int64_t>(bits));
-  double value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 }  // namespace
 

@@ -93,6 +93,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   Watchpoints& watchpoints = *run.watchpoints;
   const Watchpoint& watchpoint = watchpoints.all()[hit.watch];
   hit.number = watchpoints.hit(hit.watch);
+  if (!(thread.last_hit == sight.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
   thread.last_hit = sight.id;
   if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
   uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
@@ -102,7 +103,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight.stats, elements);
   hit.element = element.index;
   hit.value = element.value;
-  if (watchpoints.does(WATCH_SAVE)) actions |= WATCH_SAVE;
+  if (thread.saves_hit) actions |= WATCH_SAVE;
   if (watchpoints.does(WATCH_STACK) && watchpoints.may_write_stack()) {
     actions |= WATCH_STACK;
     write_own_stack(thread.return_address);
@@ -197,7 +198,7 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
   }
   if (on_device) show_measured(call, watchpoints.does(WATCH_SAVE));
   const bool is_hit = thread.last_hit == call.id(launch.launch);
-  if (is_hit && watchpoints.does(WATCH_SAVE) && watchpoints.may_save()) save_launch(launch, values, phase);
+  if (is_hit && thread.saves_hit) save_launch(launch, values, phase);
   if (is_hit) thread.flush_text(call.run->journal.now_ns());
 }
 

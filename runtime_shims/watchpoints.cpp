@@ -1,7 +1,6 @@
 #include "watchpoints.h"
 
 #include <fnmatch.h>
-#include <string.h>
 
 #include <set>
 #include <utility>
@@ -23,14 +22,6 @@ std::set<std::string_view> written_names(const AotiDebugPackage& package) {
     }
   }
   return names;
-}
-
-// Whether an earlier slot of the site is the same argument.
-bool is_seen_before(const AotiDebugSite& site, uint32_t slot) {
-  for (uint32_t i = 0; i < slot; ++i) {
-    if (is_tensor_form(site.slots[i].form) && strcmp(site.slots[i].name, site.slots[slot].name) == 0) return true;
-  }
-  return false;
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -98,7 +89,7 @@ Watchpoints::Watchpoints(std::vector<Watchpoint> watchpoints, uint32_t actions, 
     const AotiDebugSite& site = package.sites[i];
     for (uint32_t s = 0; s < site.n_slots; ++s) {
       const AotiDebugSlot& slot = site.slots[s];
-      if (!is_tensor_form(slot.form) || is_seen_before(site, s)) continue;
+      if (!is_tensor_form(slot.form) || is_repeated(site, s)) continue;
       WatchedSlot watched{static_cast<uint16_t>(s), before && slot.role != AOTI_DEBUG_ROLE_OUT, after, {}};
       if (!before && !after) {
         watched.after = !is_read_only(slot);

@@ -5,7 +5,6 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import signal
@@ -16,14 +15,14 @@ from pathlib import Path
 
 import order
 import pytest
-from built_model import Built, FromPackage, build_from_package, build_model, importable, save_run
+from built_model import Built, FromPackage, importable
 from once import once
+from session_models import SessionModels
 
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.machine import python_process
 from aoti_debug.run.preloaded import PRELOADED
-from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 
 TESTS = Path(__file__).resolve().parent
@@ -80,50 +79,30 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """Builds a model of models.py, once a session."""
+def session_models(tmp_path_factory: pytest.TempPathFactory) -> SessionModels:
+    """The models of models.py."""
     importable(TESTS)
+    import models
 
-    @functools.cache
-    def build(name: str) -> Built:
-        import models
-
-        def make(folder: Path) -> Built:
-            return build_model(models.program(name), folder, models.CASES[name].configs, "models")
-
-        return once(tmp_path_factory, f"built-{name}", make)
-
-    return build
+    return SessionModels(tmp_path_factory, "models", models.program, lambda name: models.CASES[name].configs)
 
 
 @pytest.fixture(scope="session")
-def from_package(
-    built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], FromPackage]:
+def built(session_models: SessionModels) -> Callable[[str], Built]:
+    """Builds a model of models.py, once a session."""
+    return session_models.build
+
+
+@pytest.fixture(scope="session")
+def from_package(session_models: SessionModels) -> Callable[[str], FromPackage]:
     """Compiles a model of models.py and builds from its package, once a session."""
-
-    @functools.cache
-    def build(name: str) -> FromPackage:
-        import models
-
-        def make(folder: Path) -> FromPackage:
-            return build_from_package(built(name), folder, models.CASES[name].configs, "models")
-
-        return once(tmp_path_factory, f"compiled-{name}", make)
-
-    return build
+    return session_models.from_package
 
 
 @pytest.fixture(scope="session")
-def saved(built: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
+def saved(session_models: SessionModels) -> Callable[[str], RunDir]:
     """A run of a model of models.py at level 1, once a session."""
-
-    @functools.cache
-    def run(name: str) -> RunDir:
-        path = once(tmp_path_factory, f"runs-{name}", lambda folder: save_run(built(name), folder).path)
-        return run_directory.open_run(path)
-
-    return run
+    return session_models.saved
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,14 @@ def test_largest_values_are_torchs(dtype: dtypes.Dtype) -> None:
     assert bool(held.isinf()) == dtype.has_infinity
 
 
+def test_abbreviations_are_those_of_torchs_traces() -> None:
+    table = pytest.importorskip("torch.utils._dtype_abbrs", reason="this torch has no such table").dtype_abbrs
+    expected = {dtypes.bare_name(dtype): short for dtype, short in table.items()}
+    assert {name: dtypes.of_name(name).abbreviation for name in expected} == expected  # type: ignore[union-attr]
+    known = [dtype for dtype in dtypes.DTYPES if dtype.name not in expected]
+    assert [dtype.abbreviation for dtype in known] == [dtype.name for dtype in known]
+
+
 def test_only_floating_dtypes_have_a_largest_value() -> None:
     assert [dtype for dtype in dtypes.DTYPES if dtype.largest is not None] == FLOATING
 

@@ -5,32 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aoti_debug import dtypes
 from aoti_debug.rundir.statistics import Statistics
 
-ABBREVIATIONS = {  # torch.utils._dtype_abbrs, which exists in no public place
-    "bfloat16": "bf16",
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "float8_e4m3fn": "f8e4m3fn",
-    "float8_e5m2": "f8e5m2",
-    "float8_e4m3fnuz": "f8e4m3fnuz",
-    "float8_e5m2fnuz": "f8e5m2fnuz",
-    "float8_e8m0fnu": "f8e8m0fnu",
-    "float4_e2m1fn_x2": "f4e2m1fnx2",
-    "complex32": "c32",
-    "complex64": "c64",
-    "complex128": "c128",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "bool": "b8",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-}
 _INDENT = "  "
 
 
@@ -57,7 +34,9 @@ class CallTensor:
         if not self.dtype:
             return name
         attributes = f"{{hash={self.hash}}}" if self.hash else ""
-        return f"{name}: {ABBREVIATIONS.get(self.dtype, self.dtype)}[{', '.join(self.shape)}]{attributes}"
+        known = dtypes.of_name(self.dtype)
+        dtype = self.dtype if known is None else known.abbreviation
+        return f"{name}: {dtype}[{', '.join(self.shape)}]{attributes}"
 
 
 @dataclass(frozen=True)

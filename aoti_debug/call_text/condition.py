@@ -1,103 +1,74 @@
-"""A condition on a tensor, "absmax > 1e4", that selects calls."""
+"""The condition of `show --calls --where`: on the values, the dtype and the shape of a tensor of a call."""
 
 from __future__ import annotations
 
 import math
-import operator
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aoti_debug.call_text.call import ABBREVIATIONS, CallTensor
+from aoti_debug import dtypes
+from aoti_debug.call_text.call import CallTensor
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir import condition
+from aoti_debug.rundir.condition import Condition, ConditionError, Quantity
 
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_PATTERN = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:(?P<comparison>==|!=|>=|<=|>|<)\s*(?P<value>\S+)\s*)?\Z")
-_HINT = "a condition is 'nan', 'inf', 'absmax > 1e4', 'numel >= 1000', 'ndim == 1' or 'dtype == f16'"
-
-
-def _largest_magnitude(s: Statistics) -> float | None:
-    return None if s.min is None or s.max is None else max(abs(s.min), abs(s.max))
-
-
-_MEASURED: Mapping[str, Callable[[Statistics], float | None]] = {
-    "nan": lambda s: s.n_nan,
-    "inf": lambda s: s.n_pos_inf + s.n_neg_inf,
-    "zeros": lambda s: s.n_zero,
-    "absmax": _largest_magnitude,
-    "min": lambda s: s.min,
-    "max": lambda s: s.max,
-    "mean": lambda s: s.mean,
-    "std": lambda s: s.std,
-}
-_OF_TYPE = ("dtype", "numel", "ndim")
+_OF_TYPE = ("numel", "ndim", "dtype")
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A condition on one tensor.
+class CallCondition:
+    """A condition that one tensor of a call has to meet."""
 
-    Attributes:
-        name: the quantity: "absmax".
-        comparison: "==", "!=", ">=", "<=", ">" or "<".
-        value: a number, or the abbreviation of a dtype.
-    """
-
-    name: str
-    comparison: str
-    value: float | str
+    condition: Condition
 
     @property
     def needs_values(self) -> bool:
-        """True if it is a condition on the elements, not on the type."""
-        return self.name in _MEASURED
+        """True if it is a condition on elements, not only on types."""
+        return not condition.names(self.condition).issubset(_OF_TYPE)
 
     def holds(self, tensor: CallTensor) -> bool:
-        """True if it holds for a tensor; not for one whose values are not known."""
-        actual = self._quantity(tensor)
-        if actual is None:
-            return False
-        return bool(_COMPARISONS[self.comparison](actual, self.value))  # type: ignore[arg-type]
+        """True if it holds for a tensor; what is not known of it meets no comparison."""
+        return condition.holds(self.condition, lambda name: _quantity(name, tensor))
 
     def holds_for_any(self, tensors: Iterable[CallTensor]) -> bool:
         """True if it holds for one of the tensors."""
         return any(map(self.holds, tensors))
 
-    def _quantity(self, tensor: CallTensor) -> float | str | None:
-        if self.name == "dtype":
-            return ABBREVIATIONS.get(tensor.dtype, tensor.dtype)
-        if self.name == "ndim":
-            return len(tensor.shape)
-        if self.name == "numel":
-            sizes = [int(size) for size in tensor.shape if size.isdecimal()]
-            return math.prod(sizes) if len(sizes) == len(tensor.shape) else None
-        return None if tensor.statistics is None else _MEASURED[self.name](tensor.statistics)
 
-
-def parse_condition(text: str) -> Condition:
-    """Parses "absmax > 1e4"; a name alone, "nan", stands for "nan > 0".
+def parse_condition(text: str) -> CallCondition:
+    """Parses "absmax > 1e4 and dtype == f16".
 
     Raises:
-        UsageError: it is none.
+        UsageError: it does not parse; the message has a caret under the place.
     """
-    match = _PATTERN.match(text)
-    name = match["name"] if match else ""
-    if match is None or name not in (*_MEASURED, *_OF_TYPE):
-        raise UsageError(f"--where {text!r} is no condition", hint=_HINT)
-    comparison, value = match["comparison"] or ">", match["value"] or "0"
-    if name == "dtype":
-        if match["comparison"] not in ("==", "!="):
-            raise UsageError(f"--where {text!r} is no condition", hint=_HINT)
-        return Condition(name, comparison, ABBREVIATIONS.get(value.removeprefix("torch."), value))
     try:
-        return Condition(name, comparison, float(value))
-    except ValueError as error:
-        raise UsageError(f"--where {text!r}: {value} is not a number", hint=_HINT) from error
+        parsed = condition.parse(text, numbers=("ndim",), texts=("dtype",))
+    except ConditionError as error:
+        raise UsageError(
+            f"--where does not parse: {error.shown_in(text)}",
+            hint="a condition is 'nan', 'absmax > 1e4', 'numel >= 1000 and ndim == 1', 'dtype == f16'",
+        ) from error
+    return CallCondition(_with_names_of_dtypes(parsed))
+
+
+def _with_names_of_dtypes(parsed: Condition) -> Condition:
+    """The condition with torch's names in place of abbreviated ones: "float16" for "f16" and "torch.float16"."""
+    if isinstance(parsed, condition.Joined):
+        return condition.Joined(tuple(map(_with_names_of_dtypes, parsed.parts)), parsed.all_of_them)
+    if parsed.left.name != "dtype":
+        return parsed
+    word = str(parsed.right.value).removeprefix("torch.")
+    name = next((dtype.name for dtype in dtypes.DTYPES if dtype.abbreviation == word), word)
+    return condition.Comparison(parsed.left, parsed.sign, condition.Operand(value=name))
+
+
+def _quantity(name: str, tensor: CallTensor) -> Quantity:
+    match name:
+        case "dtype":
+            return tensor.dtype or None
+        case "ndim":
+            return len(tensor.shape)
+        case "numel":
+            sizes = [int(size) for size in tensor.shape if size.isdecimal()]
+            return math.prod(sizes) if len(sizes) == len(tensor.shape) else None
+    return None if tensor.statistics is None else condition.statistic(name, tensor.statistics)

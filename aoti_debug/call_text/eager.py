@@ -95,10 +95,8 @@ def _answer(request: EagerRequest, folder: Path) -> EagerAnswer:
         with python_process.start(command, os.environ, stdout=output.fileno(), stderr=output.fileno()) as child:
             status = child.wait()
     if not Path(request.answer).exists():
-        said = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
         raise TargetError(
-            f"the process that calls the program in eager ended with {process.describe_exit(status)}"
-            f"{': ' if said else ''}{wording.first_line(said)}",
+            f"the process that calls the program in eager ended with {process.describe_end(status, log)}",
             hint="call the program in a script of your own",
         )
     return json_data.parse(EagerAnswer, Path(request.answer).read_bytes())

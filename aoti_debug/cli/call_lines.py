@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
-from pathlib import Path
 
 from aoti_debug.abi import CallKind
 from aoti_debug.call_text.call import Call, call_lines
-from aoti_debug.call_text.condition import Condition, parse_condition
+from aoti_debug.call_text.condition import CallCondition, parse_condition
 from aoti_debug.call_text.eager import eager_calls
+from aoti_debug.call_text.options import CallOptions
 from aoti_debug.call_text.recorded import RecordedCalls
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.errors import AotiDebugError, UsageError
@@ -21,25 +20,6 @@ from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import BUDGET
 from aoti_debug.site_filter import SiteFilter
-
-
-@dataclass(frozen=True)
-class CallOptions:
-    """The options of `--calls`.
-
-    Attributes:
-        operators: patterns of operators and kernels; a kernel is taken for any operator that it holds.
-        where: a condition that one tensor of a call must meet; "" for none.
-        hashes: print the hash of every tensor.
-        eager: the exported program to call in eager in place of the launches; None for the launches.
-        trusted: call it even if it was not made here by this user.
-    """
-
-    operators: tuple[str, ...] = ()
-    where: str = ""
-    hashes: bool = False
-    eager: Path | None = None
-    trusted: bool = False
 
 
 def lines_of_calls(
@@ -92,7 +72,7 @@ def _of_call(launch: Launch) -> tuple[CallKind, int]:
     return launch.key.kind, launch.key.call
 
 
-def _selected(calls: Iterable[Call], operators: Sequence[str], condition: Condition | None) -> list[Call]:
+def _selected(calls: Iterable[Call], operators: Sequence[str], condition: CallCondition | None) -> list[Call]:
     return [
         call
         for call in calls

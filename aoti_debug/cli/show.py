@@ -13,6 +13,7 @@ import click
 
 from aoti_debug import site_filter
 from aoti_debug.abi import Phase
+from aoti_debug.call_text.options import CallOptions
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
@@ -120,7 +121,8 @@ def command(
     selected = select(what, run)
     _keep_crumbs(selected.run)
     if calls:
-        _print_calls(selected, chosen, (operators, where or "", hashes, eager, trusted), None if all_ else LIMIT)
+        wanted = CallOptions(operators, where or "", hashes, eager, trusted)
+        _print_calls(selected, chosen, wanted, None if all_ else LIMIT)
         return
     for option, is_given in (("--operator", operators), ("--where", where), ("--hashes", hashes), ("--eager", eager)):
         if is_given:
@@ -183,15 +185,9 @@ def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
     return replace(selection, launches=launches, in_full=before is not None and selection.in_full)
 
 
-def _print_calls(
-    selection: Selection,
-    chosen: SiteFilter,
-    given: tuple[tuple[str, ...], str, bool, Path | None, bool],
-    limit: int | None,
-) -> None:
-    from aoti_debug.cli.call_lines import CallOptions, lines_of_calls  # a plain `show` starts without it
+def _print_calls(selection: Selection, chosen: SiteFilter, wanted: CallOptions, limit: int | None) -> None:
+    from aoti_debug.cli.call_lines import lines_of_calls  # a plain `show` starts without it
 
-    wanted = CallOptions(*given)
     run = selection.run
     if wanted.eager is None:
         selection = narrowed(selection, chosen)

@@ -19,6 +19,7 @@ from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.inputs.files import missing_inputs_error
@@ -94,11 +95,8 @@ def _require_trust(run: RunDir, trusted: bool) -> None:
 
 
 def _check(options: CompareOptions) -> None:
-    if options.metric and ":" not in options.metric:
-        raise UsageError(f"--metric {options.metric} is not FILE.py:FUNCTION", hint="--metric my.py:f")
-    metric = Path(options.metric.rpartition(":")[0])
-    if options.metric and not metric.is_file():
-        raise UsageError(f"--metric: {metric} does not exist", hint="--metric my.py:f")
+    if options.metric:
+        metric_function(options.metric).check()
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     site_filter.check_patterns(options.filters)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug import wording
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     Inherited,
@@ -135,10 +134,9 @@ def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: 
                     )
         code = child.wait()
     if not has_started:
-        said = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        ending = f"it ended with {process.describe_exit(code)}{': ' if said else ''}{wording.first_line(said)}"
+        ending = process.describe_end(code, folder / LOG)
         raise TargetError(
-            f"the process that evaluates the program did not start: {ending}",
+            f"the process that evaluates the program did not start: it ended with {ending}",
             hint="aoti-debug doctor checks this machine",
         )
     return f"ended with {process.describe_exit(code)}" if code else ""

@@ -171,7 +171,7 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     lines = []
     for n, suspect in enumerate(suspects[:MAX_SUSPECTS]):
         line = suspect.line
-        where = f"{line.file}:{line.line} in {line.function}: {line.text}" if line else "model line unknown"
+        where = f"{line.place} in {line.function}: {line.text}" if line else "model line unknown"
         how = f" {suspect.how} explains it" if suspect.how else ""
         lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node}){how}  {where}")
     if len(suspects) > MAX_SUSPECTS:

@@ -9,8 +9,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol
+
+from aoti_debug import wording
 
 
 class RunningProcess(Protocol):
@@ -198,6 +201,16 @@ def finished(child: Child, timeout: float) -> FinishedProcess:
     """
     stdout, errors = child.communicate(timeout)
     return FinishedProcess(child.wait(), _text(stdout), _text(errors))
+
+
+def describe_end(code: int, log: Path) -> str:
+    """Describes how a process ended, with the last line of its output: "exit code 3: no space left".
+
+    Args:
+        log: the file of its output.
+    """
+    said = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    return f"{describe_exit(code)}{': ' if said else ''}{wording.first_line(said)}"
 
 
 def describe_exit(code: int) -> str:

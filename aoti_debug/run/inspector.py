@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.errors import UsageError
+from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.manifest import Form, Manifest, ModelLine, Role, Site
 from aoti_debug.rundir.records import LaunchKey
-
-HINT = "--inspect FILE.py:FUNCTION names a function of a tensor and its launch"
 
 
 class InspectorError(RuntimeError):
@@ -150,7 +146,7 @@ class Inspector:
             argument=told.argument.decode(),
             phase=Phase(told.phase).name.lower(),
             role=Role(told.role).name.lower(),
-            source=f"{source[0].file}:{source[0].line}" if source else "",
+            source=source[0].place if source else "",
             tag=tag,
         )
 
@@ -162,37 +158,9 @@ def tag_of(site: Site) -> str:
     return next((arg.text.strip('"') for arg in site.args if arg.form is Form.STRING and arg.param == "tag"), "")
 
 
-def check_name(text: str) -> None:
-    """Checks that a text is "FILE.py:FUNCTION" and that there is such a file.
-
-    Raises:
-        UsageError: it is not, or there is none.
-    """
-    file, colon, _ = text.rpartition(":")
-    if not colon:
-        raise UsageError(f"--inspect {text} is not FILE.py:FUNCTION", hint=HINT)
-    if not Path(file).is_file():
-        raise UsageError(f"--inspect: {file} does not exist", hint=HINT)
-
-
-def load_function(text: str) -> InspectorFunction:
-    """The user's function "FILE.py:FUNCTION".
-
-    Raises:
-        UsageError: there is no such file or function, or the file fails.
-    """
-    check_name(text)
-    file, _, name = text.rpartition(":")
-    try:
-        function = runpy.run_path(file).get(name)
-    except (Exception, SystemExit) as error:  # the user's file may raise anything
-        raise UsageError(
-            f"--inspect {text} fails: {type(error).__name__}: {wording.first_line(str(error))}", hint=HINT
-        ) from error
-    if not callable(function):
-        raise UsageError(f"--inspect: {file} has no function {name}", hint=HINT)
-    found: InspectorFunction = function
-    return found
+def user_function(text: str) -> UserFunction:
+    """The user's function "FILE.py:FUNCTION" of --inspect."""
+    return UserFunction("--inspect", text, "names a function of a tensor and its launch")
 
 
 def _version(tensor: Any) -> int | None:

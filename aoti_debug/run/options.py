@@ -114,7 +114,7 @@ def check(options: RunOptions) -> None:
     if options.tag and not options.inspector:
         raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
     if options.inspector:
-        inspector.check_name(options.inspector)
+        inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
     if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):

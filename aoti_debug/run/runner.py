@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug import site_filter
-from aoti_debug.abi import Variable
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.errors import AotiDebugError, ArtifactError, TargetError, UsageError
+from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
 from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
@@ -24,11 +19,10 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.run import configuration, shared_memory
 from aoti_debug.run import options as run_options
-from aoti_debug.run import shared_memory
 from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import RunOptions
-from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
@@ -37,7 +31,6 @@ from aoti_debug.rundir import summaries as run_summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
 
-HOST = "aoti-debug run"
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
 
@@ -47,7 +40,7 @@ class RunResult:
 
     diagnosed: DiagnosedRun
     seconds: float  # from the start of the process to its end
-    lost: str  # the reason why a log of its output is incomplete; "" otherwise
+    lost: str  # what of its records is incomplete, and why; "" if all is there
 
     @property
     def run(self) -> RunDir:
@@ -135,16 +128,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     target = run_target(options.package, options.model, options.trusted)
     manifest = target.manifest
     _check_target(target, options)
-    if options.guards and _level(manifest, options) == 0:
-        raise UsageError("--guards needs a level above 0, which checks the guards", hint="--level 3 records launches")
-    if options.watch and _level(manifest, options) == 0:
-        raise UsageError("--watch needs a level above 0, which looks at launches", hint="--level 3 records launches")
-    if options.summaries is not None and _level(manifest, options) == 0:
-        raise UsageError("--summaries needs a level above 0", hint="--level 3 records launches")
-    if options.inspector and _level(manifest, options) == 0:
-        raise UsageError("--inspect needs a level above 0, which sees launches", hint="--level 3 records launches")
-    if options.stall is not None and _level(manifest, options) == 0:
-        raise UsageError("--stall needs a level above 0, which records progress", hint="--level 3 records launches")
+    configuration.check_level(manifest, options)
     base = options.out or run_directory.base_directory()
     shared_memory.reclaim()
     is_new_base = not base.exists()
@@ -213,17 +197,17 @@ def _run_in(
     path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch, temporary: Path
 ) -> RunResult:
     manifest = target.manifest
-    info = _info(manifest, options)
+    info = configuration.run_info(manifest, options)
     trust.remember_run(manifest, info.imports, info.libraries)
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
-    environment = _environment(path, options, temporary)
+    environment = configuration.run_environment(path, options, temporary)
     try:
         stopwatch.next("import torch")
         python_process.wait_for_imports(environment)
         stopwatch.next("start")
-        with ModelProcess(_request(path, info, target, options), environment) as process:
+        with ModelProcess(configuration.run_request(path, info, target, options), environment) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
             report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
@@ -238,9 +222,18 @@ def _run_in(
         raise _start_error(path, report, manifest)
     stamped_directories.link_latest(path)
     ended, rescued = rescue.rescued(ended)
-    run_summaries.keep(ended.run)
+    lost = report.log_failure or rescued.failure or _keep_summaries(ended.run)
     ended, failure = _with_timings(ended, stopwatch)
-    return RunResult(ended, time.monotonic() - began, report.log_failure or rescued.failure or failure)
+    return RunResult(ended, time.monotonic() - began, lost or failure)
+
+
+def _keep_summaries(run: RunDir) -> str:
+    """Turns the rows of the summaries into one columnar file; returns why that was not possible, "" if it was."""
+    try:
+        run_summaries.keep(run)
+    except RunDirError as error:
+        return f"{error}; the rows stay in {run_summaries.NAME}"
+    return ""
 
 
 def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> tuple[DiagnosedRun, str]:
@@ -335,97 +328,3 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     elif manifest.other_torch:
         hint = manifest.other_torch
     return TargetError("\n  ".join(lines), hint=hint)
-
-
-def _info(manifest: Manifest, options: RunOptions) -> RunInfo:
-    poison = run_json.poison_in_force(options.guards, options.poison)
-    return RunInfo(
-        tool_version=aoti_debug.__version__,
-        torch_version=_torch_version(),
-        pid=os.getpid(),
-        started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        level=_level(manifest, options),
-        filters=manifest.filters if options.filters is None else options.filters,
-        module_filters=manifest.module_filters if options.modules is None else options.modules,
-        line_filters=manifest.line_filters if options.lines is None else options.lines,
-        phase=options.phase or "",
-        device=manifest.device,
-        command=run_options.command(options),
-        host=HOST,
-        calls=options.calls,
-        imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
-        libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
-        poison=poison,
-        guards=poison is not None,
-    )
-
-
-def _torch_version() -> str | None:
-    """The version of the torch that the process will import, read without importing it."""
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _level(manifest: Manifest, options: RunOptions) -> int:
-    """The level in force: the option's, the environment's, or the package's."""
-    if options.level is not None:
-        return options.level
-    levels = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
-    return int(levels[0]) if levels and levels[0] in ("0", "1", "2", "3") else manifest.level
-
-
-def _request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> RunRequest:
-    return RunRequest(
-        package=str(options.package.resolve()),
-        run=str(path),
-        device=info.device,
-        calls=options.calls,
-        inputs=None if options.inputs is None else str(options.inputs.resolve()),
-        random_inputs=options.random_inputs,
-        inspector=options.inspector,
-        tag=options.tag,
-        interposed=target.interposed,
-        imports=info.imports,
-        libraries=info.libraries,
-    )
-
-
-def _print(options: RunOptions) -> str | None:
-    """The printing of a run with summaries: nothing, unless a level or the environment asks for it."""
-    is_asked = options.level is not None or Variable.PRINT.value in os.environ
-    return None if options.summaries is None or is_asked else "none"
-
-
-def _environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
-    """This process's environment and the variables that configure the runtime.
-
-    Args:
-        temporary: where torch unpacks the package; a process that dies leaves it there.
-    """
-    variables = {
-        Variable.RUN: path,
-        Variable.LEVEL: options.level,
-        Variable.FILTER: None if options.filters is None else ",".join(options.filters),
-        Variable.MODULE: None if options.modules is None else ",".join(options.modules),
-        Variable.LINE: None if options.lines is None else ",".join(options.lines),
-        Variable.PHASE: options.phase,
-        Variable.LAUNCH: options.launch,
-        Variable.FLIGHT: options.flight,
-        Variable.CRUMB_EVERY: options.crumb_every,
-        Variable.SUMMARIES: options.summaries,
-        Variable.PRINT: _print(options),
-        Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
-        Variable.GUARDS: 1 if options.guards else None,
-        Variable.WATCH: ";".join(options.watch) or None,
-        Variable.ON_HIT: options.on_hit or None,
-        Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
-    }
-    return {
-        **os.environ,
-        **options.environment,
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(temporary),
-        **{name.value: str(value) for name, value in variables.items() if value is not None},
-    }

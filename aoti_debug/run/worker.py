@@ -26,7 +26,7 @@ from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.run.inspector import Inspector, load_function
+from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.protocol import (
@@ -82,7 +82,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
-    function = load_function(request.inspector) if request.inspector else None
+    function = user_function(request.inspector).load() if request.inspector else None
     inspector: Inspector | None = None
     model: Any
     if request.interposed is not None:

@@ -21,7 +21,7 @@ def model_lines(provenance: Provenance, width: int) -> list[str]:
     if not provenance.source:
         return []
     first = provenance.source[0]
-    lines = [f"{_label('model')}{first.file}:{first.line} in {first.function} ({provenance.certainty.value})"]
+    lines = [f"{_label('model')}{first.place} in {first.function} ({provenance.certainty.value})"]
     groups = _by_file(provenance.source)
     same = groups.pop(first.file)
     if len(same) == 1:

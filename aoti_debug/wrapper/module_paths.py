@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from aoti_debug.manifest import Role, Site
+from aoti_debug.manifest import Site
 from aoti_debug.reference.program import Graph, Reference
-
-_WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 
 
 def with_modules(sites: Sequence[Site], reference: Reference) -> tuple[Site, ...]:
@@ -22,7 +20,7 @@ def with_modules(sites: Sequence[Site], reference: Reference) -> tuple[Site, ...
 def _with_modules(site: Site, graph: Graph | None) -> Site:
     if graph is None:
         return site
-    written = (graph.held.get(arg.base or arg.name, "") for arg in site.args if arg.role in _WRITES)
+    written = (graph.held.get(arg.base or arg.name, "") for arg in site.args if arg.written)
     modules = _modules(site.provenance.post_grad_nodes, graph) or _modules(written, graph)
     return replace(site, provenance=replace(site.provenance, modules=modules))
 

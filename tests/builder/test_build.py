@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+import cpp_host
 import pytest
 import torch
-from paths import CPP, ROOT
+from paths import ROOT
 
 import aoti_debug
 from aoti_debug.builder import build as builder
@@ -26,7 +27,6 @@ from aoti_debug.inputs.files import Inputs
 from aoti_debug.manifest import Kind
 from aoti_debug.pt2 import archive
 
-HOST = CPP / "host.cpp"
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
 LOAD_AND_CALL = """
 import sys, torch
@@ -139,23 +139,11 @@ def test_the_uninstrumented_package_is_what_torch_builds(folder: Path, summary: 
 
 
 @pytest.mark.slow
-def test_a_cpp_program_runs_the_package(folder: Path, summary: BuildSummary) -> None:
-    root = Path(torch.__file__).parent
-    kept = sources.read(folder / "kept" / "original", wrapper_opt="O1")
-    standard = next(flag for flag in kept.compile_flags.cflags if flag.startswith("std="))
-    command = ["g++", "-O0", f"-{standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
-    command += [str(HOST), f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include", "-o", str(folder / "host")]
-    libraries = [f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-ltorch", "-ltorch_cpu", "-lc10"]
-    subprocess.run([*command, *libraries], check=True)
-    with (folder / "in.pickle").open("wb") as file:
-        file.write(torch._C._pickle_save(INPUT))
-    ran = subprocess.run(
-        [str(folder / "host"), str(summary.package), str(folder / "in.pickle")],
-        env=outside() | {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(folder / "host_runs")},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+def test_a_cpp_program_runs_the_package(
+    folder: Path, summary: BuildSummary, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    variables = {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(folder / "host_runs")}
+    ran = cpp_host.call(cpp_host.compiled_host(tmp_path_factory), summary.package, [INPUT], folder, variables)
     expected = torch.relu(Model().linear(INPUT)).double().sum().item()
     assert float(ran.stdout) == pytest.approx(expected, rel=1e-5)
     kernel = summary.manifest.sites[1].kernel  # the filter lets no other be printed

@@ -26,6 +26,8 @@ EMPTY = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)
         ("dtype == f16", True),
         ("dtype != torch.float16", False),
         ("std <= 1e0", True),
+        ("dtype == f32 or numel > 3 and nan", True),
+        ("(dtype == f32 or numel > 3) and posinf", False),
     ],
 )
 def test_conditions(text: str, holds: bool) -> None:
@@ -39,8 +41,13 @@ def test_what_is_not_known_meets_no_condition() -> None:
     assert [parse_condition(text).needs_values for text in ("nan", "numel > 0")] == [True, False]
 
 
-@pytest.mark.parametrize("text", ["", "nan >", "absmax > big", "size > 3", "dtype > f16", "dtype", "max > 1 2"])
+@pytest.mark.parametrize(
+    "text", ["", "nan >", "absmax > big", "absmax", "size > 3", "dtype > f16", "dtype", "max > 1 2", "nan and"]
+)
 def test_what_is_no_condition(text: str) -> None:
-    with pytest.raises(UsageError, match="--where") as caught:
+    with pytest.raises(UsageError, match="--where does not parse: ") as caught:
         parse_condition(text)
+    _, shown, caret = str(caught.value).split("\n")
+    assert shown == f"  {text}"
+    assert caret.strip() == "^"
     assert "absmax > 1e4" in caught.value.hint

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from factories import make_manifest, site
 from recorded import long_names
 from schema import problems
 
 from aoti_debug.abi import Phase
 from aoti_debug.cli import main
-from aoti_debug.cli.run import SavedSoFar, launches_per_call, summary
+from aoti_debug.cli.run import summary
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show import cells
-
-KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 
 
 @pytest.fixture(autouse=True)
@@ -176,31 +173,6 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code
     assert err.splitlines()[0] == message
     assert err.splitlines()[1].startswith("hint: ")
     assert list(Path().iterdir()) == []
-
-
-def test_how_much_was_saved_so_far(tmp_path: Path) -> None:
-    saved = SavedSoFar(tmp_path / "tensors", 4, 2)
-    saved.update()
-    assert (saved.text(), saved.launches, saved.total) == ("running", 0, 8)
-    for folder, size in (("0/0003_a", 1000), ("0/0000_b", 24), ("c0/0009_c", 5000)):
-        path = tmp_path / "tensors" / folder
-        path.mkdir(parents=True)
-        (path / "x.safetensors").write_bytes(bytes(size))
-        (path / ".x.tmp").write_bytes(bytes(7))
-    saved.update()
-    assert (saved.text(), saved.launches) == ("launch 0.3: 2 tensors, 1.0 KiB", 4)
-    newest = tmp_path / "tensors" / "1/0010_d"
-    newest.mkdir(parents=True)
-    (newest / "y.safetensors").write_bytes(bytes(1024))
-    saved.update()
-    assert saved.text() == "launch 1.10: 3 tensors, 2.0 KiB"
-
-
-def test_launches_that_a_call_has() -> None:
-    assert launches_per_call(KERNELS) == 2
-    assert launches_per_call(make_manifest(site("k"), site("c", function="_const_run_impl"))) == 1
-    assert launches_per_call(make_manifest(site("k"), site("b", subgraph="true_graph_0"))) is None
-    assert launches_per_call(make_manifest(site("k", loops=1))) is None
 
 
 @pytest.mark.parametrize(("columns", "notes"), [(80, 2), (cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import cpp_host
 import print_model
 import pytest
 import torch
@@ -71,6 +72,17 @@ def test_it_prints_what_eager_prints(prints: Printing, tmp_path: Path, level: in
         'TORCH_PRINT("y={y} n={} {:.2f} {{}}", y.shape[0], 1.5, y=y)',
         "TORCH_PRINT('quotes \"a\" \\\\ tab\\t newline\\nunicode é?')",
     ]
+
+
+@pytest.mark.slow
+def test_a_cpp_program_prints_what_eager_prints(prints: Printing, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("cpp")
+    expected, outputs = in_eager(prints.program)
+    inputs, _ = torch.export.load(prints.program).example_inputs
+    host = cpp_host.compiled_host(tmp_path_factory)
+    ran = cpp_host.call(host, prints.package, inputs, folder, {"AOTI_DEBUG_LEVEL": "0"})
+    sums = "".join(f"{output.double().sum().item():.17g}\n" for output in outputs)
+    assert ran.stdout == expected + sums
 
 
 def test_outputs_are_those_without_prints(prints: Printing) -> None:

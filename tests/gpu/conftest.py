@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_model import Built, FromPackage, build_from_package, build_model, importable, save_run
-from once import once
+from built_model import Built, FromPackage, importable
+from session_models import SessionModels
 
-from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """Builds a case of cuda_models.py, once a session."""
+def cuda_session_models(tmp_path_factory: pytest.TempPathFactory) -> SessionModels:
+    """The cases of cuda_models.py."""
     importable(HERE)
+    import cuda_models
 
-    @functools.cache
-    def built(name: str) -> Built:
-        import cuda_models
-
-        def make(folder: Path) -> Built:
-            case = cuda_models.case(name)
-            return build_model(case.export(), folder, case.inductor_configs, "cuda_models")
-
-        return once(tmp_path_factory, f"cuda-{name}", make)
-
-    return built
+    return SessionModels(
+        tmp_path_factory,
+        "cuda_models",
+        lambda name: cuda_models.case(name).export(),
+        lambda name: cuda_models.case(name).inductor_configs,
+    )
 
 
 @pytest.fixture(scope="session")
-def saved(build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunDir]:
+def build(cuda_session_models: SessionModels) -> Callable[[str], Built]:
+    """Builds a case of cuda_models.py, once a session."""
+    return cuda_session_models.build
+
+
+@pytest.fixture(scope="session")
+def saved(cuda_session_models: SessionModels) -> Callable[[str], RunDir]:
     """A run of a case at level 1, once a session."""
-
-    @functools.cache
-    def run(name: str) -> RunDir:
-        path = once(tmp_path_factory, f"cuda-runs-{name}", lambda folder: save_run(build(name), folder).path)
-        return run_directory.open_run(path)
-
-    return run
+    return cuda_session_models.saved
 
 
 @pytest.fixture(scope="session")
-def from_package(
-    build: Callable[[str], Built], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], FromPackage]:
+def from_package(cuda_session_models: SessionModels) -> Callable[[str], FromPackage]:
     """Compiles a case of cuda_models.py and builds from its package, once a session."""
-
-    @functools.cache
-    def built(name: str) -> FromPackage:
-        import cuda_models
-
-        def make(folder: Path) -> FromPackage:
-            return build_from_package(build(name), folder, cuda_models.case(name).inductor_configs, "cuda_models")
-
-        return once(tmp_path_factory, f"cuda-compiled-{name}", make)
-
-    return built
+    return cuda_session_models.from_package

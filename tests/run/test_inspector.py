@@ -86,7 +86,7 @@ def test_functions_that_cannot_be_loaded(
 ) -> None:
     Path("broken.py").write_text("import nosuch\n")
     with pytest.raises(UsageError, match=problem.replace("(", "\\(")):
-        inspector.load_function(name)
+        inspector.user_function(name).load()
     assert main.run(["run", str(faulty_package), "--inspect", name]) == 2
     assert capfd.readouterr().err.splitlines()[0] == f"error: {problem}"
 

@@ -343,3 +343,18 @@ def test_a_directory_that_cannot_be_written(faulty_package: Path, tmp_path: Path
     assert "--out DIR" in caught.value.hint
     with pytest.raises(UsageError, match="cannot make a directory in /proc/nothing"):
         runner.run(faulty_package, out="/proc/nothing")
+
+
+def test_summaries_that_cannot_be_kept_leave_the_run(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "truncates.py").write_text(
+        "import atexit, os\n"
+        "atexit.register(lambda: os.truncate(os.path.join(os.environ['AOTI_DEBUG_RUN'], 'summaries.bin'), 10))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    result = runner.run(faulty_package, level=3, summaries=1, imports=("truncates",), out=tmp_path / "runs")
+    assert "summaries.bin is truncated" in result.lost
+    assert result.verdict is None
+    assert len(result.run.launches) > 0
+    assert result.run.info.timings

@@ -101,7 +101,7 @@ def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path
     [
         ({"stall": 0}, "--stall 0 is not greater than 0"),
         ({"summaries": 0}, "--freq 0 is less than 1"),
-        ({"summaries": 1, "level": 0}, "--summaries needs a level above 0"),
+        ({"summaries": 1, "level": 0}, "--summaries needs a level above 0, which measures tensors"),
         ({"stall": 5, "level": 0}, "--stall needs a level above 0, which records progress"),
     ],
 )

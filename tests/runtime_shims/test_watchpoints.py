@@ -180,6 +180,25 @@ def test_many_hits_do_not_grow(load: Load, journal: Callable[[], Journal], run: 
     assert max(record.hits for record in found.of("watch_count")) == 100_000
 
 
+def test_each_watchpoint_records_a_share_of_the_hits(load: Load, journal: Callable[[], Journal]) -> None:
+    runtime = load(WATCH="x: max > 0; x: nan; x: numel > 0", PRINT="none")
+    runtime.site(0, "first", Slot("x"))
+    x = Handle(torch.ones(2))
+    runtime.lib.h_time_launches(0, x.pointer, 300, 0)
+    runtime.unload()
+    recorded = [(hit.watch, hit.number) for hit in journal().of("watch_hit")]
+    assert sorted(recorded) == [(watch, number) for watch in (0, 2) for number in range(1, 86)]
+
+
+def test_a_hit_says_if_the_tensors_are_saved(load: Load, journal: Callable[[], Journal]) -> None:
+    runtime = load(WATCH="y: max > 0", ON_HIT="save")
+    for _ in range(18):
+        launched(runtime, x=torch.ones(2), y=torch.ones(3))
+    runtime.unload()
+    assert [hit.flags for hit in journal().of("watch_hit")] == [SAVE] * 16 + [0] * 2
+    assert {record.call for record in journal().of("tensor_file")} == set(range(16))
+
+
 def test_a_watchpoint_that_does_not_parse_is_ignored(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
     load(WATCH="x: big", ON_HIT="explode").lib.h_level()
     err = capfd.readouterr().err

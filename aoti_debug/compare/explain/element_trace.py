@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -12,9 +11,6 @@ from aoti_debug.compare.explain.element_sources import Place, Source, sources_of
 from aoti_debug.compare.protocol.origin import Made, Operand
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.values import unravel
-
-if TYPE_CHECKING:
-    pass
 
 _GETITEM = "_operator.getitem"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.reference.program import ValueKey
 
 
@@ -139,3 +140,8 @@ class CompareRequest:
     libraries: tuple[str, ...] = ()
     exported: str = ""
     inputs: str = ""
+
+
+def metric_function(text: str) -> UserFunction:
+    """The user's function "FILE.py:FUNCTION" of --metric."""
+    return UserFunction("--metric", text, "names a function of two tensors, actual and expected, that returns a number")

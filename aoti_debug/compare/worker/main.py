@@ -1,6 +1,7 @@
 """The process that evaluates regions: `python -m aoti_debug.compare.worker.main PIPE REQUEST.json`.
 
-PIPE is the descriptor of the pipe for its messages (protocol.py), REQUEST.json a CompareRequest (plan.py).
+PIPE is the descriptor of the pipe for its messages (protocol/messages.py), REQUEST.json a CompareRequest
+(protocol/request.py).
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import resource
-import runpy
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,7 +17,7 @@ from aoti_debug import wording
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import Failed, Started, message_line
-from aoti_debug.compare.protocol.request import CompareRequest
+from aoti_debug.compare.protocol.request import CompareRequest, metric_function
 from aoti_debug.compare.worker.exported import exported_states
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
@@ -82,15 +82,8 @@ def _metric(text: str) -> Metric | None:
     """
     if not text:
         return None
-    file, _, name = text.rpartition(":")
-    try:
-        function = runpy.run_path(file).get(name)
-    except (Exception, SystemExit) as error:  # the user's file may raise anything
-        raise UsageError(
-            f"--metric {text} fails: {type(error).__name__}: {wording.first_line(str(error))}", hint=_METRIC_HINT
-        ) from error
-    if not callable(function):
-        raise UsageError(f"{file} has no function {name}", hint=_METRIC_HINT)
+    named = metric_function(text)
+    function = named.load()
 
     def metric(actual: Any, expected: Any) -> float:
         try:
@@ -99,13 +92,10 @@ def _metric(text: str) -> Metric | None:
             tensor = f"{str(actual.dtype).removeprefix('torch.')}{list(actual.shape)}"
             raise UsageError(
                 f"--metric {text} fails for {tensor}: {type(error).__name__}: {wording.first_line(str(error))}",
-                hint=_METRIC_HINT,
+                hint=named.hint,
             ) from error
 
     return metric
-
-
-_METRIC_HINT = "--metric FILE.py:FUNCTION names a function of two tensors, actual and expected, that returns a number"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 from aoti_debug.frontend.worker.main import StepError
 from aoti_debug.printing import template
 from aoti_debug.printing.template import TemplateError, ValueKind
+from aoti_debug.wrapper import stack_frames
 
 _PARAMETERS = {
     "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
@@ -124,11 +125,8 @@ def _without_numbers(graph: Any, node: Any) -> None:
 
 def _place(node: Any) -> str:
     """The model line of a node: "model.py:23"; its format where that is not known."""
-    for line in reversed(str(node.meta.get("stack_trace") or "").splitlines()):
-        if line.strip().startswith("File "):
-            file, _, rest = line.strip().removeprefix("File ").partition(", line ")
-            return f"{file.strip(chr(34))}:{rest.partition(',')[0]}"
-    return repr(node.args[0])
+    lines = stack_frames.own_frames([str(node.meta.get("stack_trace") or "")])
+    return lines[0].place if lines else repr(node.args[0])
 
 
 def register_lowering(name: str) -> Any:

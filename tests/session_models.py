@@ -1,0 +1,64 @@
+"""Models that are compiled once a session, however many processes the tests are spread over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built_model import Built, FromPackage, build_from_package, build_model, save_run
+from once import once
+from torch.export import ExportedProgram
+
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
+
+
+class SessionModels:
+    """The models of a module.
+
+    Args:
+        module: registers their operators.
+        program, configs: of a model: its exported program, and Inductor's settings.
+    """
+
+    def __init__(
+        self,
+        factory: pytest.TempPathFactory,
+        module: str,
+        program: Callable[[str], ExportedProgram],
+        configs: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        self._factory = factory
+        self._module = module
+        self._program = program
+        self._configs = configs
+        self._runs: dict[str, RunDir] = {}
+
+    def build(self, name: str) -> Built:
+        """Builds a model."""
+
+        def make(folder: Path) -> Built:
+            return build_model(self._program(name), folder, self._configs(name), self._module)
+
+        return once(self._factory, f"built-{self._module}-{name}", make)
+
+    def from_package(self, name: str) -> FromPackage:
+        """Compiles a model as any user does, and builds from the package alone."""
+
+        def make(folder: Path) -> FromPackage:
+            return build_from_package(self.build(name), folder, self._configs(name), self._module)
+
+        return once(self._factory, f"compiled-{self._module}-{name}", make)
+
+    def saved(self, name: str) -> RunDir:
+        """Runs a model at level 1."""
+
+        def make(folder: Path) -> Path:
+            return save_run(self.build(name), folder).path
+
+        if name not in self._runs:
+            path = once(self._factory, f"runs-{self._module}-{name}", make)
+            self._runs[name] = run_directory.open_run(path)
+        return self._runs[name]

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aoti_debug.compare.evaluate import random_numbers
+from aoti_debug.compare.evaluate import inductor_operators, random_numbers
 from aoti_debug.reference.program import USER_TRITON
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
@@ -48,6 +48,8 @@ def operator_of(target: str) -> Callable[..., Any]:
 
     if target in _WITHOUT_VALUE:
         return _do_nothing
+    if target in inductor_operators.OPERATORS:
+        return inductor_operators.OPERATORS[target]
     if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if target.startswith("higher_order."):
@@ -86,7 +88,7 @@ def implementation_of(target: str) -> Callable[..., Any]:
 
 
 def _register_inductor_prims() -> None:
-    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
+    """Registers those of Inductor's operators that inductor_operators.py lacks; this imports Inductor."""
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._inductor.inductor_prims")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.compare.evaluate import inductor_operators
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.reference.program import Graph, Node, ValueKey
@@ -165,6 +166,8 @@ def is_elementwise(node: Node) -> bool:
     """True if each element of a node's result is computed from one element of each argument."""
     import torch
 
+    if node.target in inductor_operators.ELEMENTWISE:
+        return True
     try:
         function: Any = operator_of(node.target)
     except NotEvaluableError:

@@ -2,99 +2,126 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.machine.steps import Steps
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.steps import Step, Steps
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.background_run import BackgroundRun, Finished
 from aoti_debug.triage.options import TriageOptions
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
+_QUIET = {"AOTI_DEBUG_PRINT": "none"}
+_ALL_TENSORS = "run, level 1, all"
 
 
 class Trials:
     """Runs one package in different ways; the run directories are in `folder`."""
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
-        self._package = package
-        self._folder = folder
-        self._options = options
+        self._options = RunOptions(
+            package=package,
+            inputs=options.inputs,
+            random_inputs=options.random_inputs,
+            level=3,
+            filters=(),
+            modules=(),
+            lines=(),
+            out=folder,
+            calls=options.calls,
+            stall=options.stall,
+            imports=options.imports,
+            libraries=options.libraries,
+            crumb_every=1,
+            model=options.name,
+            trusted=options.trusted,
+            environment=_QUIET,
+        )
         self._steps = steps
+        self._ahead: BackgroundRun | None = None
 
     def names(self) -> RunResult:
         """Level 3 with the flight recorder: names the launch and keeps its inputs, in case the fault is rare."""
-        return self._run("run, level 3", level=3, flight=FLIGHT)
+        return self._run("run, level 3", replace(self._options, flight=FLIGHT))
 
     def blocking(self) -> RunResult:
         """Level 3 with a host that waits for every kernel: tells launches on several streams apart."""
-        return self._run("run, one launch at a time", level=3, flight=FLIGHT, environment={"CUDA_LAUNCH_BLOCKING": "1"})
+        options = replace(self._options, flight=FLIGHT, environment={**_QUIET, "CUDA_LAUNCH_BLOCKING": "1"})
+        return self._run("run, one launch at a time", options)
 
     def values(self) -> RunResult:
-        """Level 2: statistics of every tensor."""
-        return self._run("run, level 2", level=2)
+        """Level 2: statistics of every tensor. If it fails beside a run in the background, it is run again, alone."""
+        result = self._run("run, level 2", replace(self._options, level=2))
+        if result.verdict is None or self._ahead is None:
+            return result
+        self.close()
+        return self._run("run, level 2, alone", replace(self._options, level=2))
 
     def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
         """Level 1: the tensors of some launches."""
         ids = ",".join(launch.id for launch in launches)
-        return self._run("run, level 1", level=1, launch=ids, phase="both", environment=environment or {})
+        variables = {**_QUIET, **(environment or {})}
+        options = replace(self._options, level=1, launch=ids, phase="both", environment=variables)
+        return self._run("run, level 1", options)
 
     def all_tensors(self) -> RunResult:
-        """Level 1: the tensors of all launches."""
-        return self._run("run, level 1, all", level=1, phase="both")
+        """Level 1: the tensors of all launches. A run that was begun ahead is taken if it was not disturbed."""
+        finished = self._finished_ahead()
+        if finished is None:
+            return self._run(_ALL_TENSORS, replace(self._options, level=1, phase="both"))
+        now, result = time.monotonic(), finished.result
+        seconds = finished.ended - finished.began
+        began = self._steps.now - (now - finished.began)
+        self._steps.add(Step(_ALL_TENSORS, seconds, _outcome(result), result.run.info.timings, began))
+        return result
+
+    def begin_all_tensors(self) -> None:
+        """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
+        self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"))
+
+    def close(self) -> None:
+        """Ends and forgets what was begun ahead and not asked for."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.cancel()
+
+    def _finished_ahead(self) -> Finished | None:
+        """The run that was begun ahead; None if there is none, or it could not start."""
+        if self._ahead is None:
+            return None
+        with contextlib.suppress(AotiDebugError):
+            finished = self._ahead.finished()
+            if finished.result.verdict is None:
+                self._ahead = None
+                return finished
+        self.close()
+        return None
 
     def guarded_tensors(self, launches: Sequence[Launch]) -> RunResult:
         """Level 1 with guard zones around every buffer: an out-of-bounds write does no damage."""
         ids = ",".join(launch.id for launch in launches)
-        return self._run("run, level 1, guards", level=1, launch=ids, phase="both", guards=True)
+        return self._run("run, level 1, guards", replace(self._options, level=1, launch=ids, phase="both", guards=True))
 
     def guarded(self) -> RunResult:
         """Level 3 with guard zones around every buffer."""
-        return self._run("run, guards", level=3, guards=True)
+        return self._run("run, guards", replace(self._options, guards=True))
 
     def poisoned(self, poison: int) -> RunResult:
         """Level 2 with every new buffer filled with one byte."""
-        return self._run(f"run, buffers begin as {poison:02x}", level=2, guards=True, poison=poison)
-
-    def _run(
-        self,
-        name: str,
-        *,
-        level: int,
-        flight: int | None = None,
-        launch: str | None = None,
-        phase: str | None = None,
-        guards: bool = False,
-        poison: int | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> RunResult:
-        options = RunOptions(
-            package=self._package,
-            inputs=self._options.inputs,
-            random_inputs=self._options.random_inputs,
-            level=level,
-            filters=(),
-            modules=(),
-            lines=(),
-            phase=phase,
-            out=self._folder,
-            calls=self._options.calls,
-            stall=self._options.stall,
-            imports=self._options.imports,
-            libraries=self._options.libraries,
-            launch=launch,
-            flight=flight,
-            crumb_every=1,
-            guards=guards,
-            poison=poison,
-            model=self._options.name,
-            trusted=self._options.trusted,
-            environment={**(environment or {}), "AOTI_DEBUG_PRINT": "none"},
+        return self._run(
+            f"run, buffers begin as {poison:02x}", replace(self._options, level=2, guards=True, poison=poison)
         )
+
+    def _run(self, name: str, options: RunOptions) -> RunResult:
         with self._steps.step(name) as note:
             result = run_with(options, Observer())
             note.text = _outcome(result)

@@ -55,6 +55,9 @@ class Told:
     def poisoned(self, poison: int) -> RunResult:
         return self._run("poisoned", poison)
 
+    def close(self) -> None:
+        pass
+
     def _run(self, name: str, poison: int | None = None, *, save: bool = False) -> RunResult:
         self.made.append(name)
         base = self._folder / str(len(self.made))

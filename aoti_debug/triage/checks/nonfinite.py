@@ -10,7 +10,7 @@ from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import confirm as replay
-from aoti_debug.triage.checks import fault
+from aoti_debug.triage.checks import fault, wrong_value
 from aoti_debug.triage.graph_trace import with_graph
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.nonfinite import nonfinite
@@ -22,6 +22,7 @@ KIND = NONFINITE
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first harmful NaN or unintended infinity of a run with statistics."""
+    wrong_value.begin(model, first)
     measured = model.measured
     if measured.verdict is not None:
         return fault.of_ended(model, measured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from aoti_debug.compare.protocol import program_values
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import confirm as replay
 from aoti_debug.triage import wrong_values
 from aoti_debug.triage.checks import fault
@@ -21,19 +23,16 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 KIND = wrong_values.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MOST_LAUNCHES = 5000  # that are compared without being asked for
+SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
+CORES = 4  # that it takes to run it twice at the same time
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
     if not model.options.compare or first.run.package is None:
         return None
-    if not has_reference(first.run):
-        return _not_compared("the package does not hold the graph that it was compiled from", first)
-    if len(first.run.launches) > MOST_LAUNCHES:
-        return _not_compared(f"{len(first.run.launches)} launches are many; aoti-debug compare does", first)
-    needed, free = wrong_values.bytes_to_save(first.run), shutil.disk_usage(model.repro.parent).free
-    if needed > min(LARGEST, free // 2):
-        return _not_compared(f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does", first)
+    if reason := _reason_against(model, first.run):
+        return _not_compared(reason, first)
     saved = model.trials.all_tensors()
     if saved.verdict is not None:
         return fault.of_ended(model, saved)
@@ -42,6 +41,29 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
     return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed)
+
+
+def begin(model: Investigation, first: RunResult) -> None:
+    """Begins the run with all tensors beside the next one, where both fit: on a GPU, for a small model."""
+    package = first.run.package
+    if not model.options.compare or package is None or first.run.manifest.device == "cpu":
+        return
+    if (os.cpu_count() or 1) < CORES or _reason_against(model, first.run):
+        return
+    if max(wrong_values.bytes_to_save(first.run), package.stat().st_size) <= SMALL:
+        model.trials.begin_all_tensors()
+
+
+def _reason_against(model: Investigation, run: RunDir) -> str:
+    """Why the launches of a run are not compared with the program without being asked for; "" if they are."""
+    if not has_reference(run):
+        return "the package does not hold the graph that it was compiled from"
+    if len(run.launches) > MOST_LAUNCHES:
+        return f"{len(run.launches)} launches are many; aoti-debug compare does"
+    needed, free = wrong_values.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free
+    if needed > min(LARGEST, free // 2):
+        return f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does"
+    return ""
 
 
 def _not_compared(reason: str, result: RunResult) -> Suspicion:

@@ -23,7 +23,7 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 MOST_LINES = 200  # of the README
 FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
-GENERATED = {"repro.py", "my.py"}  # names of source files that are no part of the checkout
+GENERATED = {"repro.py", "my.py", "budget.toml"}  # names of files of users, which are no part of the checkout
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"
 SCRIPTS = ("benchmarks/*.py", "docs/demo/*.py", "runtime_shims/cuda/*.py", "tests/*/*.py")
 

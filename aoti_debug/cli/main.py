@@ -20,6 +20,7 @@ from aoti_debug.errors import AotiDebugError, InternalError
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
     "compare": "Compare every kernel launch with what the program says.",
+    "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",

@@ -27,3 +27,12 @@ def stores_to(kernel: Kernel, parameter: str) -> bool:
         return any(re.search(pattern.format(p=name), kernel.source) for pattern in _TRITON)
     source = re.sub(_LOAD.format(p=name), "load(", kernel.source)
     return any(re.search(pattern.format(p=name), source) for pattern in _CPP)
+
+
+def begins_with_a_store(kernel: Kernel, parameter: str) -> bool:
+    """True if a C++ kernel stores a partial result to a parameter before it reads that (`auto out_ptr1 = in_out_ptr0`).
+
+    What was in the memory does not matter then. A name that begins with `in_ptr` is for reading it.
+    """
+    alias = rf"\bauto out_ptr\w* = {re.escape(parameter)};"
+    return kernel.language == "cpp" and re.search(alias, kernel.source) is not None

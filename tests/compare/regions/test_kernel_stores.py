@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.compare.regions.kernel_stores import stores_to
+from aoti_debug.compare.regions.kernel_stores import begins_with_a_store, stores_to
 from aoti_debug.manifest import Kernel
 
 HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_ptr0)\n{\n'
@@ -39,3 +39,18 @@ HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_pt
 def test_stores(language: str, line: str, stores: bool) -> None:
     head = HEAD if language == "cpp" else "def triton_poi_fused_add_0(in_out_ptr0, in_ptr0, xnumel, XBLOCK):\n"
     assert stores_to(Kernel("k", language, f"{head}    {line}\n", "0" * 64), "in_out_ptr0") == stores
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "expected"),
+    [
+        ("cpp", "auto out_ptr1 = in_out_ptr0;", True),
+        ("cpp", "auto in_ptr0 = in_out_ptr0;", False),
+        ("cpp", "auto out_ptr1 = in_out_ptr01;", False),
+        ("cpp", "auto tmp0 = in_out_ptr0[static_cast<int64_t>(x0)];", False),
+        ("triton", "auto out_ptr1 = in_out_ptr0;", False),
+    ],
+)
+def test_a_partial_result_that_is_stored_first(language: str, line: str, expected: bool) -> None:
+    kernel = Kernel("cpp_fused_add_0", language, f"{HEAD}{line}\n}}\n", "")
+    assert begins_with_a_store(kernel, "in_out_ptr0") is expected

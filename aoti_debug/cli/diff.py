@@ -1,0 +1,93 @@
+"""`aoti-debug diff`: two runs against each other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from aoti_debug.cli import options
+from aoti_debug.cli.lines import print_lines
+from aoti_debug.cli.step_lines import StepLines
+from aoti_debug.diff import budget
+from aoti_debug.diff.diff import diff
+from aoti_debug.diff.document import document
+from aoti_debug.diff.options import BASE, DiffOptions
+from aoti_debug.diff.text import MOST, diff_lines
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.machine.last_durations import LastDurations
+
+
+@click.command("diff")
+@click.argument("a", metavar="A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Inputs for both models (.pt or .safetensors).  [default: those of the run beside a model, or embedded ones]",
+)
+@options.calls
+@click.option(
+    "--level",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="Of the runs of models: 1 saves tensors, 2 only hashes and statistics: where they part, not by how much.",
+)
+@click.option(
+    "--gate",
+    "gate",
+    metavar="BUDGET.toml",
+    type=options.FilePath(),
+    help="What may differ (docs/diff.md); exit code 1 only if more does.",
+)
+@options.imports
+@options.libraries
+@options.trust
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(BASE),
+    show_default=True,
+    help="Where the directory of the runs is made.",
+)
+@click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/diff.schema.json).")
+@click.pass_context
+def command(
+    context: click.Context,
+    a: Path,
+    b: Path,
+    inputs: Path | None,
+    calls: int,
+    level: int,
+    gate: Path | None,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Compare run B with run A: the first launch that reads the same bytes and writes others.
+
+    A and B are run directories or names of runs; an exported program, a compiled or an instrumented package is built
+    and run first. Launches are paired by kernel and position if both runs are of the same generated code, otherwise by
+    the values of the program that they write: with other fusion, on another device, with another torch. What later
+    launches make of a difference counts as its consequence. Exit code 1: the runs differ, or by more than the budget.
+    """
+    allowed = None if gate is None else budget.read(gate)
+    chosen = DiffOptions(a, b, inputs, calls, level, gate, out, imports, libraries, trusted)
+    with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
+        found = diff(chosen, progress)
+    excesses = None if allowed is None else allowed.excesses(found)
+    if as_json:
+        click.echo(json.dumps(document(found, excesses), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MOST)])
+    is_clean = found.is_same if excesses is None else not excesses
+    context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)

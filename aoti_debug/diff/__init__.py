@@ -1,0 +1,1 @@
+"""Compares two runs launch by launch: where they part although their inputs are equal."""

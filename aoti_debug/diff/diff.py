@@ -1,0 +1,132 @@
+"""Compares two runs, or two models that are run for it, in a directory of its own.
+
+aoti_debug_diffs/20261120-231501-4711/
+  a.pt2  b.pt2  a/ b/   packages and runs that were made for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.build import BuildOptions
+from aoti_debug.diff.diff_runs import diff_runs
+from aoti_debug.diff.difference import Diff
+from aoti_debug.diff.options import DiffOptions
+from aoti_debug.errors import UsageError
+from aoti_debug.inputs.files import missing_inputs_error
+from aoti_debug.machine import python_process, stamped_directories
+from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.run.options import RunOptions
+from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.runner import run_with
+from aoti_debug.run.supervise import Observer
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
+
+LEVELS = (1, 2)
+
+
+def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
+    """Compares two runs; models are built and run for it.
+
+    Raises:
+        UsageError: an option is wrong, a model is not trusted, or the inputs have other sizes.
+        ArtifactError: a model or its inputs are not what they should be.
+        ToolchainError, TargetError: a model could not be built or started.
+        RunDirError: a run cannot be read, or recorded no values.
+    """
+    if options.level not in LEVELS:
+        raise UsageError(f"--level {options.level} records no values", hint="--level 1 or --level 2")
+    if options.calls < 1:
+        raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
+    steps = Steps(listener)
+    models = {name: path for name, path in (("a", options.a), ("b", options.b)) if path.suffix == ".pt2"}
+    runs = {
+        name: run_directory.open_run(path) for name, path in (("a", options.a), ("b", options.b)) if name not in models
+    }
+    if models:
+        with _folder(options) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+            server.preload()
+            recorded = next((run.inputs for run in runs.values()), None)
+            for name, model in models.items():
+                runs[name] = _Recorder(options, folder, steps, recorded).record(name, model)
+    with steps.step("compare") as note:
+        found = diff_runs(runs["a"], runs["b"])
+        note.text = f"{wording.count(found.paired, 'pair')} of launches"
+    return found
+
+
+@contextmanager
+def _folder(options: DiffOptions) -> Iterator[Path]:
+    """A new directory, which is removed if it holds no run in the end."""
+    is_new_base = not options.out.exists()
+    try:
+        folder = stamped_directories.create(options.out)
+    except OSError as error:
+        raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
+    try:
+        yield folder
+    finally:
+        if any((folder / side).exists() for side in "ab"):
+            stamped_directories.link_latest(folder)
+        else:
+            stamped_directories.remove(folder, options.out if is_new_base else None)
+
+
+class _Recorder:
+    """Builds and runs the models of one comparison."""
+
+    def __init__(self, options: DiffOptions, folder: Path, steps: Steps, inputs: Path | None) -> None:
+        self._options = options
+        self._folder = folder
+        self._steps = steps
+        self._inputs = options.inputs or inputs
+
+    def record(self, side: str, model: Path) -> RunDir:
+        """A run of a model, with values."""
+        found = archive.inspect(model)
+        package = model if found.kind is ArtifactKind.INSTRUMENTED else self._built(side, model)
+        with self._steps.step(f"run {side}") as note:
+            result = run_with(
+                RunOptions(
+                    package=package,
+                    inputs=self._inputs,
+                    level=self._options.level,
+                    filters=(),
+                    modules=(),
+                    lines=(),
+                    phase="both",
+                    out=self._folder / side,
+                    calls=self._options.calls,
+                    imports=self._options.imports,
+                    libraries=self._options.libraries,
+                    trusted=self._options.trusted,
+                    environment={"AOTI_DEBUG_PRINT": "none"},
+                ),
+                Observer(),
+            )
+            note.text = wording.count(len(result.run.launches), "launch")
+        return result.run
+
+    def _built(self, side: str, model: Path) -> Path:
+        options, output = self._options, self._folder / f"{side}.pt2"
+        with self._steps.step(f"build {side}") as note:
+            built = builder.build_report(
+                BuildOptions(
+                    program=model,
+                    output=output,
+                    imports=options.imports,
+                    libraries=tuple(map(str, options.libraries)),
+                    trusted=options.trusted,
+                )
+            )
+            note.text = wording.count(len(built.manifest.sites), "launch site")
+        if built.missing_inputs_reason and self._inputs is None:
+            raise missing_inputs_error(str(model), built.signature)
+        return output

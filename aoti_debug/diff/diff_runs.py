@@ -1,0 +1,134 @@
+"""Compares two recorded runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aoti_debug import wording
+from aoti_debug.compare.compare_run import has_reference, reference_of
+from aoti_debug.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
+from aoti_debug.diff.element_difference import element_difference
+from aoti_debug.diff.pair import LaunchPair, Outcome, Pairing, TensorPair
+from aoti_debug.diff.pair_by_launch import pair_by_launch
+from aoti_debug.diff.pair_by_value import pair_by_value
+from aoti_debug.diff.recorded_tensor import RecordedTensors
+from aoti_debug.diff.settings import differing_settings
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.stored_tensor import open_tensor
+from aoti_debug.values import Layout
+
+
+def diff_runs(a: RunDir, b: RunDir) -> Diff:
+    """Compares each launch of `b` with its counterpart in `a`.
+
+    Raises:
+        RunDirError: a run recorded no values, or a tensor of it is damaged.
+        UsageError: the runs were called with inputs of other sizes.
+    """
+    for run in (a, b):
+        _require_values(run)
+    pairing = _paired(a, b)
+    _require_equal_sizes(pairing, b)
+    outcomes = Counter(pair.outcome for pair in pairing.pairs)
+    return Diff(
+        a,
+        b,
+        pairing.by,
+        len(pairing.pairs),
+        outcomes[Outcome.SAME],
+        outcomes[Outcome.NOT_RECORDED],
+        differing_settings(a, b),
+        tuple(_inputs(pairing, a, b)),
+        tuple(_launches(pairing, a, b)),
+        pairing.only_a,
+        pairing.only_b,
+    )
+
+
+def _require_values(run: RunDir) -> None:
+    tensors = RecordedTensors(run)
+    if any(tensor.is_known for launch in run.launches for tensor in tensors.writes(launch)):
+        return
+    what = f"at level {run.level}" if run.launches else "no launch"
+    raise RunDirError(
+        f"run {run.path.name} recorded no values: {what}",
+        hint="aoti-debug run --level 2 records the hashes of tensors, --level 1 the tensors",
+    )
+
+
+def _paired(a: RunDir, b: RunDir) -> Pairing:
+    """The launches, paired by the values of the program if the calls differ and both packages hold their graphs."""
+    if _calls(a) == _calls(b) or not (has_reference(a) and has_reference(b)):
+        return pair_by_launch(a, b)
+    return pair_by_value(a, reference_of(a)[0], b, reference_of(b)[0])
+
+
+def _calls(run: RunDir) -> list[tuple[str, tuple[str, ...]]]:
+    """The kernels that the generated code calls, with the names of their arguments."""
+    return [(site.kernel, tuple(argument.name for argument in site.args)) for site in run.manifest.sites]
+
+
+def _require_equal_sizes(pairing: Pairing, b: RunDir) -> None:
+    """Raises UsageError if a model input has another size: everything after it would differ."""
+    for name, pair in _read_first(pairing, b):
+        first, second = pair.a.argument.layout, pair.b.argument.layout
+        if first is not None and second is not None and first.numel != second.numel:
+            raise UsageError(
+                f"the runs were called with inputs of other sizes: {name} is {_shape(first)} and {_shape(second)}",
+                hint="run both models with the same inputs: --inputs FILE",
+            )
+
+
+def _shape(layout: Layout) -> str:
+    return f"[{', '.join(map(str, layout.shape))}]"
+
+
+def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]:
+    """Yields the model inputs and weights as they were before any launch wrote them, each once, with their names."""
+    met: set[str] = set()
+    for pair in pairing.pairs:
+        for read in pair.reads:
+            name = input_or_weight_name(b.manifest, read.b.argument)
+            if name and name not in met:
+                met.add(name)
+                yield name, read
+        met |= {input_or_weight_name(b.manifest, written.b.argument) for written in pair.writes}
+
+
+def _inputs(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[InputDifference]:
+    for name, pair in _read_first(pairing, b):
+        if pair.equal is False:
+            yield InputDifference(name, _difference(pair, a, b))
+
+
+def _launches(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifference]:
+    for pair in pairing.pairs:
+        outcome = pair.outcome
+        if outcome not in (Outcome.SAME, Outcome.NOT_RECORDED):
+            tensors = tuple(_difference(written, a, b) for written in pair.writes if written.equal is False)
+            yield LaunchDifference(pair, outcome, tensors, tuple(_notes(pair, b)))
+
+
+def _notes(pair: LaunchPair, b: RunDir) -> Iterator[str]:
+    if pair.numbers:
+        yield f"other numbers were passed to it: {wording.some(pair.numbers, 4)}"
+    schema = b.manifest.operator(pair.launch.site.op) if pair.launch.site.op else None
+    if schema is not None and schema.random:
+        yield "it draws random numbers"
+    if pair.outcome is Outcome.INPUTS_UNKNOWN and pair.unpaired_reads:
+        yield f"without a counterpart: {wording.some(pair.unpaired_reads, 4)}"
+
+
+def _difference(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
+    first, second = pair.a.file, pair.b.file
+    if first is None or second is None:
+        names = [run.path.name for run, file in ((a, first), (b, second)) if file is None]
+        return TensorDifference(pair, None, f"not saved by {wording.comma_separated(names)}")
+    stored = open_tensor(a.tensor_path(first)), open_tensor(b.tensor_path(second))
+    if (stored[0].dtype, stored[0].numel) != (stored[1].dtype, stored[1].numel):
+        described = [f"{tensor.dtype} of {wording.count(tensor.numel, 'element')}" for tensor in stored]
+        return TensorDifference(pair, None, " and ".join(described))
+    return TensorDifference(pair, element_difference(*stored))

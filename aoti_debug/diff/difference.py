@@ -1,0 +1,102 @@
+"""The differences of two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug.diff.element_difference import ElementDifference
+from aoti_debug.diff.pair import LaunchPair, Outcome, PairedBy, TensorPair
+from aoti_debug.diff.settings import Setting
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A pair of tensors whose bytes differ.
+
+    Attributes:
+        elements: where and how much; None if it is not known.
+        reason: why it is not; "" if it is.
+    """
+
+    pair: TensorPair
+    elements: ElementDifference | None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the argument in the second run."""
+        return self.pair.b.argument.name
+
+
+@dataclass(frozen=True)
+class InputDifference:
+    """A model input or a weight that is not the same in both runs.
+
+    Attributes:
+        name: the user's name of it.
+    """
+
+    name: str
+    tensor: TensorDifference
+
+
+@dataclass(frozen=True)
+class LaunchDifference:
+    """A launch that wrote other bytes than its counterpart.
+
+    Attributes:
+        tensors: those that differ.
+        notes: sentences that may explain it.
+    """
+
+    pair: LaunchPair
+    outcome: Outcome
+    tensors: tuple[TensorDifference, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def launch(self) -> Launch:
+        """The launch of the second run."""
+        return self.pair.launch
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The differences of two runs.
+
+    Attributes:
+        by: how their launches are paired.
+        paired: the number of pairs.
+        same, not_recorded: how many of them wrote the same bytes, or bytes that were not recorded.
+        launches: those that wrote other bytes, in the order of the second run.
+        only_a, only_b: launches that have no counterpart.
+    """
+
+    a: RunDir
+    b: RunDir
+    by: PairedBy
+    paired: int
+    same: int
+    not_recorded: int
+    settings: tuple[Setting, ...]
+    inputs: tuple[InputDifference, ...]
+    launches: tuple[LaunchDifference, ...]
+    only_a: tuple[Launch, ...]
+    only_b: tuple[Launch, ...]
+
+    @property
+    def parted(self) -> tuple[LaunchDifference, ...]:
+        """The launches that read the same bytes, and wrote others."""
+        return tuple(item for item in self.launches if item.outcome is Outcome.PARTS)
+
+    @property
+    def first(self) -> LaunchDifference | None:
+        """The first launch that parts; without any, the first that differs."""
+        return next(iter((*self.parted, *self.launches)), None)
+
+    @property
+    def is_same(self) -> bool:
+        """True if nothing that was recorded differs, and every launch has a counterpart or none wrote other bytes."""
+        return not (self.inputs or self.launches) and (self.by is PairedBy.VALUE or not (self.only_a or self.only_b))

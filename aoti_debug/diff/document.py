@@ -1,0 +1,92 @@
+"""The differences of two runs as JSON data: docs/diff.schema.json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.values import unravel
+
+FORMAT = 1
+
+
+def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any]:
+    """The object that `aoti-debug diff --json` prints.
+
+    Args:
+        excesses: what exceeds the budget; None without a budget.
+    """
+    first = diff.first
+    return {
+        "format": FORMAT,
+        "a": _run(diff.a),
+        "b": _run(diff.b),
+        "same": diff.is_same,
+        "paired_by": diff.by.value,
+        "launches": {
+            "paired": diff.paired,
+            "same": diff.same,
+            "different": len(diff.launches),
+            "not_recorded": diff.not_recorded,
+        },
+        "first": None if first is None else first.launch.id,
+        "settings": [{"name": item.name, "a": item.a, "b": item.b} for item in diff.settings],
+        "inputs": [{"name": item.name, **_tensor(item.tensor)} for item in diff.inputs],
+        "differences": [_launch(item) for item in diff.launches],
+        "only_a": [_named(launch) for launch in diff.only_a],
+        "only_b": [_named(launch) for launch in diff.only_b],
+        "excesses": None if excesses is None else list(excesses),
+    }
+
+
+def _run(run: RunDir) -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "level": run.level,
+        "device": run.manifest.device,
+        "torch": run.info.torch_version,
+        "launches": len(run.launches),
+    }
+
+
+def _named(launch: Launch) -> dict[str, str]:
+    return {"launch": launch.id, "kernel": launch.kernel}
+
+
+def _launch(item: LaunchDifference) -> dict[str, Any]:
+    lines = item.launch.site.provenance.source
+    return {
+        **_named(item.launch),
+        "outcome": item.outcome.value,
+        "counterparts": [_named(launch) for launch in item.pair.counterparts],
+        "model": lines[0].place if lines else None,
+        "tensors": [{"name": tensor.name, **_tensor(tensor)} for tensor in item.tensors],
+        "notes": list(item.notes),
+    }
+
+
+def _tensor(difference: TensorDifference) -> dict[str, Any]:
+    found, layout = difference.elements, difference.pair.b.argument.layout
+    if found is None or layout is None:
+        return {"reason": difference.reason}
+    return {
+        "elements": found.elements,
+        "different": found.different,
+        "first": list(unravel(found.first, layout.shape)),
+        "worst": list(unravel(found.worst, layout.shape)),
+        "values": None if found.values is None else [_number(value) for value in found.values],
+        "ulp": _number(found.max_ulp),
+        "atol": _number(found.max_absolute),
+        "rtol": _number(found.max_relative),
+    }
+
+
+def _number(value: Any) -> Any:
+    """A number as JSON has it; infinities, NaN and complex numbers as text."""
+    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value

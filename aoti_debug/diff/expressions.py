@@ -1,0 +1,53 @@
+"""Names values of a graph by the expression that computes them: the same in any lowering of one program.
+
+The name of a value is a digest of its operator and of the names of its arguments; inputs are named by their position
+and weights by their attribute. Devices are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from aoti_debug.reference.program import Graph, NodeKind, ValueKey
+
+
+class Expressions:
+    """The expressions of the values of one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._names: dict[ValueKey, str] = {}
+        inputs = 0
+        for node in graph.nodes:
+            if node.kind is NodeKind.INPUT:
+                name, inputs = f"input {inputs}", inputs + 1
+            elif node.kind in (NodeKind.WEIGHT, NodeKind.SUBGRAPH):
+                name = f"{node.kind.value} {node.target}"
+            else:
+                read = {read: self._names[graph.value_for(read, node.name)] for read in node.inputs}
+                name = _digest([node.target, _named(list(node.args), read), _named(dict(node.kwargs), read)])
+            self._names[ValueKey(node.name)] = name
+            for overwritten in node.mutates:
+                before = self._names[graph.value_for(overwritten, node.name)]
+                self._names[ValueKey(overwritten, node.name)] = _digest([name, before])
+
+    def of(self, value: ValueKey) -> str:
+        """The name of a value's expression."""
+        return self._names[value]
+
+
+def _named(value: Any, names: Mapping[str, str]) -> Any:
+    """An argument with the expressions of nodes in place of their names."""
+    if isinstance(value, list | tuple):
+        return [_named(item, names) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(node := value.get("node"), str):
+        return {"expression": names[node]}
+    return {key: _named(item, names) for key, item in value.items() if key != "device"}
+
+
+def _digest(parts: list[Any]) -> str:
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,34 @@
+"""The options of a comparison of two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+BASE = "aoti_debug_diffs"
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """Two runs, or models to run, and how.
+
+    Attributes:
+        a, b: each a run directory or the name of a run, an exported program, a compiled or an instrumented package.
+        inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
+        calls: how many times each model is called.
+        level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics only.
+        budget: a TOML file with what may differ; None: nothing may.
+        out: the directory in which the directory of the runs and of the report is made.
+        imports, libraries, trusted: as for `build` and `run`.
+    """
+
+    a: Path
+    b: Path
+    inputs: Path | None = None
+    calls: int = 1
+    level: int = 1
+    budget: Path | None = None
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False

@@ -1,0 +1,77 @@
+"""Pairs launches of the same kernels with the same arguments, in the same order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from aoti_debug.abi import CallKind
+from aoti_debug.diff.pair import LaunchPair, PairedBy, Pairing, TensorPair
+from aoti_debug.diff.recorded_tensor import RecordedTensor, RecordedTensors
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.values import Number
+
+
+def pair_by_launch(a: RunDir, b: RunDir) -> Pairing:
+    """Pairs the launches of each call; those that only one run has are left over."""
+    first, second = _by_call(a), _by_call(b)
+    tensors = RecordedTensors(a), RecordedTensors(b)
+    pairs: list[LaunchPair] = []
+    only_a: list[Launch] = []
+    only_b: list[Launch] = []
+    for call in sorted(first.keys() | second.keys()):
+        launches, others = first.get(call, []), second.get(call, [])
+        paired = list(_aligned(launches, others))
+        pairs += [_pair(launch, other, *tensors) for launch, other in paired]
+        only_a += _without(launches, [launch for launch, _ in paired])
+        only_b += _without(others, [other for _, other in paired])
+    pairs.sort(key=lambda pair: pair.launch.sequence)
+    return Pairing(PairedBy.LAUNCH, tuple(pairs), tuple(only_a), tuple(only_b))
+
+
+def _by_call(run: RunDir) -> dict[tuple[CallKind, int], list[Launch]]:
+    calls: dict[tuple[CallKind, int], list[Launch]] = defaultdict(list)
+    for launch in run.launches:
+        calls[launch.key.kind, launch.key.call].append(launch)
+    return calls
+
+
+def _aligned(a: Sequence[Launch], b: Sequence[Launch]) -> Iterator[tuple[Launch, Launch]]:
+    first, second = [_name(launch) for launch in a], [_name(launch) for launch in b]
+    if first == second:
+        yield from zip(a, b, strict=True)
+        return
+    for block in SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks():
+        yield from zip(a[block.a : block.a + block.size], b[block.b : block.b + block.size], strict=True)
+
+
+def _name(launch: Launch) -> Hashable:
+    return launch.kernel, launch.loops, launch.site.subgraph, tuple(arg.name for arg in launch.site.args)
+
+
+def _without(launches: Sequence[Launch], paired: Sequence[Launch]) -> Iterator[Launch]:
+    known = {launch.key for launch in paired}
+    return (launch for launch in launches if launch.key not in known)
+
+
+def _pair(a: Launch, b: Launch, of_a: RecordedTensors, of_b: RecordedTensors) -> LaunchPair:
+    read, unpaired_reads = _tensors(of_a.reads(a), of_b.reads(b))
+    written, unpaired_writes = _tensors(of_a.writes(a), of_b.writes(b))
+    return LaunchPair(b, (a,), read, written, unpaired_reads, unpaired_writes, tuple(_numbers(a, b)))
+
+
+def _tensors(
+    a: Sequence[RecordedTensor], b: Sequence[RecordedTensor]
+) -> tuple[tuple[TensorPair, ...], tuple[str, ...]]:
+    first = {tensor.argument.name: tensor for tensor in a}
+    paired = tuple(TensorPair(first[t.argument.name], t) for t in b if t.argument.name in first)
+    return paired, tuple(t.argument.name for t in b if t.argument.name not in first)
+
+
+def _numbers(a: Launch, b: Launch) -> Iterator[str]:
+    for first, second in zip(a.args, b.args, strict=True):
+        numbers = isinstance(first.before, Number) and isinstance(second.before, Number)
+        if numbers and first.before != second.before:
+            yield first.name

@@ -1,0 +1,152 @@
+"""The differences of two runs as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aoti_debug import wording
+from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.diff.element_difference import ElementDifference
+from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.show import cells
+from aoti_debug.values import unravel
+
+_NAME = 48  # columns of the name of a setting
+MOST = 8  # launches, settings or inputs that are listed unless all are asked for
+_PAIRED = {
+    PairedBy.LAUNCH: "launch by launch",
+    PairedBy.VALUE: "by the values of the program that they write",
+}
+
+
+def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MOST) -> list[str]:
+    """The two runs, what they do not have in common, and the launches that part.
+
+    Args:
+        excesses: what exceeds the budget; None without a budget.
+        most: how many items each list has.
+    """
+    lines = [f"a  {_run(diff.a)}", f"b  {_run(diff.b)}", ""]
+    lines += _settings(diff, most)
+    lines += [_summary(diff), ""]
+    lines += _inputs(diff, most)
+    lines += _launches(diff, most)
+    lines += _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
+    lines += _verdict(diff, excesses, most)
+    return lines
+
+
+def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
+    """ "3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
+    place = ", ".join(map(str, unravel(found.worst, shape)))
+    values = "" if found.values is None else f": {_number(found.values[0])} and {_number(found.values[1])}"
+    if found.max_ulp is not None:
+        size = f", at most {wording.number(found.max_ulp)} ULP"
+    else:
+        size = "" if found.max_absolute is None else f", at most by {wording.number(found.max_absolute)}"
+    return f"{found.different} of {wording.count(found.elements, 'element')} differ{size}; [{place}]{values}"
+
+
+def _number(value: object) -> str:
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _run(run: RunDir) -> str:
+    launches = wording.count(len(run.launches), "launch")
+    return f"{run.path}: level {run.level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
+
+
+def _settings(diff: Diff, most: int) -> list[str]:
+    shown = diff.settings[:most]
+    names = [cells.shorten_middle(setting.name, _NAME) for setting in shown]
+    width = max(map(len, names), default=0)
+    lines = [f"  {name:<{width}}  {item.a or '-'} | {item.b or '-'}" for name, item in zip(names, shown, strict=True)]
+    lines += _more(len(diff.settings), most)
+    return ["what they do not have in common (a | b)", *lines, ""] if lines else []
+
+
+def _summary(diff: Diff) -> str:
+    differing = len(diff.launches)
+    parts = [f"{wording.count(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
+    parts += [f"{differing} others"] if differing else []
+    parts += [f"{diff.not_recorded} not recorded"] if diff.not_recorded else []
+    return ", ".join(parts)
+
+
+def _inputs(diff: Diff, most: int) -> list[str]:
+    lines = [f"INPUT {item.name}: {_tensor(item.tensor)}" for item in diff.inputs[:most]]
+    lines += _more(len(diff.inputs), most)
+    return [*lines, ""] if lines else []
+
+
+def _launches(diff: Diff, most: int) -> list[str]:
+    """The launches that part; where none does, the first one that differs."""
+    parted = diff.parted or diff.launches[:1]
+    lines = [line for item in parted[:most] for line in _launch(item)]
+    lines += _more(len(diff.parted), most)
+    unknown = [item for item in diff.launches if item.outcome is Outcome.INPUTS_UNKNOWN and item not in parted]
+    following = [item for item in diff.launches if item.outcome is Outcome.CONSEQUENCE and item not in parted]
+    if following:
+        lines.append(
+            f"{wording.count(len(following), 'launch')} read what differs, and wrote other bytes: {_ids(following)}"
+        )
+    if unknown:
+        text = "wrote other bytes, and what they read was not all recorded"
+        lines.append(f"{wording.count(len(unknown), 'launch')} {text}: {_ids(unknown)}")
+    return [*lines, ""] if lines else []
+
+
+def _launch(item: LaunchDifference) -> Iterator[str]:
+    what = {
+        Outcome.PARTS: "parts: it read the same bytes, and wrote others",
+        Outcome.CONSEQUENCE: "read other bytes, and wrote others",
+        Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+    }
+    launch = item.launch
+    yield f"{launch.id} {launch.kernel} {what[item.outcome]}"
+    counterparts = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
+    if counterparts:
+        yield f"  in a     {wording.some([f'{other.id} {other.kernel}' for other in counterparts], 4)}"
+    for line in launch.site.provenance.source[:1]:
+        yield f"  model    {line.place}  {line.text.strip()}"
+    for tensor in item.tensors:
+        yield f"  {tensor.name:<8} {_tensor(tensor)}"
+    for note in item.notes:
+        yield f"  note     {note}"
+
+
+def _tensor(difference: TensorDifference) -> str:
+    layout = difference.pair.b.argument.layout
+    if difference.elements is None or layout is None:
+        return f"it differs ({difference.reason})"
+    return element_text(difference.elements, layout.shape)
+
+
+def _ids(items: Sequence[LaunchDifference]) -> str:
+    return wording.some([item.launch.id for item in items], 6)
+
+
+def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
+    if not launches:
+        return []
+    names = wording.some([f"{launch.id} {launch.kernel}" for launch in launches], 4)
+    what = "without a counterpart" if diff.by is PairedBy.LAUNCH else "write no value that the other run has"
+    return [f"{wording.count(len(launches), 'launch')} of {side} {what}: {names}"]
+
+
+def _verdict(diff: Diff, excesses: Sequence[str] | None, most: int) -> list[str]:
+    if excesses is not None:
+        shown = [f"  {line}" for line in excesses[:most]] + _more(len(excesses), most)
+        return ["OVER THE BUDGET" if excesses else "WITHIN THE BUDGET", *shown]
+    if diff.is_same:
+        return ["SAME" if not diff.not_recorded else "SAME as far as it was recorded"]
+    first = diff.first
+    if diff.inputs:
+        return [f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"]
+    return ["DIFFERENT" if first is None else f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"]
+
+
+def _more(total: int, most: int) -> list[str]:
+    return [f"  and {total - most} more (--all)"] if total > most else []

@@ -1,0 +1,87 @@
+"""`aoti-debug diff` as it is called: runs, models, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from built_model import Built
+from chains import chain
+from click.testing import CliRunner, Result
+
+from aoti_debug.cli.main import group
+from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.rundir.run_directory import RunDir
+
+ADD = ("aten.add.Tensor",) * 3
+
+
+def diff(*words: str | Path) -> Result:
+    return CliRunner().invoke(group, ["diff", *map(str, words)])
+
+
+def test_two_runs_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    before = sorted(tmp_path.iterdir())
+    result = diff(a.path, b.path)
+    assert result.exit_code == 1
+    assert "0.1 cpp_fused_add_1 parts: it read the same bytes, and wrote others" in result.stdout
+    assert diff(a.path, a.path).exit_code == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_gate(tmp_path: Path) -> None:
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    gate = tmp_path / "budget.toml"
+    gate.write_text("[[tensor]]\natol = 1\n")
+    assert diff(a.path, b.path, "--gate", gate).exit_code == 0
+    gate.write_text("[[tensor]]\natol = 0.5\n")
+    result = diff(a.path, b.path, "--gate", gate, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["excesses"][0] == "0.1 cpp_fused_add_1 buf1: atol 1 is more than 0.5"
+
+
+def test_a_run_and_its_package(built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path) -> None:
+    run, package = saved("half"), built("half").package
+    result = diff(run.path, package, "--out", tmp_path / "diffs", "--json", "--import", "models")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["same"]
+    assert data["launches"]["same"] == data["launches"]["paired"] == len(run.launches)
+    assert Path(data["b"]["run"]).parent.parent == (tmp_path / "diffs" / "latest").resolve()
+
+
+def test_level_2_is_enough_to_say_that_they_are_the_same(
+    built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path
+) -> None:
+    words = ("--level", "2", "--out", tmp_path / "diffs", "--json", "--import", "models")
+    result = diff(saved("half").path, built("half").package, *words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["b"]["level"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "problem"),
+    [
+        (("missing", "{run}"), RunDirError, "no run 'missing'"),
+        (("{run}", "missing.pt2"), ArtifactError, "missing.pt2 does not exist"),
+        (("{run}", "{run}", "--gate", "missing.toml"), UsageError, "cannot read the budget"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], error: type[AotiDebugError], problem: str, tmp_path: Path) -> None:
+    run = chain(tmp_path / "a", ADD)
+    out = tmp_path / "diffs"
+    result = diff(*(word.format(run=run.path) for word in words), "--out", out)
+    assert isinstance(result.exception, error)
+    assert problem in str(result.exception)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("words", "problem"), [(("a", "b", "--level", "3"), "1<=x<=2"), (("a",), "argument 'B'")])
+def test_wrong_usage(words: tuple[str, ...], problem: str) -> None:
+    result = diff(*words)
+    assert result.exit_code == 2
+    assert problem in result.output

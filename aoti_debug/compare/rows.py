@@ -54,17 +54,18 @@ def assemble(
             )
             continue
         names = {output.argument for output in result.outputs}
+        verdict = verdict_on(result.outputs)
         if launch.id in members:
             names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
         rows.append(
             Row(
                 launch,
-                verdict_on(result.outputs),
+                verdict,
                 result.failure,
                 result.outputs,
                 differences.get(launch.id),
                 region.launches,
-                suspects_of(reference, region, result) if verdict_on(result.outputs) is LaunchVerdict.WRONG else (),
+                suspects_of(reference, region, result, launch.loops) if verdict is LaunchVerdict.WRONG else (),
                 (*region.notes, *result.notes),
                 sum(sizes.values()),
                 sum(size for name, size in sizes.items() if name in names),

@@ -8,6 +8,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import RegionResult
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.reference.program import NodeKind, Reference
 
 
@@ -19,20 +20,27 @@ class Suspect:
         node: "tanh_1".
         line: its model line; None if it is unknown.
         how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
+        place: its node in the body of a branch or loop; "" elsewhere.
     """
 
     node: str
     operator: str
     line: ModelLine | None
     how: str = ""
+    place: str = ""
 
 
-def suspects_of(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
+def suspects_of(
+    reference: Reference, region: Region, result: RegionResult, loops: tuple[int, ...] = ()
+) -> tuple[Suspect, ...]:
     """The operators of a region that its wrong outputs depend on.
 
     Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
     output come first, the last ones before the others; those that right outputs depend on as well come last. They are
     not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+
+    Args:
+        loops: the iteration of each loop that the launch is in.
     """
     graph = reference.graph(region.graph, region.function)
     if graph is None:
@@ -65,7 +73,13 @@ def suspects_of(reference: Reference, region: Region, result: RegionResult) -> t
     ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
     nodes = [graph.by_name[name] for name in ordered]
     return tuple(
-        Suspect(node.name, node.target, reference.line(node), explained.get(node.name, ""))
+        Suspect(
+            node.name,
+            node.target,
+            reference.line(node),
+            explained.get(node.name, ""),
+            place_in_subgraph(graph, node, loops),
+        )
         for node in nodes
         if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
     )

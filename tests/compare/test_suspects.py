@@ -49,3 +49,12 @@ def test_operators_of_wrong_outputs_only_come_first() -> None:
 
 def test_one_result_of_an_operator_may_be_wrong_alone() -> None:
     assert blamed({"var"}, ("var", "mean", "mul")) == ["var_mean", "mul"]
+
+
+def test_an_operator_in_the_body_of_a_loop_is_shown_with_the_iteration() -> None:
+    body = Graph("while_loop_body_graph_0", MODEL, NODES, ())
+    known = (KnownValue(ValueKey("exp"), Recorded("0.4", "exp", "")),)
+    region = Region("0.4", ("0.4",), body.name, MODEL, ("exp",), (), known)
+    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
+    (found,) = suspects_of(Reference(FORMAT, "2.13", (body,)), region, RegionResult("0.4", (measured,)), (2,))
+    assert found.place == "in iteration 2 of while_loop_body_graph_0: exp = aten.exp.default(x)"

@@ -115,7 +115,8 @@ class RegionEvaluator:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
             if self._metric is not None:
-                notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
+                without = any(output.metric is None for output in measured)
+                notes += ["--metric gives no finite number for one of its outputs"] if without else []
             explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, graph, region, symbols, double)

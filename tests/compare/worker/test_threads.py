@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ USUAL = 3
 
 
 @pytest.fixture(autouse=True)
-def several_threads():
+def several_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(USUAL)
     yield
@@ -28,7 +29,7 @@ def value(path: Path, *parts: Path) -> KnownValue:
 
 
 @pytest.mark.parametrize(("size", "threads"), [((1 << 20) - 1, 1), (1 << 20, USUAL)])
-def test_large_tensors_are_computed_in_all_threads(tmp_path, size, threads):
+def test_large_tensors_are_computed_in_all_threads(tmp_path: Path, size: int, threads: int) -> None:
     small, other = tmp_path / "small", tmp_path / "other"
     small.write_bytes(b"1")
     other.write_bytes(bytes(size))
@@ -38,12 +39,12 @@ def test_large_tensors_are_computed_in_all_threads(tmp_path, size, threads):
         assert torch.get_num_threads() == USUAL
 
 
-def test_a_tensor_whose_file_is_missing_is_none(tmp_path):
+def test_a_tensor_whose_file_is_missing_is_none(tmp_path: Path) -> None:
     with threads_for([value(tmp_path / "gone")]):
         assert torch.get_num_threads() == 1
 
 
-def test_the_number_is_restored_after_an_error():
+def test_the_number_is_restored_after_an_error() -> None:
     with pytest.raises(ValueError, match="no"), threads_for([]):
         raise ValueError("no")
     assert torch.get_num_threads() == USUAL

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aoti_debug import dtypes
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import RegionResult
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.dtypes import Category
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.reference.program import NodeKind, Reference
@@ -37,7 +39,8 @@ def suspects_of(
 
     Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
     output come first, the last ones before the others; those that right outputs depend on as well come last. They are
-    not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+    not innocent: a kernel may compute an operator several times, or only one of its results wrongly. Right integers and
+    booleans say nothing: an index may be right where the numbers are not.
 
     Args:
         loops: the iteration of each loop that the launch is in.
@@ -47,7 +50,7 @@ def suspects_of(
         return ()
     inside = set(region.nodes)
     wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
-    right = {o.argument for o in result.outputs} - wrong
+    right = {o.argument for o in result.outputs if _is_floating(o.dtype)} - wrong
 
     def ancestors(arguments: set[str]) -> set[str]:
         pending = [
@@ -83,3 +86,8 @@ def suspects_of(
         for node in nodes
         if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
     )
+
+
+def _is_floating(name: str) -> bool:
+    dtype = dtypes.of_name(name)
+    return dtype is not None and dtype.category in (Category.FLOATING, Category.COMPLEX)

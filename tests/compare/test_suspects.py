@@ -28,11 +28,20 @@ NODES = (
 REFERENCE = Reference(FORMAT, "2.13", (Graph("", MODEL, NODES, ()),), (LINE,))
 
 
-def blamed(wrong: set[str], outputs: tuple[str, ...]) -> list[str]:
+def blamed(wrong: set[str], outputs: tuple[str, ...], indices: tuple[str, ...] = ()) -> list[str]:
     known = tuple(KnownValue(ValueKey(name), Recorded("0.0", name, "")) for name in outputs)
     region = Region("0.0", ("0.0",), "", MODEL, tuple(n.name for n in NODES[1:]), (), known)
     measured = tuple(
-        Measurement(name, name, "", "float32", (1,), 1, wrong=int(name in wrong), equals_eager=name not in wrong)
+        Measurement(
+            name,
+            name,
+            "",
+            "int64" if name in indices else "float32",
+            (1,),
+            1,
+            wrong=int(name in wrong),
+            equals_eager=name not in wrong,
+        )
         for name in outputs
     )
     found = suspects_of(REFERENCE, region, RegionResult("0.0", measured))
@@ -45,6 +54,12 @@ def test_operators_of_wrong_outputs_only_come_first() -> None:
     assert blamed({"sub"}, ("sub", "mul")) == ["sub", "var_mean", "mul"]
     assert blamed({"sub"}, ("sub", "mean")) == ["sub", "var_mean", "mul"]
     assert blamed({"exp"}, ("sub", "exp")) == ["exp"]
+
+
+def test_an_index_may_be_right_where_the_numbers_are_not() -> None:
+    assert blamed({"mul"}, ("mul", "sub")) == ["mul"]
+    assert blamed({"sub"}, ("sub", "var_mean"), indices=("var_mean",)) == ["sub", "var_mean", "mul"]
+    assert blamed({"mul", "sub"}, ("mul", "sub", "exp"), indices=("exp",)) == ["mul", "sub", "var_mean"]
 
 
 def test_one_result_of_an_operator_may_be_wrong_alone() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.reference.program import USER_TRITON
 
+_INDUCTOR_PRIMS = "torch._inductor.inductor_prims"
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 _WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
 
@@ -86,9 +89,23 @@ def implementation_of(target: str) -> Callable[..., Any]:
 
 
 def _register_inductor_prims() -> None:
-    """Registers the operators that Inductor's passes put into graphs; this imports Inductor."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch._inductor.inductor_prims")
+    """Registers the operators that Inductor's passes put into graphs.
+
+    Their module is loaded without its package, whose import takes longer than many evaluations.
+    """
+    import torch
+
+    if _INDUCTOR_PRIMS in sys.modules:
+        return
+    path = Path(torch.__file__).parent.joinpath(*_INDUCTOR_PRIMS.split(".")[1:]).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(_INDUCTOR_PRIMS, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        return
+    module = sys.modules[_INDUCTOR_PRIMS] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError:
+        del sys.modules[_INDUCTOR_PRIMS]
 
 
 def first_line(error: BaseException) -> str:

@@ -13,6 +13,8 @@ from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.reference.program import NodeKind, Reference
 
+_JOINS = "aten.cat.default"
+
 
 @dataclass(frozen=True)
 class Suspect:
@@ -40,7 +42,8 @@ def suspects_of(
     Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
     output come first, the last ones before the others; those that right outputs depend on as well come last. They are
     not innocent: a kernel may compute an operator several times, or only one of its results wrongly. Right integers and
-    booleans say nothing: an index may be right where the numbers are not.
+    booleans say nothing: an index may be right where the numbers are not. Behind all these come the concatenations that
+    a wrong output is a part of: it may lie in the wrong place.
 
     Args:
         loops: the iteration of each loop that the launch is in.
@@ -74,6 +77,8 @@ def suspects_of(
         same = {argument for argument in wrong if held[argument] == output}
         ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
     ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
+    places = {held[argument] for argument in wrong}
+    ordered |= {n.name: None for n in graph.nodes if n.target == _JOINS and not places.isdisjoint(n.inputs)}
     nodes = [graph.by_name[name] for name in ordered]
     return tuple(
         Suspect(

@@ -66,6 +66,16 @@ def test_one_result_of_an_operator_may_be_wrong_alone() -> None:
     assert blamed({"var"}, ("var", "mean", "mul")) == ["var_mean", "mul"]
 
 
+def test_a_part_of_a_concatenation_may_lie_in_the_wrong_place() -> None:
+    joined = Node("joined", NodeKind.CALL, "aten.cat.default", ([{"node": "mul"}, {"node": "exp"}],), line=0)
+    graph = Graph("", MODEL, (*NODES, joined), ())
+    known = (KnownValue(ValueKey("exp"), Recorded("0.0", "exp", "")),)
+    region = Region("0.0", ("0.0",), "", MODEL, ("exp",), (), known)
+    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
+    found = suspects_of(Reference(FORMAT, "2.13", (graph,)), region, RegionResult("0.0", (measured,)))
+    assert [suspect.node for suspect in found] == ["exp", "joined"]
+
+
 def test_an_operator_in_the_body_of_a_loop_is_shown_with_the_iteration() -> None:
     body = Graph("while_loop_body_graph_0", MODEL, NODES, ())
     known = (KnownValue(ValueKey("exp"), Recorded("0.4", "exp", "")),)

@@ -82,7 +82,7 @@ class InputMismatch(ArtifactError):  # noqa: N818 - a public name
     def __init__(self, mismatches: Iterable[Mismatch]) -> None:
         self.mismatches = tuple(mismatches)
         super().__init__(
-            "\n".join(mismatch.sentence for mismatch in self.mismatches),
+            "\n".join(dict.fromkeys(mismatch.sentence for mismatch in self.mismatches)),
             hint="; ".join(dict.fromkeys(mismatch.advice for mismatch in self.mismatches)),
         )
 

@@ -16,6 +16,8 @@ from aoti_debug.rundir.timeline import Launch
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
 SILENT = "it writes no tensor"
+UNREAD = "an output that no other launch reads is not compared: no node holds it"
+WITHOUT_NODE = "an output is not compared: no node holds it"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,13 @@ def _row(row: Row) -> dict[str, Any]:
         "together_with": list(row.launches),
         "outputs": [_output(row, output) for output in row.outputs],
         "suspects": [
-            {"node": suspect.node, "operator": suspect.operator, "line": _line(suspect.line), "how": suspect.how}
+            {
+                "node": suspect.node,
+                "operator": suspect.operator,
+                "line": _line(suspect.line),
+                "how": suspect.how,
+                "place": suspect.place,
+            }
             for suspect in row.suspects
         ],
         "notes": list(row.notes),

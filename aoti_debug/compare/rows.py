@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from aoti_debug.compare.comparison import PRIVATE, SILENT, Row
+from aoti_debug.compare.comparison import PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
 from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.reference.program import USER_TRITON, Reference
+from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.wrapper.launch_traits import traits_of
@@ -34,6 +36,7 @@ def assemble(
     compared = {r.launch for r in results if r.outputs}
     covered = {id_ for region in regions.regions if region.launch in compared for id_ in region.launches}
     members = {id_ for region in regions.regions for id_ in region.launches[:-1]}  # of a later launch's region
+    read = {(r.write.launch.key, r.write.argument.name) for of in regions.values.reads.values() for r in of if r.write}
     rows = []
     for launch in run.launches:
         region, result = by_launch.get(launch.id), result_of.get(launch.id)
@@ -54,24 +57,36 @@ def assemble(
             )
             continue
         names = {output.argument for output in result.outputs}
+        verdict = verdict_on(result.outputs)
         if launch.id in members:
             names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
         rows.append(
             Row(
                 launch,
-                verdict_on(result.outputs),
+                verdict,
                 result.failure,
                 result.outputs,
                 differences.get(launch.id),
                 region.launches,
-                suspects_of(reference, region, result) if verdict_on(result.outputs) is LaunchVerdict.WRONG else (),
-                (*region.notes, *result.notes),
+                suspects_of(reference, region, result, launch.loops) if verdict is LaunchVerdict.WRONG else (),
+                (*region.notes, *result.notes, *_without_node(regions.values.writes[launch.key], names, read)),
                 sum(sizes.values()),
                 sum(size for name, size in sizes.items() if name in names),
                 _runs_same_code(launch) or _has_user_kernel(reference, region),
             )
         )
     return tuple(rows)
+
+
+def _without_node(writes: Sequence[Write], compared: Set[str], read: Set[tuple[LaunchKey, str]]) -> tuple[str, ...]:
+    """Notes about outputs that no node of the graph holds, and that are not compared through their readers either.
+
+    Args:
+        read: what launches read, by the launch that wrote it and its argument.
+    """
+    open_ = [write for write in writes if write.value is None and write.argument.name not in compared]
+    are_read = [(write.launch.key, write.argument.name) in read for write in open_]
+    return tuple(dict.fromkeys(WITHOUT_NODE if is_read else UNREAD for is_read in are_read))
 
 
 def _runs_same_code(launch: Launch) -> bool:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aoti_debug import dtypes
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import RegionResult
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.dtypes import Category
 from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.reference.program import NodeKind, Reference
+
+_JOINS = "aten.cat.default"
 
 
 @dataclass(frozen=True)
@@ -19,27 +24,36 @@ class Suspect:
         node: "tanh_1".
         line: its model line; None if it is unknown.
         how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
+        place: its node in the body of a branch or loop; "" elsewhere.
     """
 
     node: str
     operator: str
     line: ModelLine | None
     how: str = ""
+    place: str = ""
 
 
-def suspects_of(reference: Reference, region: Region, result: RegionResult) -> tuple[Suspect, ...]:
+def suspects_of(
+    reference: Reference, region: Region, result: RegionResult, loops: tuple[int, ...] = ()
+) -> tuple[Suspect, ...]:
     """The operators of a region that its wrong outputs depend on.
 
     Those that explain the outputs, when they are computed wrongly, come first. Of the others, those of the first wrong
     output come first, the last ones before the others; those that right outputs depend on as well come last. They are
-    not innocent: a kernel may compute an operator several times, or only one of its results wrongly.
+    not innocent: a kernel may compute an operator several times, or only one of its results wrongly. Right integers and
+    booleans say nothing: an index may be right where the numbers are not. Behind all these come the concatenations that
+    a wrong output is a part of: it may lie in the wrong place.
+
+    Args:
+        loops: the iteration of each loop that the launch is in.
     """
     graph = reference.graph(region.graph, region.function)
     if graph is None:
         return ()
     inside = set(region.nodes)
     wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
-    right = {o.argument for o in result.outputs} - wrong
+    right = {o.argument for o in result.outputs if _is_floating(o.dtype)} - wrong
 
     def ancestors(arguments: set[str]) -> set[str]:
         pending = [
@@ -63,9 +77,22 @@ def suspects_of(reference: Reference, region: Region, result: RegionResult) -> t
         same = {argument for argument in wrong if held[argument] == output}
         ordered |= dict.fromkeys(n for n in graph.sorted(ancestors(same))[::-1] if n not in innocent)
     ordered |= dict.fromkeys(graph.sorted(blamed)[::-1])
+    places = {held[argument] for argument in wrong}
+    ordered |= {n.name: None for n in graph.nodes if n.target == _JOINS and not places.isdisjoint(n.inputs)}
     nodes = [graph.by_name[name] for name in ordered]
     return tuple(
-        Suspect(node.name, node.target, reference.line(node), explained.get(node.name, ""))
+        Suspect(
+            node.name,
+            node.target,
+            reference.line(node),
+            explained.get(node.name, ""),
+            place_in_subgraph(graph, node, loops),
+        )
         for node in nodes
         if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
     )
+
+
+def _is_floating(name: str) -> bool:
+    dtype = dtypes.of_name(name)
+    return dtype is not None and dtype.category in (Category.FLOATING, Category.COMPLEX)

@@ -11,6 +11,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
 from aoti_debug.values import unravel
@@ -133,7 +134,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
             f"  next     {_next(comparison, row)}",
         ]
     together = f" (launches {', '.join(row.launches)} together)" if len(row.launches) > 1 else ""
-    lines = [f"WRONG {row.launch.id} {row.launch.kernel}{together}", *_element_lines(worst)]
+    lines = [f"WRONG {row.launch.id} {_name(row.launch)}{together}", *_element_lines(worst)]
     lines += _suspect_lines(row.suspects)
     others = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
     lines += [f"  also     wrong from their own inputs: {wording.some(others, 4)}"] if others else []
@@ -174,6 +175,7 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
         where = f"{line.place} in {line.function}: {line.text}" if line else "model line unknown"
         how = f" {suspect.how} explains it" if suspect.how else ""
         lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node}){how}  {where}")
+        lines += [f"           {suspect.place}"] if suspect.place else []
     if len(suspects) > MAX_SUSPECTS:
         lines.append(f"           and {len(suspects) - MAX_SUSPECTS} more operators before it")
     return lines
@@ -181,8 +183,7 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
 
 def _cells(row: Row) -> list[str]:
     launch, worst = row.launch, row.worst
-    iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
-    name = [launch.id, launch.kernel + iteration, text.model_line(launch.site.provenance)]
+    name = [launch.id, _name(launch), text.model_line(launch.site.provenance)]
     same = SAME_CODE if row.same_code and row.outputs else ""
     verdict = row.verdict.value + (f": {row.reason}" if row.reason else same)
     if worst is None:
@@ -200,6 +201,11 @@ def _cells(row: Row) -> list[str]:
         "" if worst.sensitivity < 0 else _short(worst.sensitivity),
         verdict,
     ]
+
+
+def _name(launch: Launch) -> str:
+    """The kernel, with the iteration of the loops that the launch is in: "cpp_fused_sin_2 [0]"."""
+    return launch.kernel + (f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else "")
 
 
 def eager_error(output: Measurement) -> float:

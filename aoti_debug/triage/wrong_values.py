@@ -99,7 +99,8 @@ def _element(worst: Measurement) -> tuple[str, ...]:
 def _operators(row: Row) -> tuple[str, ...]:
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
     how = [f"{suspect.operator} ({suspect.node}) {suspect.how} explains it" for suspect in row.suspects if suspect.how]
-    return (*how[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
+    places = [suspect.place for suspect in row.suspects if suspect.place]
+    return (*how[:1], *places[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
 
 
 def _others(comparison: Comparison, row: Row) -> tuple[str, ...]:

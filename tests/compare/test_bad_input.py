@@ -236,7 +236,7 @@ def test_a_metric_that_is_no_number(tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text("def f(a, b):\n    return float('nan')\n")
     comparison = compared(chain(tmp_path / "runs", (ADD,)), tmp_path, metric=f"{tmp_path / 'my.py'}:f")
     assert comparison.rows[0].outputs[0].metric is None
-    assert notes(comparison) == ["note: 0.0: --metric gives no finite number for buf0"]
+    assert notes(comparison) == ["note: 0.0: --metric gives no finite number for one of its outputs"]
     json.dumps(document(comparison), allow_nan=False)
 
 

@@ -65,6 +65,7 @@ def test_an_ordinary_model(saved: Runs, tmp_path: Path, name: str, least: float)
     comparison = compared(saved(name), tmp_path)
     assert comparison.first_wrong is None
     assert share(comparison) >= least
+    assert all(row.reason or row.notes for row in comparison.rows if row.compared_bytes < row.bytes)
     assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), COMPARE) == []
     assert comparison_lines(comparison, UNLIMITED)
 

@@ -28,11 +28,20 @@ NODES = (
 REFERENCE = Reference(FORMAT, "2.13", (Graph("", MODEL, NODES, ()),), (LINE,))
 
 
-def blamed(wrong: set[str], outputs: tuple[str, ...]) -> list[str]:
+def blamed(wrong: set[str], outputs: tuple[str, ...], indices: tuple[str, ...] = ()) -> list[str]:
     known = tuple(KnownValue(ValueKey(name), Recorded("0.0", name, "")) for name in outputs)
     region = Region("0.0", ("0.0",), "", MODEL, tuple(n.name for n in NODES[1:]), (), known)
     measured = tuple(
-        Measurement(name, name, "", "float32", (1,), 1, wrong=int(name in wrong), equals_eager=name not in wrong)
+        Measurement(
+            name,
+            name,
+            "",
+            "int64" if name in indices else "float32",
+            (1,),
+            1,
+            wrong=int(name in wrong),
+            equals_eager=name not in wrong,
+        )
         for name in outputs
     )
     found = suspects_of(REFERENCE, region, RegionResult("0.0", measured))
@@ -47,5 +56,30 @@ def test_operators_of_wrong_outputs_only_come_first() -> None:
     assert blamed({"exp"}, ("sub", "exp")) == ["exp"]
 
 
+def test_an_index_may_be_right_where_the_numbers_are_not() -> None:
+    assert blamed({"mul"}, ("mul", "sub")) == ["mul"]
+    assert blamed({"sub"}, ("sub", "var_mean"), indices=("var_mean",)) == ["sub", "var_mean", "mul"]
+    assert blamed({"mul", "sub"}, ("mul", "sub", "exp"), indices=("exp",)) == ["mul", "sub", "var_mean"]
+
+
 def test_one_result_of_an_operator_may_be_wrong_alone() -> None:
     assert blamed({"var"}, ("var", "mean", "mul")) == ["var_mean", "mul"]
+
+
+def test_a_part_of_a_concatenation_may_lie_in_the_wrong_place() -> None:
+    joined = Node("joined", NodeKind.CALL, "aten.cat.default", ([{"node": "mul"}, {"node": "exp"}],), line=0)
+    graph = Graph("", MODEL, (*NODES, joined), ())
+    known = (KnownValue(ValueKey("exp"), Recorded("0.0", "exp", "")),)
+    region = Region("0.0", ("0.0",), "", MODEL, ("exp",), (), known)
+    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
+    found = suspects_of(Reference(FORMAT, "2.13", (graph,)), region, RegionResult("0.0", (measured,)))
+    assert [suspect.node for suspect in found] == ["exp", "joined"]
+
+
+def test_an_operator_in_the_body_of_a_loop_is_shown_with_the_iteration() -> None:
+    body = Graph("while_loop_body_graph_0", MODEL, NODES, ())
+    known = (KnownValue(ValueKey("exp"), Recorded("0.4", "exp", "")),)
+    region = Region("0.4", ("0.4",), body.name, MODEL, ("exp",), (), known)
+    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
+    (found,) = suspects_of(Reference(FORMAT, "2.13", (body,)), region, RegionResult("0.4", (measured,)), (2,))
+    assert found.place == "in iteration 2 of while_loop_body_graph_0: exp = aten.exp.default(x)"

@@ -78,6 +78,11 @@ def computes(node: Node) -> bool:
     return _name(node) not in _MOVES
 
 
+def reduces(node: Node) -> bool:
+    """True for an operator that a kernel computes in a loop of its own."""
+    return _name(node) in _REDUCTIONS
+
+
 def _name(node: Node) -> str:
     return node.target.split(".")[1] if node.target.count(".") > 1 else node.target
 

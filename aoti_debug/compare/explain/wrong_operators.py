@@ -2,19 +2,21 @@
 
 For each operator that a wrong output depends on, wrong variants of its result, its result times a factor, and its
 result plus a number are put in its place, and what depends on it is evaluated again. A variant explains the outputs if
-it leaves less than 5 % of the error (root mean square), or no more than rounding.
+it leaves less than 5 % of the error (root mean square), or no more than rounding. If none does, the variant is put only
+into what one reduction reads, or into all but what reductions read: kernels compute an operator again in each loop that
+needs it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.explain.variants import Variant, computes, variants
+from aoti_debug.compare.explain.variants import Variant, computes, reduces, variants
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.limits import SMALLEST
 from aoti_debug.compare.protocol.measurement import Explanation
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _LEFT = 0.05  # of the error
-_SECONDS = 10.0  # after which no more variants are tried
+_SECONDS = 5.0  # after which no more variants are tried
 _VECTORS = (16, 8)  # elements of a vector of float32
 _STEP = 1e-3  # relative, of the finite differences that factors and summands are fitted with
 
@@ -49,6 +51,7 @@ class WrongOperators:
         right: the region, evaluated in the kernel's arithmetic.
         nodes: of the region, in order.
         copy: makes an evaluation without values, in the same arithmetic.
+        kept: nodes that stay right, unless they are wrong themselves.
     """
 
     def __init__(
@@ -58,8 +61,9 @@ class WrongOperators:
         nodes: Sequence[str],
         outputs: Sequence[WrittenOutput],
         copy: Callable[[], Evaluation],
+        kept: Set[str] = frozenset(),
     ) -> None:
-        self._graph, self._right, self._nodes, self._copy = graph, right, nodes, copy
+        self._graph, self._right, self._nodes, self._copy, self._kept = graph, right, nodes, copy, kept
         floating = [output for output in outputs if output.actual.dtype.is_floating_point]
         self._outputs = floating or outputs  # integers jump where rounding decides
         self._actual = [_wide(output.actual) for output in self._outputs]
@@ -75,21 +79,39 @@ class WrongOperators:
     def explanations(self) -> tuple[Explanation, ...]:
         """The operators that explain the outputs, the best ones first."""
         end = time.monotonic() + _SECONDS
-        found: list[Explanation] = []
-        for name in reversed(self._nodes):
-            node = self._graph.by_name[name]
-            if node.kind is NodeKind.CALL and not node.mutates and ValueKey(name) in self._right.values:
-                found += [] if time.monotonic() > end else self._of(node)
-        return tuple(sorted(found, key=lambda item: item.left))
+        for tries in (self._everywhere, self._in_one_loop):
+            found: list[Explanation] = []
+            for name in reversed(self._nodes):
+                node = self._graph.by_name[name]
+                if node.kind is NodeKind.CALL and not node.mutates and ValueKey(name) in self._right.values:
+                    found += [] if time.monotonic() > end else self._best(tries(node))
+            if found:
+                return tuple(sorted(found, key=lambda item: item.left))
+        return ()
 
-    def _of(self, node: Node) -> list[Explanation]:
-        best: Explanation | None = None
+    def _best(self, tried: Iterable[Explanation]) -> list[Explanation]:
+        """The one of the tried that leaves least of the error, if it explains the outputs."""
+        best = min(tried, key=lambda item: item.left, default=None)
+        explains = best is not None and best.left * self._error <= max(_LEFT * self._error, self._rounding)
+        return [best] if best is not None and explains else []
+
+    def _everywhere(self, node: Node) -> Iterator[Explanation]:
+        """Tries each wrong result of a node in its place."""
         for variant in self._variants(node):
-            left = self._left(node, variant.value)
-            explains = left * self._error <= max(_LEFT * self._error, self._rounding)
-            if explains and (best is None or left < best.left):
-                best = Explanation(self._operator(node), variant.how, left)
-        return [] if best is None else [best]
+            yield Explanation(self._operator(node), variant.how, self._left(node, variant.value))
+
+    def _in_one_loop(self, node: Node) -> Iterator[Explanation]:
+        """Tries each wrong result of a node in what one reduction reads, and in all but what reductions read."""
+        readers = [name for name in self._dependent(node, self._kept)[1:] if reduces(self._graph.by_name[name])]
+        for variant in self._variants(node) if readers else ():
+            changed = self._changed(node, variant.value, self._kept)
+            for name in readers:
+                if (value := changed.values.get(ValueKey(name))) is not None:
+                    left = self._left(self._graph.by_name[name], value)
+                    yield Explanation(self._operator(node), f"{variant.how} where {name} reads it", left)
+            outputs = self._outputs_of(self._changed(node, variant.value, self._kept | {*readers}))
+            how = f"{variant.how}, but not where {', '.join(readers)} reads it"
+            yield Explanation(self._operator(node), how, self._left_of(outputs))
 
     def _operator(self, node: Node) -> str:
         """The node of the operator itself: a member of its result stands for it."""
@@ -148,26 +170,39 @@ class WrongOperators:
 
     def _left(self, node: Node, value: Any) -> float:
         """The part of the error that is left with another result of a node."""
-        outputs = self._with(node, value)
+        return self._left_of(self._with(node, value))
+
+    def _left_of(self, outputs: Sequence[torch.Tensor] | None) -> float:
         return 1.0 if outputs is None else self._distance(outputs) / max(self._error, SMALLEST)
 
     def _with(self, node: Node, value: Any) -> list[torch.Tensor] | None:
         """The outputs with another result of a node; None if they cannot be evaluated."""
-        changed = self._copy()
-        dependent = {node.name}
-        for name in self._nodes:
-            if not dependent.isdisjoint(self._graph.by_name[name].inputs):
-                dependent.add(name)
-        known = self._right.values.items()
-        changed.values = {k: v for k, v in known if (k.after or k.node) not in dependent}
-        changed.values[ValueKey(node.name)] = value
-        for name in self._nodes:
-            if name in dependent and name != node.name:
-                changed.run(self._graph.by_name[name])
+        return self._outputs_of(self._changed(node, value, self._kept))
+
+    def _outputs_of(self, changed: Evaluation) -> list[torch.Tensor] | None:
         try:
             return self._expected(changed)
         except (NotEvaluableError, RuntimeError):
             return None
+
+    def _changed(self, node: Node, value: Any, kept: Set[str]) -> Evaluation:
+        """The region with another result of a node, but for nodes that are kept."""
+        changed = self._copy()
+        first, *others = self._dependent(node, kept)
+        known = self._right.values.items()
+        changed.values = {k: v for k, v in known if (k.after or k.node) not in {first, *others}}
+        changed.values[ValueKey(first)] = value
+        for name in others:
+            changed.run(self._graph.by_name[name])
+        return changed
+
+    def _dependent(self, node: Node, kept: Set[str]) -> list[str]:
+        """A node, and those that depend on it through nodes that are not kept, in order."""
+        dependent = {node.name: None}
+        for name in self._nodes:
+            if name not in kept and not dependent.keys().isdisjoint(self._graph.by_name[name].inputs):
+                dependent[name] = None
+        return list(dependent)
 
     def _expected(self, evaluation: Evaluation) -> list[torch.Tensor]:
         return [_wide(output.expected(evaluation)) for output in self._outputs]

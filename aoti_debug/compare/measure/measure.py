@@ -12,7 +12,7 @@ perturbed by one such unit at random, and g = 1 + √n / 4 grows with the number
 happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
 does not suffice.
 
-Outputs in half precision also must not lean to one side: see aoti_debug.compare.measure.bias.
+Outputs in 16 or 8 bits also must not lean to one side: see aoti_debug.compare.measure.bias.
 
 NaN and infinities have to be where eager, the kernel's arithmetic or float64 has them; an infinity may also stand where
 r is out of the dtype's range, and where a sum overflows if its terms are added in another order. Signs of zero and of

@@ -22,6 +22,7 @@ from aoti_debug.compare.worker.exported import exported_states
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
+from aoti_debug.compare.worker.threads import threads_for
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
@@ -57,20 +58,23 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
     traced = {element.launch: element for element in request.traced}
     for region in request.regions:
-        if region.launch in request.faulty:
-            if (bad := locator.bad_operand(region)) is not None:
-                pipe.write(message_line(bad) + "\n")
-        elif region.launch not in traced:
-            pipe.write(message_line(evaluator.measure(region)) + "\n")
-        elif (origin := locator.origin(region, traced[region.launch])) is not None:
-            pipe.write(message_line(origin) + "\n")
+        with threads_for((*region.inputs, *region.outputs)):
+            if region.launch in request.faulty:
+                if (bad := locator.bad_operand(region)) is not None:
+                    pipe.write(message_line(bad) + "\n")
+            elif region.launch not in traced:
+                pipe.write(message_line(evaluator.measure(region)) + "\n")
+            elif (origin := locator.origin(region, traced[region.launch])) is not None:
+                pipe.write(message_line(origin) + "\n")
     for run in request.programs:
-        for difference in evaluate_program(reference, run, device, weights):
-            pipe.write(message_line(difference) + "\n")
+        with threads_for((*run.inputs, *(output.recorded for output in run.outputs))):
+            for difference in evaluate_program(reference, run, device, weights):
+                pipe.write(message_line(difference) + "\n")
     if request.exported:
         package = archive.inspect(request.package)
-        for change in exported_states(Path(request.exported), package, request.inputs, reference, request.programs):
-            pipe.write(message_line(change) + "\n")
+        with threads_for(item for run in request.programs for item in run.inputs):
+            for change in exported_states(Path(request.exported), package, request.inputs, reference, request.programs):
+                pipe.write(message_line(change) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 
 

@@ -16,13 +16,13 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
 from aoti_debug.compare.measure import index_ties
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
+from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated
@@ -115,7 +115,8 @@ class RegionEvaluator:
                         raise
                     notes.append(f"{item.recorded.argument} is not compared: {error}")
             if self._metric is not None:
-                notes += [f"--metric gives no finite number for {o.argument}" for o in measured if o.metric is None]
+                without = any(output.metric is None for output in measured)
+                notes += ["--metric gives no finite number for one of its outputs"] if without else []
             explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, graph, region, symbols, double)
@@ -124,7 +125,13 @@ class RegionEvaluator:
                 compared = [item for item in region.outputs if item.recorded.argument in names]
                 try:
                     right = evaluate(Arithmetic.KERNEL, known)
-                    explanations = self._explanations(graph, region, compared, symbols, right)
+                    written = [WrittenValue(item, load(graph, item, self._device), symbols) for item in compared]
+                    wrong = {output.argument for output in measured if output.wrong}
+                    explanations = explanations_of(
+                        Blamed(graph, region.nodes, written, wrong),
+                        right,
+                        lambda: Evaluation(self._reference, graph, Arithmetic.KERNEL, self._device),
+                    )
                 except (NotEvaluableError, RuntimeError, MemoryError) as error:  # that it is wrong is known already
                     notes.append(f"no operator was tried for what is wrong: {wording.first_line(str(error))}")
         if not measured:
@@ -151,20 +158,6 @@ class RegionEvaluator:
 
     def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
         return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
-
-    def _explanations(
-        self, graph: Graph, region: Region, outputs: Sequence[KnownValue], symbols: Symbols, right: Evaluation
-    ) -> tuple[Explanation, ...]:
-        def written(item: KnownValue) -> WrittenOutput:
-            actual = load(graph, item, self._device)
-            return WrittenOutput(
-                actual, lambda evaluation: as_written(evaluation.value(item.value), actual, item, symbols)
-            )
-
-        def empty() -> Evaluation:
-            return Evaluation(self._reference, graph, Arithmetic.KERNEL, self._device)
-
-        return WrongOperators(graph, right, region.nodes, [written(item) for item in outputs], empty).explanations()
 
     def _keep(self, folder: Path, graph: Graph, region: Region, symbols: Symbols, double: Evaluation) -> None:
         for item in region.outputs:

@@ -279,6 +279,8 @@ def test_operators_of_prims_are_computed_without_dynamo() -> None:
     code = (
         "import sys, torch; from aoti_debug.compare.evaluate.functions import implementation_of; "
         "narrow = implementation_of('prims.convert_element_type.default')(torch.ones(2), torch.int32); "
-        "sys.exit('torch._dynamo' in sys.modules or narrow.tolist() != [1, 1] or narrow.dtype != torch.int32)"
+        "seed = implementation_of('prims.inductor_lookup_seed.default')(torch.tensor([3, 4]), 1); "
+        "assert narrow.tolist() == [1, 1] and narrow.dtype == torch.int32 and seed == 4; "
+        "assert 'torch._dynamo' not in sys.modules"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -95,3 +96,52 @@ def test_an_operator_that_is_wrong_in_the_tail_of_a_loop() -> None:
     output = WrittenOutput(result(difference), lambda evaluation: evaluation.value(ValueKey("add")))
     (best, *_) = WrongOperators(GRAPH, right, NODES, [output], empty).explanations()
     assert (best.node, best.how) == ("sub", "as add behind whole vectors")
+
+
+def evaluated(graph: Graph, nodes: tuple[str, ...], x: torch.Tensor) -> tuple[Evaluation, Callable[[], Evaluation]]:
+    def copy() -> Evaluation:
+        return Evaluation(Reference(FORMAT, "2.13", (graph,)), graph, Arithmetic.KERNEL, "cpu")
+
+    right = copy()
+    right.set(ValueKey("x"), x)
+    for name in nodes:
+        right.run(graph.by_name[name])
+    return right, copy
+
+
+NORM = Graph(
+    "",
+    MODEL,
+    (
+        Node("x", NodeKind.INPUT, types=FLOATS),
+        call("erf", "aten.erf.default", node("x")),
+        call("sum", "aten.sum.dim_IntList", node("erf"), [1], True),
+        call("mul", "aten.mul.Tensor", node("erf"), node("sum")),
+    ),
+    (),
+)
+NORM_NODES = ("erf", "sum", "mul")
+
+
+@pytest.mark.parametrize(
+    ("actual", "how"),
+    [
+        (X.tanh() * X.tanh().sum(1, keepdim=True), "as tanh"),
+        (X.erf() * X.tanh().sum(1, keepdim=True), "as tanh where sum reads it"),
+        (X.tanh() * X.erf().sum(1, keepdim=True), "as tanh, but not where sum reads it"),
+    ],
+)
+def test_an_operator_that_a_kernel_computes_in_two_loops(actual: torch.Tensor, how: str) -> None:
+    right, copy = evaluated(NORM, NORM_NODES, X)
+    output = WrittenOutput(actual, lambda evaluation: evaluation.value(ValueKey("mul")))
+    (best, *_) = WrongOperators(NORM, right, NORM_NODES, [output], copy).explanations()
+    assert (best.node, best.how) == ("erf", how)
+
+
+def test_what_is_known_to_be_right_stays() -> None:
+    right, copy = evaluated(NORM, NORM_NODES, X)
+    output = WrittenOutput(
+        X.tanh() * X.erf().sum(1, keepdim=True), lambda evaluation: evaluation.value(ValueKey("mul"))
+    )
+    (best, *_) = WrongOperators(NORM, right, NORM_NODES, [output], copy, frozenset({"sum"})).explanations()
+    assert (best.node, best.how) == ("erf", "as tanh")

@@ -36,8 +36,9 @@ def test_rounding_to_the_nearest(dtype: torch.dtype) -> None:
 
 
 @HALVES
-def test_rounding_to_zero(dtype: torch.dtype) -> None:
-    exact = values()
+@pytest.mark.parametrize("count", [96, 4096])
+def test_rounding_to_zero(dtype: torch.dtype, count: int) -> None:
+    exact = values(count)
     found = measured(truncated(exact, dtype), exact)
     assert found.wrong > exact.numel() / 3
     assert found.bias == pytest.approx(-0.5, abs=0.1)
@@ -65,6 +66,26 @@ def test_one_value_for_all_elements(dtype: torch.dtype) -> None:
 
 
 @HALVES
+def test_few_values_that_are_rounded_the_other_way(dtype: torch.dtype) -> None:
+    step = torch.finfo(dtype).eps
+    ties = 1 + step * (torch.arange(8, dtype=torch.float64) * 2 + 0.5)  # halfway: either neighbour is right
+    exact = ties.repeat(512)
+    up = (exact * (1 + 2.0**-24)).to(dtype)
+    assert not torch.equal(up, exact.to(dtype))
+    assert measured(up, exact).wrong == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bits(dtype: torch.dtype) -> None:
+    numbers = values().clamp(-3, 3)
+    exact = numbers.to(dtype).double()  # float64 has no arithmetic of its own for them: the conversion rounds
+    below = numbers.abs().float() * (1 - torch.finfo(dtype).eps / 2)
+    to_zero = (below.to(dtype).float() * numbers.sign().float()).to(dtype)
+    assert measured(exact.to(dtype), exact).wrong == 0
+    assert measured(to_zero, exact).bias < -0.3
+
+
+@HALVES
 def test_noise_that_leans_to_no_side(dtype: torch.dtype) -> None:
     exact = values()
     noise = 1 + 1.5 * torch.finfo(dtype).eps * (torch.rand(4096, generator=torch.Generator().manual_seed(1)) - 0.5)
@@ -72,7 +93,7 @@ def test_noise_that_leans_to_no_side(dtype: torch.dtype) -> None:
 
 
 def test_few_elements_and_float32_say_nothing() -> None:
-    exact = values(200)
+    exact = values(60)
     assert measured(truncated(exact, torch.bfloat16), exact).wrong == 0
     many = values()
     assert measured(truncated(many, torch.float32), many).wrong == 0

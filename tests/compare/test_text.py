@@ -1,0 +1,25 @@
+"""The text of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from subjects import comparison_of, run
+
+from aoti_debug.compare.text import wrong_lines
+
+
+def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:
+    comparison = comparison_of(run(tmp_path, 2, fault=False))
+    row = comparison.rows[1]
+    place = "in iteration 3 of while_loop_body_graph_0: index = aten.index.Tensor(table, [i])"
+    row = replace(
+        row,
+        launch=replace(row.launch, loops=(3,)),
+        suspects=(replace(row.suspects[0], place=place), *row.suspects[1:]),
+    )
+    lines = wrong_lines(replace(comparison, rows=(comparison.rows[0], row)), row)
+    assert lines[0] == f"WRONG {row.launch.id} {row.launch.kernel} [3]"
+    operator = next(at for at, line in enumerate(lines) if line.startswith("  operator aten.index.Tensor"))
+    assert lines[operator + 1].strip() == place

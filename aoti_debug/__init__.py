@@ -21,18 +21,31 @@ if TYPE_CHECKING:
     from aoti_debug.builder.build import build
     from aoti_debug.diagnosis.verdict import diagnose
     from aoti_debug.printing.inspectors import inspector
+    from aoti_debug.printing.module_inspectors import inspect_modules
     from aoti_debug.printing.operator import print_
     from aoti_debug.run.inspect import inspect
     from aoti_debug.rundir.load_tensors import load_file, load_launch
     from aoti_debug.rundir.run_directory import open_run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "build", "diagnose", "inspect", "inspector", "load_file", "load_launch", "open_run", "print_"]
+__all__ = [
+    "__version__",
+    "build",
+    "diagnose",
+    "inspect",
+    "inspect_modules",
+    "inspector",
+    "load_file",
+    "load_launch",
+    "open_run",
+    "print_",
+]
 
 _MODULES = {
     "build": "aoti_debug.builder.build",
     "diagnose": "aoti_debug.diagnosis.verdict",
     "inspect": "aoti_debug.run.inspect",
+    "inspect_modules": "aoti_debug.printing.module_inspectors",
     "inspector": "aoti_debug.printing.inspectors",
     "load_file": "aoti_debug.rundir.load_tensors",
     "load_launch": "aoti_debug.rundir.load_tensors",

@@ -64,8 +64,19 @@ def test_load_launch(run: Path) -> None:
 
 def test_all_names_are_there() -> None:
     assert all(getattr(aoti_debug, name) is not None for name in aoti_debug.__all__)
-    functions = {"build", "diagnose", "inspect", "inspector", "load_file", "load_launch", "open_run", "print_"}
-    assert set(aoti_debug.__all__) == {"__version__", *functions}
+    functions = {
+        "build",
+        "diagnose",
+        "inspect",
+        "inspect_modules",
+        "inspector",
+        "load_file",
+        "load_launch",
+        "open_run",
+        "print_",
+    }
+    reading = {"load_file", "load_launch", "open_run"}
+    assert set(aoti_debug.__all__) == {"__version__", *functions, *reading}
 
 
 def test_another_name_is_an_attribute_error() -> None:

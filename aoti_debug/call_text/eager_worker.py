@@ -21,6 +21,7 @@ from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.printing import registration
 from aoti_debug.pt2 import archive
 from aoti_debug.rundir.content_hash import content_hash
 from aoti_debug.rundir.statistics import Statistics, tensor_statistics
@@ -106,6 +107,7 @@ def run(request: EagerRequest) -> EagerAnswer:
             importlib.import_module(module)
         for library in request.libraries:
             torch.ops.load_library(library)
+        registration.register()
         program = torch.export.load(request.program)
         inputs = _inputs(request, program)
         interpreter = _Interpreter(program.module(), recorder)

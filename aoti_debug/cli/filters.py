@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any, TypeVar
 
 import click
 
+from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.manifest import Form, Manifest
+from aoti_debug.run import inspector
 from aoti_debug.site_filter import Unmatched
 
 _MAX_NAMES = 20
@@ -63,6 +66,18 @@ def unmatched_watch_warning(package: Manifest, unmatched: Sequence[str]) -> list
     kernels = sorted({site.kernel for site in package.sites})
     first = f"warning: no argument and no kernel is named {', '.join(unmatched)}; the package has:"
     return [first, *_listed(list(tensors)), *_listed(kernels)]
+
+
+def uncalled_inspector_warning(package: Manifest, tag: str, ranks: str) -> list[str]:
+    """The warning in lines: --tag or --ranks because of which an inspector is never called; none without."""
+    if not machine_ranks.selected(machine_ranks.parse(ranks)):
+        return [f"warning: the inspector is not called: this is rank {machine_ranks.current()}, not {ranks}"]
+    known = inspector.tags(package)
+    if not tag or any(fnmatchcase(name, tag) for name in known):
+        return []
+    if not known:
+        return [f"warning: no tag matches {tag}: there is no inspector in the model"]
+    return [f"warning: no tag matches {tag}; the package has:", *_listed(known)]
 
 
 def _listed(names: Sequence[str]) -> list[str]:

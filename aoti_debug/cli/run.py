@@ -12,7 +12,12 @@ import click
 from aoti_debug import site_filter, wording
 from aoti_debug.abi import SaveStatus
 from aoti_debug.cli import options
-from aoti_debug.cli.filters import modules_and_lines, unmatched_warning, unmatched_watch_warning
+from aoti_debug.cli.filters import (
+    modules_and_lines,
+    uncalled_inspector_warning,
+    unmatched_warning,
+    unmatched_watch_warning,
+)
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.live_output import LiveOutput
 from aoti_debug.diagnosis import commands
@@ -178,6 +183,12 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     default="",
     help="With --inspect: only the tensors that inspectors of such a tag in the model name.",
 )
+@click.option(
+    "--ranks",
+    metavar="R,R",
+    default="",
+    help="With --inspect: call it on these ranks only, of the variable RANK, which torchrun sets.",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -209,6 +220,7 @@ def command(
     freq: int | None,
     inspector: str,
     tag: str,
+    ranks: str,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -247,6 +259,7 @@ def command(
         on_hit=on_hit,
         inspector=inspector,
         tag=tag,
+        ranks=ranks,
         trusted=trusted,
         summaries=(freq or 1) if summaries else None,
     )
@@ -255,6 +268,7 @@ def command(
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)
+    print_lines(uncalled_inspector_warning(package_manifest, tag, ranks), err=True)
     print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:

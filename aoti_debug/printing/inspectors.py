@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from aoti_debug.errors import UsageError
-from aoti_debug.printing import operator, template
+from aoti_debug.machine import ranks as machine_ranks
+from aoti_debug.printing import counted_writes, operator, template
+from aoti_debug.printing.inspected_tensor import InspectedTensor
 
 NAME = "aoti_debug::inspect_"
-
-
-@dataclass(frozen=True)
-class InspectedTensor:
-    """The place of a tensor that an inspector in a model is called on.
-
-    Attributes:
-        tag: of the inspector.
-        phase: "forward", "backward", or what the model passed.
-        index: among the tensors of the call, from 0.
-    """
-
-    tag: str
-    phase: str
-    index: int
+GRADIENT = "aoti_debug::inspect_gradient"
 
 
 TensorFunction = Callable[[torch.Tensor, InspectedTensor], object]
@@ -52,25 +39,39 @@ class ModelInspector:
     def __call__(self, *tensors: torch.Tensor, phase: str = "forward") -> Any:
         """Inspects tensors of any shape and dtype; returns them, a single one alone."""
         OPERATOR(self.tag, phase, list(tensors))
-        if self.backward is not None and not torch.compiler.is_compiling():
-            for index, tensor in enumerate(tensors):
-                if tensor.requires_grad and torch.is_grad_enabled():
-                    tensor.register_hook(self._hook(index))
+        if self.backward is not None and torch.is_grad_enabled() and not torch.compiler.is_exporting():
+            tensors = tuple(self._with_backward(tensor, index) for index, tensor in enumerate(tensors))
         return tensors[0] if len(tensors) == 1 else tensors
 
-    def _hook(self, index: int) -> Callable[[torch.Tensor], None]:
-        return lambda gradient: self.inspect(gradient, "backward", index)
+    def _with_backward(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        if torch.compiler.is_compiling():  # graphs have no hooks
+            compiled: torch.Tensor = _WithBackward.apply(tensor, self.tag, index)
+            return compiled
+        tag = self.tag
+        tensor.register_hook(lambda gradient: GRADIENT_OPERATOR(tag, gradient, index))
+        return tensor
+
+    def same_as(self, other: ModelInspector) -> bool:
+        """True if both call the same functions on the same ranks."""
+        return (self.forward, self.backward, self.ranks) == (other.forward, other.backward, other.ranks)
 
     def inspect(self, tensor: torch.Tensor, phase: str, index: int) -> None:
-        """Calls the function of a phase on one tensor, on the ranks that were asked for."""
+        """Calls the function of a phase on one tensor, on the ranks that were asked for.
+
+        Raises:
+            RuntimeError: the function has changed the tensor.
+        """
         function = self.backward if phase == "backward" and self.backward is not None else self.forward
-        if function is None or (self.ranks is not None and _rank() not in self.ranks):
+        if function is None or not machine_ranks.selected(self.ranks):
             return
-        version = None if tensor.is_inference() else tensor._version
-        with torch.no_grad():
-            function(tensor.detach(), InspectedTensor(self.tag, phase, index))
-        if version is not None and tensor._version != version:
-            raise RuntimeError(f"the inspector {self.tag!r} has changed tensor {index} in {phase}")
+        with counted_writes.counting():
+            alias = counted_writes.alias(tensor)
+            version = alias._version
+            function(alias, InspectedTensor(self.tag, phase, index))
+            if alias._version != version:
+                raise RuntimeError(f"the inspector {self.tag!r} has changed tensor {index} in {phase}")
 
 
 def inspector(
@@ -81,7 +82,8 @@ def inspector(
 ) -> ModelInspector:
     """Makes an inspector: `x = inspect(x)` in a model calls `forward(x, place)`, and `backward` on the gradient of x.
 
-    It survives export: `aoti-debug run --inspect my.py:f --tag TAG` calls a function on the same tensors of a package.
+    It works in eager and under torch.compile, and survives export: `aoti-debug run --inspect my.py:f --tag TAG` calls a
+    function on the same tensors of a package, and `aoti_debug.inspect(package)` calls `forward`.
 
     Args:
         forward, backward: functions of a tensor, which they must not change, and an InspectedTensor.
@@ -95,31 +97,63 @@ def inspector(
     if template.c_safe(tag) != tag:
         raise UsageError(f"the tag {tag!r} has characters that a package cannot hold", hint="use printable ASCII")
     other = _REGISTERED.get(tag)
-    if other is not None and (other.forward, other.backward) != (forward, backward):
+    if other is not None and not made.same_as(other):
         raise UsageError(f"there are two inspectors of the tag {tag!r}", hint="give each its own tag=")
     _REGISTERED[tag] = made
     return made
 
 
-def _rank() -> int:
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+def forget(tag: str) -> None:
+    """Has the inspector of a tag called no more; the tag may be used again."""
+    _REGISTERED.pop(tag, None)
 
 
-def _inspect(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
+def call_registered(tag: str, phase: str, index: int, tensor: torch.Tensor) -> None:
+    """Calls the function of the inspector of a tag on one tensor, if this process has such an inspector.
+
+    Raises:
+        RuntimeError: the function has changed the tensor.
+    """
     registered = _REGISTERED.get(tag)
-    if registered is None:  # a saved program, loaded without its functions
-        return
-    for index, tensor in enumerate(tensors):
+    if registered is not None:  # a saved program may be loaded without its functions
         registered.inspect(tensor, phase, index)
 
 
-def _inspect_nothing(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
+class _WithBackward(torch.autograd.Function):  # type: ignore[misc]
+    """Returns its tensor; its backward inspects the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, tag: str, index: int) -> torch.Tensor:
+        ctx.place = (tag, index)
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        tag, index = ctx.place
+        GRADIENT_OPERATOR(tag, gradient, index)
+        return gradient, None, None
+
+
+def _inspect(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
+    for index, tensor in enumerate(tensors):
+        call_registered(tag, phase, index, tensor)
+
+
+def _inspect_gradient(tag: str, gradient: torch.Tensor, index: int) -> None:
+    call_registered(tag, "backward", index, gradient)
+
+
+def _inspect_nothing(*_: object) -> None:
     pass
 
 
 operator.library.define("inspect_(str tag, str phase, Tensor[] tensors) -> ()")
 operator.library.impl("inspect_", _inspect, "CompositeExplicitAutograd")
-torch.library.register_fake(NAME, _inspect_nothing, lib=operator.library)
+operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> ()")
+operator.library.impl("inspect_gradient", _inspect_gradient, "CompositeExplicitAutograd")
+for _name in (NAME, GRADIENT):
+    torch.library.register_fake(_name, _inspect_nothing, lib=operator.library)
 OPERATOR = torch.ops.aoti_debug.inspect_.default
-torch.fx.node.has_side_effect(OPERATOR)
+GRADIENT_OPERATOR = torch.ops.aoti_debug.inspect_gradient.default
+for _operator in (OPERATOR, GRADIENT_OPERATOR):
+    torch.fx.node.has_side_effect(_operator)

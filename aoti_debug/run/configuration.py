@@ -101,6 +101,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         random_inputs=options.random_inputs,
         inspector=options.inspector,
         tag=options.tag,
+        ranks=options.ranks,
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

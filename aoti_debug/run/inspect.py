@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.abi import Variable
+from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.pt2 import archive
-from aoti_debug.run.inspector import Inspector, InspectorFunction
+from aoti_debug.run.inspector import InspectedLaunch, Inspector, InspectorFunction
 from aoti_debug.run.load_model import load
 
 
 @contextlib.contextmanager
 def inspect(
     package: str | Path,
-    function: InspectorFunction,
+    function: InspectorFunction | None = None,
     *,
     filters: Sequence[str] = (),
     phase: str | None = None,
+    tag: str = "",
+    ranks: Collection[int] | None = None,
 ) -> Iterator[Callable[..., Any]]:
     """Loads an instrumented package and yields it as a callable that calls `function` on the tensors of its launches.
 
@@ -29,9 +32,12 @@ def inspect(
 
     Args:
         function: called as `function(tensor, launch)` with the tensor itself, on its device, without a copy, and an
-            `aoti_debug.run.inspector.InspectedLaunch`; what a launch reads before it, what it writes after it.
+            `aoti_debug.run.inspector.InspectedLaunch`; what a launch reads before it, what it writes after it. None:
+            the functions of this process's own inspectors (`aoti_debug.inspector`), found by their tags in the model.
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
         phase: "before", "after" or "both", instead.
+        tag: a pattern: only tensors of inspectors in the model that have such a tag.
+        ranks: of torch.distributed, or of the variable RANK, on which the function is called; None for all.
 
     Raises:
         ArtifactError: the package cannot be read.
@@ -39,10 +45,13 @@ def inspect(
     """
     artifact = archive.inspect(package)
     manifest = artifact.manifest()
-    name = getattr(function, "__qualname__", repr(function))
-    inspector = Inspector(function, manifest, name)
+    inspector = (
+        Inspector(_call_own, manifest, "in the model", tag or "*")
+        if function is None
+        else Inspector(function, manifest, getattr(function, "__qualname__", repr(function)), tag)
+    )
     variables = {
-        Variable.INSPECT: inspector.variable,
+        Variable.INSPECT: inspector.variable if machine_ranks.selected(ranks) else "",
         Variable.FILTER: ",".join(filters),
         Variable.PHASE: phase or "",
         Variable.LEVEL: os.environ.get(Variable.LEVEL.value) or "3",
@@ -61,6 +70,13 @@ def inspect(
                 inspector.check()
 
         yield call
+
+
+def _call_own(tensor: Any, launch: InspectedLaunch) -> None:
+    from aoti_debug.printing import inspectors
+
+    if launch.place is not None:
+        inspectors.call_registered(launch.place.tag, launch.place.phase, launch.place.index, tensor)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from aoti_debug import wording
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.manifest import Form, Manifest, ModelLine, Role, Site
+from aoti_debug.printing.inspected_tensor import InspectedTensor
 from aoti_debug.rundir.records import LaunchKey
 
 
@@ -32,7 +33,7 @@ class InspectedLaunch:
         phase: "before" if the launch is about to begin, "after" if it has been started.
         role: "in", "out" or "inout": whether the launch reads the tensor, writes it, or both; "unknown".
         source: the model line, "model.py:23"; "" if it is not known.
-        tag: of the inspector in the model (`aoti_debug.inspector`); "" for other launches.
+        place: what an inspector in the model (`aoti_debug.inspector`) is told; None for other launches.
     """
 
     id: str
@@ -41,10 +42,15 @@ class InspectedLaunch:
     phase: str
     role: str
     source: str
-    tag: str = ""
+    place: InspectedTensor | None = None
+
+    @property
+    def tag(self) -> str:
+        """The tag of the inspector in the model; "" for other launches."""
+        return "" if self.place is None else self.place.tag
 
     def __str__(self) -> str:
-        return f"{self.id} {self.kernel} {self.argument}"
+        return f"{self.id} {self.kernel} {self.argument}" + (f", tag {self.tag}" if self.tag else "")
 
 
 InspectorFunction = Callable[[Any, InspectedLaunch], object]
@@ -117,7 +123,7 @@ class Inspector:
         tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self._capsule(told.tensor, None, None))
         if self.failure is not None:
             return 1
-        if self._tag and not fnmatchcase(launch.tag, self._tag):
+        if self._tag and (launch.place is None or not fnmatchcase(launch.tag, self._tag)):
             return 0
         try:
             version = _version(tensor)
@@ -136,26 +142,35 @@ class Inspector:
 
     def _launch(self, told: Any) -> InspectedLaunch:
         source: tuple[ModelLine, ...] = ()
-        tag = ""
+        argument = told.argument.decode()
+        place: InspectedTensor | None = None
         if told.site < len(self._manifest.sites):
             site = self._manifest.sites[told.site]
-            source, tag = site.provenance.source, tag_of(site)
+            source, place = site.provenance.source, place_in_model(site, argument)
         return InspectedLaunch(
             id=str(LaunchKey(CallKind(told.kind), told.call, told.launch)),
             kernel=told.kernel.decode(),
-            argument=told.argument.decode(),
+            argument=argument,
             phase=Phase(told.phase).name.lower(),
             role=Role(told.role).name.lower(),
             source=source[0].place if source else "",
-            tag=tag,
+            place=place,
         )
 
 
-def tag_of(site: Site) -> str:
-    """The tag of an inspector in the model; "" for other launches."""
+def place_in_model(site: Site, argument: str) -> InspectedTensor | None:
+    """The place of a tensor of an inspector in the model; None for other launches."""
     if site.op != "aoti_debug.inspect_.default":
-        return ""
-    return next((arg.text.strip('"') for arg in site.args if arg.form is Form.STRING and arg.param == "tag"), "")
+        return None
+    texts = {arg.param: arg.text.strip('"') for arg in site.args if arg.form is Form.STRING}
+    index = next((arg.element for arg in site.args if arg.form is Form.LIST and arg.name == argument), 0)
+    return InspectedTensor(texts.get("tag", ""), texts.get("phase", "forward"), index)
+
+
+def tags(package: Manifest) -> list[str]:
+    """The tags of the inspectors in a model, in the order of the program."""
+    places = (place_in_model(site, "") for site in package.sites)
+    return list(dict.fromkeys(place.tag for place in places if place is not None))
 
 
 def user_function(text: str) -> UserFunction:

@@ -9,6 +9,7 @@ from pathlib import Path
 from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
+from aoti_debug.machine import ranks
 from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
 from aoti_debug.site_filter import SiteFilter
@@ -43,6 +44,7 @@ class RunOptions:
         inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
             more.
         tag: a pattern of tags: the inspector sees tensors of such inspectors in the model only.
+        ranks: "0,1": the inspector is called on these ranks only; "" for all.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -71,6 +73,7 @@ class RunOptions:
     on_hit: str = ""
     inspector: str = ""
     tag: str = ""
+    ranks: str = ""
     model: str = ""
     trusted: bool = False
     summaries: int | None = None
@@ -113,6 +116,9 @@ def check(options: RunOptions) -> None:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     if options.tag and not options.inspector:
         raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
+    if options.ranks and not options.inspector:
+        raise UsageError("--ranks needs --inspect", hint="--inspect my.py:f names the function to call")
+    ranks.parse(options.ranks)
     if options.inspector:
         inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
@@ -150,6 +156,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--freq": options.summaries if (options.summaries or 1) != 1 else None,
         "--inspect": options.inspector or None,
         "--tag": options.tag or None,
+        "--ranks": options.ranks or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words += ["--guards"] if options.guards else []

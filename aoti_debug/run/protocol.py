@@ -41,6 +41,7 @@ class RunRequest:
         interposed: None for an instrumented package.
         inspector: "FILE.py:FUNCTION", called on the tensors of launches; "" for none.
         tag: a pattern of tags of inspectors in the model; "" for every launch.
+        ranks: "0,1": those on which it is called; "" for all.
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -53,6 +54,7 @@ class RunRequest:
     interposed: InterposedLibraries | None = None
     inspector: str = ""
     tag: str = ""
+    ranks: str = ""
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

@@ -21,7 +21,7 @@ from aoti_debug.abi import Variable
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
-from aoti_debug.machine import json_data
+from aoti_debug.machine import json_data, ranks
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
@@ -82,7 +82,8 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
-    function = user_function(request.inspector).load() if request.inspector else None
+    is_inspected = bool(request.inspector) and ranks.selected(ranks.parse(request.ranks))
+    function = user_function(request.inspector).load() if is_inspected else None
     inspector: Inspector | None = None
     model: Any
     if request.interposed is not None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from aoti_debug.errors import UsageError
 from aoti_debug.printing import inspectors
-from aoti_debug.printing.inspectors import InspectedTensor, inspector
+from aoti_debug.printing.inspected_tensor import InspectedTensor
+from aoti_debug.printing.inspectors import inspector
 
 
 @pytest.fixture(autouse=True)
-def none_registered() -> Iterator[None]:
-    inspectors._REGISTERED.clear()
-    yield
-    inspectors._REGISTERED.clear()
+def none_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspectors, "_REGISTERED", {})
 
 
 def test_forward_and_backward() -> None:
@@ -89,3 +88,84 @@ def test_it_survives_export() -> None:
     program.module()(torch.ones(2))
     assert seen == ["layer"]
     assert [node.args[0] for node in program.graph.nodes if node.target is inspectors.OPERATOR] == ["layer"]
+
+
+BACKENDS = ("eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_torch_compile(backend: str) -> None:
+    seen: list[tuple[str, str, int, float]] = []
+
+    def look(tensor: torch.Tensor, place: InspectedTensor) -> None:
+        seen.append((place.tag, place.phase, place.index, float(tensor.sum())))
+
+    first, second, plain = (inspector(look, look, tag="first"), inspector(look, look, tag="second"), inspector(look))
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = plain(x * 2)
+            return result
+
+        @staticmethod
+        def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = plain(gradient * 2, phase="backward")
+            return result
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = first(x.sin())
+        u, v = second(y * 2, Double.apply(y))
+        return (u * u + v).sum()
+
+    def called(function: Callable[[torch.Tensor], torch.Tensor]) -> list[tuple[str, str, int, float]]:
+        seen.clear()
+        function(torch.ones(3, requires_grad=True)).backward()
+        return sorted(seen)
+
+    torch._dynamo.reset()
+    expected = called(model)
+    assert [place[:3] for place in expected if place[1] == "backward"] == [
+        ("", "backward", 0),
+        ("first", "backward", 0),
+        ("second", "backward", 0),
+        ("second", "backward", 1),
+    ]
+    compiled = called(torch.compile(model, backend=backend, fullgraph=True))
+    assert [place[:3] for place in compiled] == [place[:3] for place in expected]
+    assert [place[3] for place in compiled] == pytest.approx([place[3] for place in expected])
+
+
+@pytest.mark.parametrize("backend", ["none", "eager", "aot_eager"])
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_function_that_changes_its_tensor(backend: str, phase: str) -> None:
+    def change(tensor: torch.Tensor, place: InspectedTensor) -> None:
+        tensor.add_(1)
+
+    inspect = inspector(**{phase: change}, tag="change")
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = (inspect(x + 1) * 2).sum()
+        return result
+
+    torch._dynamo.reset()
+    called = model if backend == "none" else torch.compile(model, backend=backend)
+    with pytest.raises(RuntimeError, match=f"the inspector 'change' has changed tensor 0 in {phase}"):
+        called(torch.ones(2, requires_grad=True)).backward()
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(2), torch.ones(2, dtype=torch.complex64).conj()])
+def test_a_change_in_inference_mode(tensor: torch.Tensor) -> None:
+    inspect = inspector(lambda tensor, _: tensor.mul_(2), tag="change")
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="has changed tensor 0"):
+        inspect(tensor * 1)
+
+
+def test_ranks_of_one_tag() -> None:
+    def look(*_: object) -> None:
+        pass
+
+    inspector(look, tag="same")
+    inspector(look, tag="same")
+    with pytest.raises(UsageError, match="there are two inspectors of the tag 'same'"):
+        inspector(look, tag="same", ranks=(0,))

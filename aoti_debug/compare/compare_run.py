@@ -14,7 +14,7 @@ from aoti_debug.compare.regions.programs import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import untouched_states
 from aoti_debug.compare.rows import assemble
-from aoti_debug.compare.run_worker import evaluate
+from aoti_debug.compare.run_worker import EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.steps import Steps
 from aoti_debug.pt2 import archive
@@ -46,11 +46,14 @@ class Scope:
     exported: Path | None = None
 
 
-def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Comparison:
+def compare_run(
+    run: RunDir, scope: Scope, folder: Path, steps: Steps, prepared: EvaluationProcess | None = None
+) -> Comparison:
     """Compares the launches of a run that saved tensors.
 
     Args:
         folder: for the request and the output of the process that evaluates the graph.
+        prepared: that process; None to start one.
 
     Raises:
         UsageError: no launch is in the scope.
@@ -67,7 +70,7 @@ def compare_run(run: RunDir, scope: Scope, folder: Path, steps: Steps) -> Compar
         programs = program_runs(run, reference, regions) if scope.inherited else ()
         request = replace(request_for(run, package, scope, regions.regions), programs=programs)
         total = len(regions.regions)
-        evaluated = evaluate(request, folder, lambda done: steps.advance(done, total))
+        evaluated = evaluate(request, folder, lambda done: steps.advance(done, total), prepared)
         count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
         note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)

@@ -5,9 +5,11 @@ If the process dies in a region, that region is not comparable, and a new proces
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.messages import Failed, Started, read_message
+from aoti_debug.compare.protocol.messages import Failed, Message, Started, read_message
 from aoti_debug.compare.protocol.origin import Origin
 from aoti_debug.compare.protocol.request import CompareRequest
 from aoti_debug.errors import TargetError
@@ -51,22 +53,87 @@ class Evaluated:
     peak_bytes: int = 0
 
 
-def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], None]) -> Evaluated:
+class EvaluationProcess:
+    """A process that evaluates one request; it prepares itself until it is asked.
+
+    Args:
+        device: "cpu" or "cuda".
+        log: for its output.
+
+    Raises:
+        OSError: it does not start.
+    """
+
+    def __init__(self, device: str, log: Path) -> None:
+        self._log = log
+        self._socket, other = socket.socketpair()
+        try:
+            with other, log.open("ab") as file:
+                self._child = python_process.start(
+                    PythonCommand(WORKER, arguments=(DESCRIPTOR, device)),
+                    os.environ,
+                    stdout=file.fileno(),
+                    stderr=subprocess.STDOUT,
+                    inherited=other.fileno(),
+                )
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def has_ended(self) -> bool:
+        """True if it has ended before it was asked: killed, or out of memory."""
+        return self._child.poll() is not None
+
+    def ask(self, request: Path) -> Iterator[Message]:
+        """Yields its messages about the request in a file, until it is done or has ended."""
+        with contextlib.suppress(OSError):  # it has ended already; its exit code says more
+            self._socket.sendall(f"{request}\n".encode())
+        with self._socket.makefile("rb") as channel, contextlib.suppress(ConnectionResetError):
+            for line in channel:
+                message = read_message(line)
+                yield message
+                if isinstance(message, PeakMemory):
+                    return
+
+    def ending(self) -> str:
+        """Waits for its end; "" if its exit code is 0."""
+        code = self._child.wait()
+        return f"ended with {process.describe_exit(code)}" if code else ""
+
+    def start_failure(self) -> str:
+        """Waits for its end, and describes it with the end of its output."""
+        return process.describe_end(self._child.wait(), self._log)
+
+    def close(self) -> None:
+        """Kills it if it is still there; may be called again."""
+        self._child.__exit__(None, None, None)
+        self._socket.close()
+
+
+def evaluate(
+    request: CompareRequest, folder: Path, progress: Callable[[int], None], prepared: EvaluationProcess | None = None
+) -> Evaluated:
     """Evaluates the regions of a request, then the whole program.
 
     Args:
         folder: for the request and the output of the process.
         progress: called with the number of evaluated regions.
+        prepared: a process that is used first, if it is still there, and closed.
 
     Raises:
         AotiDebugError: an operator's module cannot be imported, the metric fails, or the process does not start.
     """
     evaluated = Evaluated()
     remaining = request
+    if prepared is not None and prepared.has_ended:
+        prepared = None
     deaths = 0  # of processes one after the other that evaluated nothing
     while True:
         before = len(evaluated.results)
-        ended = _run(remaining, folder, evaluated, progress)
+        worker, prepared = prepared or EvaluationProcess(request.device, folder / LOG), None
+        with contextlib.closing(worker):
+            ended = _run(worker, remaining, folder, evaluated, progress)
         done = len(evaluated.results)
         deaths = deaths + 1 if done == before else 0
         if ended and deaths == _MOST_DEATHS:
@@ -85,58 +152,47 @@ def evaluate(request: CompareRequest, folder: Path, progress: Callable[[int], No
         remaining = replace(request, regions=request.regions[done + 1 :])
 
 
-def _run(request: CompareRequest, folder: Path, evaluated: Evaluated, progress: Callable[[int], None]) -> str:
-    """Runs one process to its end; returns how it ended, "" if it did all of the request."""
+def _run(
+    worker: EvaluationProcess,
+    request: CompareRequest,
+    folder: Path,
+    evaluated: Evaluated,
+    progress: Callable[[int], None],
+) -> str:
+    """Has one process evaluate a request; returns how it ended, "" if it did all of it."""
     path = folder / REQUEST
     path.write_text(json_data.to_text(request, indent=None))
-    read_end, write_end = os.pipe()
-    try:
-        with (folder / LOG).open("ab") as log:
-            child = python_process.start(
-                PythonCommand(WORKER, arguments=(DESCRIPTOR, str(path))),
-                os.environ,
-                stdout=log.fileno(),
-                stderr=subprocess.STDOUT,
-                inherited=write_end,
-            )
-    except OSError:
-        os.close(read_end)
-        raise
-    finally:
-        os.close(write_end)
     has_started = False
-    with child, os.fdopen(read_end, "rb") as pipe:
-        for line in pipe:
-            match read_message(line):
-                case Started():
-                    has_started = True
-                case RegionResult() as result:
-                    evaluated.results.append(result)
-                    progress(len(evaluated.results))
-                case Origin() as origin:
-                    evaluated.origins.append(origin)
-                case BadOperand() as bad:
-                    evaluated.bad_operands.append(bad)
-                case Inherited() as difference:
-                    evaluated.inherited.append(difference)
-                case StateChange() as change:
-                    evaluated.states.append(change)
-                case StatesFailure(reason):
-                    evaluated.states_failure = reason
-                case ProgramFailure(reason):
-                    evaluated.program_failure = reason
-                case PeakMemory(bytes=peak):
-                    evaluated.peak_bytes = max(evaluated.peak_bytes, peak)
-                case Failed(error):
-                    raise error.to_error() or TargetError(
-                        f"the program cannot be evaluated: {error.type}: {error.message}",
-                        hint="pass --import MODULE or --load-library PATH for custom operators",
-                    )
-        code = child.wait()
+    for message in worker.ask(path):
+        match message:
+            case Started():
+                has_started = True
+            case RegionResult() as result:
+                evaluated.results.append(result)
+                progress(len(evaluated.results))
+            case Origin() as origin:
+                evaluated.origins.append(origin)
+            case BadOperand() as bad:
+                evaluated.bad_operands.append(bad)
+            case Inherited() as difference:
+                evaluated.inherited.append(difference)
+            case StateChange() as change:
+                evaluated.states.append(change)
+            case StatesFailure(reason):
+                evaluated.states_failure = reason
+            case ProgramFailure(reason):
+                evaluated.program_failure = reason
+            case PeakMemory(bytes=peak):
+                evaluated.peak_bytes = max(evaluated.peak_bytes, peak)
+                return ""
+            case Failed(error):
+                raise error.to_error() or TargetError(
+                    f"the program cannot be evaluated: {error.type}: {error.message}",
+                    hint="pass --import MODULE or --load-library PATH for custom operators",
+                )
     if not has_started:
-        ending = process.describe_end(code, folder / LOG)
         raise TargetError(
-            f"the process that evaluates the program did not start: it ended with {ending}",
+            f"the process that evaluates the program did not start: it ended with {worker.start_failure()}",
             hint="aoti-debug doctor checks this machine",
         )
-    return f"ended with {process.describe_exit(code)}" if code else ""
+    return worker.ending()

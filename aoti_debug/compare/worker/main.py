@@ -1,11 +1,12 @@
-"""The process that evaluates regions: `python -m aoti_debug.compare.worker.main PIPE REQUEST.json`.
+"""The process that evaluates regions: `python -m aoti_debug.compare.worker.main SOCKET DEVICE`.
 
-PIPE is the descriptor of the pipe for its messages (protocol/messages.py), REQUEST.json a CompareRequest
-(protocol/request.py).
+SOCKET is the descriptor of a connected socket: the process reads a line from it, the path of a CompareRequest
+(protocol/request.py), and writes its messages to it (protocol/messages.py). Until it is asked, it prepares DEVICE.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import resource
@@ -32,16 +33,32 @@ from aoti_debug.reference import program
 
 def main() -> int:
     """Evaluates the regions of the request; 1 if that raised an exception, else 0."""
-    descriptor, path = sys.argv[1:]
-    request = json_data.parse(CompareRequest, Path(path).read_bytes())
-    with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
-        pipe.write(message_line(Started()) + "\n")
+    descriptor, device = int(sys.argv[1]), sys.argv[2]
+    with os.fdopen(descriptor, "w", buffering=1) as messages, open(descriptor, closefd=False) as requests:
+        messages.write(message_line(Started()) + "\n")
         try:
-            _compare(request, Path(path).parent, pipe)
+            _prepare(device)
+            path = requests.readline().rstrip("\n")
+            if path:
+                request = json_data.parse(CompareRequest, Path(path).read_bytes())
+                _compare(request, Path(path).parent, messages)
         except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
-            pipe.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
+            messages.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
             return 1
     return 0
+
+
+def _prepare(device: str) -> None:
+    """Has torch and the device load what most evaluations need; where the device fails, the evaluation will say so."""
+    import torch
+
+    if device != "cuda" or not torch.cuda.is_available():
+        return
+    with contextlib.suppress(RuntimeError):
+        for dtype in (torch.float32, torch.float64):
+            square = torch.ones(8, 8, device=device, dtype=dtype)
+            torch.addmm(square, square, square)
+        torch.cuda.synchronize()
 
 
 def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:

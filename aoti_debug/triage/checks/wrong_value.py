@@ -44,7 +44,10 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 
 def begin(model: Investigation, first: RunResult) -> None:
-    """Begins the run with all tensors beside the next one, where both fit: on a GPU, for a small model."""
+    """Begins the run with all tensors, and the process that evaluates it, beside the next run, where all of them fit.
+
+    That is on a GPU, for a small model.
+    """
     package = first.run.package
     if not model.options.compare or package is None or first.run.manifest.device == "cpu":
         return
@@ -52,6 +55,7 @@ def begin(model: Investigation, first: RunResult) -> None:
         return
     if max(wrong_values.bytes_to_save(first.run), package.stat().st_size) <= SMALL:
         model.trials.begin_all_tensors()
+        model.ahead.prepare_evaluation(first.run.manifest.device, model.repro.parent)
 
 
 def _reason_against(model: Investigation, run: RunDir) -> str:
@@ -89,6 +93,6 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
     options = model.options
     exported = exported_of(options.model, options.exported)
     scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
-    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps)
+    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps, model.ahead.evaluation)
     stored.keep_in_run(comparison, model.steps)
     return comparison

@@ -21,6 +21,8 @@ from aoti_debug.cli.filters import (
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.live_output import LiveOutput
 from aoti_debug.diagnosis import commands
+from aoti_debug.diff.repeated_calls import compare_calls
+from aoti_debug.diff.text import repeat_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.machine.timings import since_process_start
@@ -189,6 +191,13 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     default="",
     help="With --inspect: call it on these ranks only, of the variable RANK, which torchrun sets.",
 )
+@click.option(
+    "--repeat",
+    metavar="N",
+    type=click.IntRange(min=2),
+    help="Call the model N times, at level 2 or 1, and name the launches whose results change although what they read "
+    "does not.",
+)
 @options.timings
 @click.pass_context
 def command(
@@ -221,6 +230,7 @@ def command(
     inspector: str,
     tag: str,
     ranks: str,
+    repeat: int | None,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -234,6 +244,8 @@ def command(
     start = Phase(START, since_process_start())
     if freq is not None and not summaries:
         raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
+    if repeat is not None:
+        level, calls, phase = _repeated(level, calls, repeat, phase)
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -280,6 +292,9 @@ def command(
     stopped = result.run.state is ExitKind.STOPPED
     if stopped and result.run.info.exit.exception == InspectorError.__name__:
         print_lines(["", *wording.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
+    repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
+    if repeated is not None:
+        print_lines(["", *repeat_lines(repeated)])
     overrun = overruns.find(result.run)
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
@@ -287,9 +302,26 @@ def command(
         phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
     found = (
-        stopped or result.verdict is not None or overrun is not None or is_hit(result.run.timeline.watchpoints, on_hit)
+        stopped
+        or result.verdict is not None
+        or overrun is not None
+        or (repeated is not None and bool(repeated.launches))
+        or is_hit(result.run.timeline.watchpoints, on_hit)
     )
     context.exit(EXIT_FINDING if found else EXIT_CLEAN)
+
+
+def _repeated(level: int | None, calls: int, repeat: int, phase: str | None) -> tuple[int, int, str | None]:
+    """The level, number of calls and phase of a run with --repeat.
+
+    Raises:
+        UsageError: --calls is given too, or a level that records no values.
+    """
+    if calls > 1:
+        raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
+    if level not in (None, 1, 2):
+        raise UsageError(f"--repeat compares values, and level {level} records none", hint="--level 2, or --level 1")
+    return level or 2, repeat, "both" if level == 1 else phase
 
 
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:

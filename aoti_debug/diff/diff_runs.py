@@ -29,7 +29,7 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         UsageError: the runs were called with inputs of other sizes.
     """
     for run in (a, b):
-        _require_values(run)
+        require_values(run)
     pairing = _paired(a, b)
     _require_equal_sizes(pairing, b)
     outcomes = Counter(pair.outcome for pair in pairing.pairs)
@@ -48,7 +48,8 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
     )
 
 
-def _require_values(run: RunDir) -> None:
+def require_values(run: RunDir) -> None:
+    """Raises RunDirError if no hash of what a launch wrote was recorded."""
     tensors = RecordedTensors(run)
     if any(tensor.is_known for launch in run.launches for tensor in tensors.writes(launch)):
         return
@@ -101,14 +102,14 @@ def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]
 def _inputs(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[InputDifference]:
     for name, pair in _read_first(pairing, b):
         if pair.equal is False:
-            yield InputDifference(name, _difference(pair, a, b))
+            yield InputDifference(name, difference_of(pair, a, b))
 
 
 def _launches(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifference]:
     for pair in pairing.pairs:
         outcome = pair.outcome
         if outcome not in (Outcome.SAME, Outcome.NOT_RECORDED):
-            tensors = tuple(_difference(written, a, b) for written in pair.writes if written.equal is False)
+            tensors = tuple(difference_of(written, a, b) for written in pair.writes if written.equal is False)
             yield LaunchDifference(pair, outcome, tensors, tuple(_notes(pair, b)))
 
 
@@ -122,7 +123,12 @@ def _notes(pair: LaunchPair, b: RunDir) -> Iterator[str]:
         yield f"without a counterpart: {wording.some(pair.unpaired_reads, 4)}"
 
 
-def _difference(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
+def difference_of(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
+    """The elements in which two tensors differ, if both runs saved them.
+
+    Raises:
+        RunDirError: one of them is damaged.
+    """
     first, second = pair.a.file, pair.b.file
     if first is None or second is None:
         names = [run.path.name for run, file in ((a, first), (b, second)) if file is None]

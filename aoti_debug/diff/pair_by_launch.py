@@ -13,26 +13,36 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.values import Number
 
+Call = tuple[CallKind, int]
+
 
 def pair_by_launch(a: RunDir, b: RunDir) -> Pairing:
     """Pairs the launches of each call; those that only one run has are left over."""
-    first, second = _by_call(a), _by_call(b)
+    first, second = launches_by_call(a), launches_by_call(b)
     tensors = RecordedTensors(a), RecordedTensors(b)
     pairs: list[LaunchPair] = []
     only_a: list[Launch] = []
     only_b: list[Launch] = []
     for call in sorted(first.keys() | second.keys()):
         launches, others = first.get(call, []), second.get(call, [])
-        paired = list(_aligned(launches, others))
-        pairs += [_pair(launch, other, *tensors) for launch, other in paired]
-        only_a += _without(launches, [launch for launch, _ in paired])
-        only_b += _without(others, [other for _, other in paired])
+        paired = pair_launches(launches, others, *tensors)
+        pairs += paired
+        only_a += _without(launches, [pair.counterparts[0] for pair in paired])
+        only_b += _without(others, [pair.launch for pair in paired])
     pairs.sort(key=lambda pair: pair.launch.sequence)
     return Pairing(PairedBy.LAUNCH, tuple(pairs), tuple(only_a), tuple(only_b))
 
 
-def _by_call(run: RunDir) -> dict[tuple[CallKind, int], list[Launch]]:
-    calls: dict[tuple[CallKind, int], list[Launch]] = defaultdict(list)
+def pair_launches(
+    a: Sequence[Launch], b: Sequence[Launch], of_a: RecordedTensors, of_b: RecordedTensors
+) -> list[LaunchPair]:
+    """Pairs the launches of two calls, as far as their kernels and arguments are the same in the same order."""
+    return [_pair(launch, other, of_a, of_b) for launch, other in _aligned(a, b)]
+
+
+def launches_by_call(run: RunDir) -> dict[Call, list[Launch]]:
+    """The launches of each call, in order."""
+    calls: dict[Call, list[Launch]] = defaultdict(list)
     for launch in run.launches:
         calls[launch.key.kind, launch.key.call].append(launch)
     return calls

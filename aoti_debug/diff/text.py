@@ -8,6 +8,7 @@ from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.diff.repeated_calls import RepeatedCalls
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import cells
@@ -36,6 +37,34 @@ def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int =
     lines += _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
     lines += _verdict(diff, excesses, most)
     return lines
+
+
+def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
+    """The launches whose results change from call to call although their inputs do not.
+
+    Args:
+        most: how many of them are listed.
+    """
+    later = compared.calls - 1
+    notes = []
+    if compared.changed_state:
+        launches = wording.count(compared.changed_state, "launch")
+        notes.append(f"note: {launches} read what an earlier call has changed, and wrote other bytes")
+    if compared.not_recorded:
+        notes.append(f"note: of {wording.count(compared.not_recorded, 'launch')} it is not known")
+    if not compared.launches:
+        return [f"REPEATABLE in {wording.count(compared.calls, 'call')}: equal bytes from equal bytes", *notes]
+    lines = []
+    for item in compared.launches[:most]:
+        where = f"in {len(item.calls)} of {wording.count(later, 'later call')}"
+        lines.append(f"{item.launch.id} {item.launch.kernel} read the same bytes and wrote others {where}")
+        lines += _model_line(item.launch)
+        lines += [f"  {tensor.name:<8} {_tensor(tensor)}" for tensor in item.tensors]
+        lines += [f"  cause    {cause}" for cause in item.causes]
+    lines += _more(len(compared.launches), most)
+    first = compared.launches[0]
+    advice = [] if first.causes else ["next: aoti-debug triage --guards finds uninitialised reads"]
+    return [f"NOT REPEATABLE from {first.launch.id} {first.launch.kernel} on", *lines, *notes, *advice]
 
 
 def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
@@ -109,12 +138,15 @@ def _launch(item: LaunchDifference) -> Iterator[str]:
     counterparts = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
     if counterparts:
         yield f"  in a     {wording.some([f'{other.id} {other.kernel}' for other in counterparts], 4)}"
-    for line in launch.site.provenance.source[:1]:
-        yield f"  model    {line.place}  {line.text.strip()}"
+    yield from _model_line(launch)
     for tensor in item.tensors:
         yield f"  {tensor.name:<8} {_tensor(tensor)}"
     for note in item.notes:
         yield f"  note     {note}"
+
+
+def _model_line(launch: Launch) -> list[str]:
+    return [f"  model    {line.place}  {line.text.strip()}" for line in launch.site.provenance.source[:1]]
 
 
 def _tensor(difference: TensorDifference) -> str:

@@ -272,6 +272,7 @@ def command(
         inspector=inspector,
         tag=tag,
         ranks=ranks,
+        environment={} if repeat is None else {"AOTI_DEBUG_PRINT": "none"},
         trusted=trusted,
         summaries=(freq or 1) if summaries else None,
     )

@@ -131,8 +131,8 @@ def difference_of(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
     """
     first, second = pair.a.file, pair.b.file
     if first is None or second is None:
-        names = [run.path.name for run, file in ((a, first), (b, second)) if file is None]
-        return TensorDifference(pair, None, f"not saved by {wording.comma_separated(names)}")
+        names = dict.fromkeys(run.path.name for run, file in ((a, first), (b, second)) if file is None)
+        return TensorDifference(pair, None, f"level 1 saves it; not saved by {wording.comma_separated(names)}")
     stored = open_tensor(a.tensor_path(first)), open_tensor(b.tensor_path(second))
     if (stored[0].dtype, stored[0].numel) != (stored[1].dtype, stored[1].numel):
         described = [f"{tensor.dtype} of {wording.count(tensor.numel, 'element')}" for tensor in stored]

@@ -104,7 +104,7 @@ def test_hashes_are_enough_to_say_where(tmp_path: Path) -> None:
     found = diff_runs(record(tmp_path / "a", X, save=False), record(tmp_path / "b", X, number=3.0))
     (parted,) = found.parted
     assert parted.tensors[0].elements is None
-    assert parted.tensors[0].reason == f"not saved by {found.a.path.name}"
+    assert parted.tensors[0].reason == f"level 1 saves it; not saved by {found.a.path.name}"
 
 
 def test_a_state_that_a_launch_overwrites_is_no_other_input(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from aoti_debug.abi import CallKind
+from aoti_debug.diff.leftovers import without_leftovers
 from aoti_debug.diff.pair import LaunchPair, PairedBy, Pairing, TensorPair
 from aoti_debug.diff.recorded_tensor import RecordedTensor, RecordedTensors
 from aoti_debug.rundir.run_directory import RunDir
@@ -37,7 +38,8 @@ def pair_launches(
     a: Sequence[Launch], b: Sequence[Launch], of_a: RecordedTensors, of_b: RecordedTensors
 ) -> list[LaunchPair]:
     """Pairs the launches of two calls, as far as their kernels and arguments are the same in the same order."""
-    return [_pair(launch, other, of_a, of_b) for launch, other in _aligned(a, b)]
+    pairs = [_pair(launch, other, of_a, of_b) for launch, other in _aligned(a, b)]
+    return without_leftovers(pairs, of_b.run.manifest)
 
 
 def launches_by_call(run: RunDir) -> dict[Call, list[Launch]]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator
 from aoti_debug.abi import Phase
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.diff.expressions import Expressions
+from aoti_debug.diff.leftovers import without_leftovers
 from aoti_debug.diff.pair import LaunchPair, PairedBy, Pairing, TensorPair
 from aoti_debug.diff.recorded_tensor import RecordedTensor, RecordedTensors
 from aoti_debug.reference.program import Graph, Reference, ValueKey
@@ -47,7 +48,7 @@ def pair_by_value(a: RunDir, reference_a: Reference, b: RunDir, reference_b: Ref
             )
         )
     only_a = tuple(launch for launch in a.launches if launch.key not in met)
-    return Pairing(PairedBy.VALUE, tuple(pairs), only_a, tuple(only_b))
+    return Pairing(PairedBy.VALUE, tuple(without_leftovers(pairs, b.manifest)), only_a, tuple(only_b))
 
 
 def _pairs(found: list[tuple[RecordedTensor | None, RecordedTensor]]) -> tuple[TensorPair, ...]:
@@ -98,8 +99,9 @@ class _Values:
         """Yields what a launch read, with the names of the values; what it wrote, as it was written."""
         found = {read.argument.name: read for read in self._recorded.reads.get(launch.key, ())}
         for tensor in self._tensors.reads(launch):
-            if (read := found.get(tensor.argument.name)) is None:
-                continue
+            read = found.get(tensor.argument.name)
+            if read is None or (read.value is None and read.write is None and tensor.argument.written):
+                continue  # the launch itself makes its value
             whole = tensor if read.write is None else _written(read.write.launch, read.write.argument.name, tensor)
             yield self._names(launch, read.value), whole
 

@@ -45,6 +45,7 @@ class RecordedTensors:
     """The tensors that the launches of a run read and wrote."""
 
     def __init__(self, run: RunDir) -> None:
+        self.run = run
         self._kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
 
     def reads(self, launch: Launch) -> tuple[RecordedTensor, ...]:

@@ -149,3 +149,20 @@ def test_settings_that_differ(tmp_path: Path) -> None:
     assert named["torch that runs it"] == (a.info.torch_version or "", "2.11.0")
     assert named["guards"] == ("no", "yes")
     assert "device" not in named
+
+
+def partial(base: Path, leftover: float, result: float) -> RunDir:
+    """A launch that is recorded as one that reads the buffer which it fills."""
+    recorder = Recorder(base, inputs=("x",))
+    recorder.journal.call_begin()
+    changes = {"buf0": (torch.full((4,), leftover), X + result)}
+    recorder.launch("cpp_mean", {"x": X}, {}, changes=changes)
+    recorder.launch("cpp_add_", {}, {}, changes={"buf0": (X + result, X + result + 1)})
+    return recorder.run()
+
+
+def test_what_fresh_memory_held_is_no_input(tmp_path: Path) -> None:
+    assert diff_runs(partial(tmp_path / "a", 1.0, 0.0), partial(tmp_path / "b", 2.0, 0.0)).is_same
+    found = diff_runs(partial(tmp_path / "c", 1.0, 0.0), partial(tmp_path / "d", 2.0, 5.0))
+    assert [item.launch.id for item in found.parted] == ["0.0"]
+    assert [item.outcome for item in found.launches] == [Outcome.PARTS, Outcome.CONSEQUENCE]

@@ -81,6 +81,8 @@ bool begin_stats(void* stream, const TensorView& view, bool with_statistics);
 struct StatsResult {
   TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill
   uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
+  // row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none
+  uint64_t nan_index, pos_inf_index, neg_inf_index;
 };
 
 // Results that are ready, oldest first: with `wait`, waits for all that are enqueued on the stream. Returns how many of

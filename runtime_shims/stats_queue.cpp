@@ -17,6 +17,7 @@ void fill(Sight& sight, const device::StatsResult& result) {
   }
   sight.state = Sight::State::kMeasured;
   sight.stats = result.stats;
+  sight.specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
   sight.values.assign(result.values, end);
 }
 

@@ -17,6 +17,11 @@
 namespace aoti_debug {
 
 // One tensor of a launch, or (site only) the launch itself.
+// Row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none.
+struct FirstSpecials {
+  uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
+};
+
 struct Sight {
   enum class State : uint8_t {
     kHeadline,       // the launch itself; `text` is its line
@@ -39,6 +44,7 @@ struct Sight {
   std::string text;
   TensorStats stats{};
   std::vector<uint8_t> values;
+  FirstSpecials specials;  // where a device has measured
 
   Sight() = default;
   Sight(Sight&&) = default;

@@ -57,8 +57,22 @@ WatchedElement find_special(const device::TensorView& view, WatchStatistic stati
   return {};
 }
 
+// The same of a tensor that is not in host memory.
+WatchedElement find_special(const Sight& sight, WatchStatistic statistic) {
+  WatchedElement first;
+  const auto consider = [&](double value, uint64_t count, uint64_t index) {
+    if (count == 0 || !is_wanted_element(statistic, value)) return;
+    if (first.index < 0 || static_cast<int64_t>(index) < first.index) first = {static_cast<int64_t>(index), value};
+  };
+  consider(std::nan(""), sight.stats.n_nan, sight.specials.nan);
+  consider(HUGE_VAL, sight.stats.n_pos_inf, sight.specials.pos_inf);
+  consider(-HUGE_VAL, sight.stats.n_neg_inf, sight.specials.neg_inf);
+  return first;
+}
+
 // `elements` is nullptr where they are not in host memory.
-WatchedElement find_element(WatchStatistic statistic, const TensorStats& stats, const device::TensorView* elements) {
+WatchedElement find_element(WatchStatistic statistic, const Sight& sight, const device::TensorView* elements) {
+  const TensorStats& stats = sight.stats;
   WatchedElement found{-1, statistic_value(statistic, stats)};
   const bool is_extremum = statistic == WATCH_MIN || statistic == WATCH_MAX || statistic == WATCH_ABSMAX;
   if (is_extremum && std::isfinite(found.value)) {
@@ -71,8 +85,9 @@ WatchedElement find_element(WatchStatistic statistic, const TensorStats& stats, 
     return found;
   }
   const bool is_special = is_extremum || (statistic >= WATCH_NAN && statistic <= WATCH_NONFINITE);
-  if (!is_special || elements == nullptr) return found;
-  const WatchedElement special = find_special(*elements, statistic);
+  if (!is_special) return found;
+  const WatchedElement special =
+      elements == nullptr ? find_special(sight, statistic) : find_special(*elements, statistic);
   return special.index >= 0 ? special : found;
 }
 
@@ -100,7 +115,7 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
   const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.is_recorded(hit.number);
   if (!recorded && !stops) return;
-  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight.stats, elements);
+  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight, elements);
   hit.element = element.index;
   hit.value = element.value;
   if (thread.saves_hit) actions |= WATCH_SAVE;

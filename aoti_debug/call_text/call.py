@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from aoti_debug import dtypes
 from aoti_debug.rundir.statistics import Statistics
@@ -61,6 +62,10 @@ class Call:
     operators: tuple[Call, ...] = ()
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         text = f"{self.operator}({', '.join(self.arguments)})"
         if self.outputs:
             text += f" -> {self.outputs[0]}" if len(self.outputs) == 1 else f" -> ({', '.join(self.outputs)})"
@@ -75,10 +80,11 @@ def list_text(items: Sequence[str]) -> str:
 def call_lines(calls: Sequence[Call], depth: int = 0) -> list[str]:
     """The calls in lines, each under the modules that contain it: "[nn.Mod] encoder.layers.0"."""
     known = {call.module for call in calls}
+    containing = {module: levels(module, known) for module in known}
     lines: list[str] = []
     open_: tuple[str, ...] = ()
     for call in calls:
-        inside = levels(call.module, known)
+        inside = containing[call.module]
         kept = next((n for n, (a, b) in enumerate(zip(open_, inside, strict=False)) if a != b), None)
         kept = min(len(open_), len(inside)) if kept is None else kept
         lines += [f"{_INDENT * (depth + n)}[nn.Mod] {inside[n]}" for n in range(kept, len(inside))]

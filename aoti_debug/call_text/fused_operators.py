@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.call_text.call import Call, CallTensor, list_text
 from aoti_debug.call_text.operator_arguments import operator_name
 from aoti_debug.call_text.tensor_numbers import TensorNumbers
 from aoti_debug.manifest import Manifest, Site
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, TensorType
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.show.fx_nodes import own_nodes
 
 _GETITEM = "_operator.getitem"
+
+
+@dataclass(frozen=True)
+class _SiteOperators:
+    """The operators of a launch site, in their order, and the variables that hold their values."""
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    variables: tuple[str, ...]
 
 
 class FusedOperators:
@@ -26,6 +36,9 @@ class FusedOperators:
         self._manifest = manifest
         self._reference = reference
         self._weights = {constant.fqn or constant.name: constant.name for constant in manifest.constants}
+        self._operators: dict[int, _SiteOperators | None] = {}  # by site
+        self._variables: dict[tuple[str, str], dict[str, str]] = {}  # node -> variable, by name and function of a graph
+        self._worded: dict[tuple[int, tuple[str, ...]], tuple[Call, ...]] = {}  # by site and ids of its variables
 
     def of_site(self, site: Site, numbers: TensorNumbers) -> tuple[Call, ...]:
         """The operators of a site in the order of the graph; () if they are not known.
@@ -33,25 +46,51 @@ class FusedOperators:
         Args:
             numbers: of the tensors that launches have named so far.
         """
+        if site.id not in self._operators:
+            self._operators[site.id] = self._of_graph(site)
+        found = self._operators[site.id]
+        if found is None:
+            return ()
+        ids = tuple(numbers.id(name) if name in numbers else "" for name in found.variables)
+        if (site.id, ids) not in self._worded:
+            words = _Words(found.graph, self._variables_of(found.graph), numbers)
+            tells_module = len(site.provenance.modules) > 1
+            self._worded[site.id, ids] = tuple(words.call(node, tells_module) for node in found.nodes)
+        return self._worded[site.id, ids]
+
+    def _of_graph(self, site: Site) -> _SiteOperators | None:
         graph = None if self._reference is None else self._reference.graph(site.subgraph, site.function)
         if graph is None:
-            return ()
+            return None
         names = graph.sorted(name for name in own_nodes(site, self._manifest.sites) if name in graph.by_name)
-        nodes = (graph.by_name[name] for name in names)
-        words = _Words(graph, self._weights, numbers)
-        return tuple(words.call(node) for node in nodes if node.kind is NodeKind.CALL and node.target != _GETITEM)
+        called = (graph.by_name[name] for name in names)
+        nodes = tuple(node for node in called if node.kind is NodeKind.CALL and node.target != _GETITEM)
+        named = {name for node in nodes for name in (node.name, *nodes_in([node.args, node.kwargs]))}
+        variables = self._variables_of(graph)
+        return _SiteOperators(graph, nodes, tuple(sorted({variables[name] for name in named})))
+
+    def _variables_of(self, graph: Graph) -> Mapping[str, str]:
+        """The variable that holds the value of each node, if one does."""
+        key = (graph.name, graph.function)
+        if key not in self._variables:
+            buffers = {node: buffer for buffer, node in graph.held.items()}
+            self._variables[key] = {node.name: self._variable(graph, node, buffers) for node in graph.nodes}
+        return self._variables[key]
+
+    def _variable(self, graph: Graph, node: Node, buffers: Mapping[str, str]) -> str:
+        weight = self._weights.get(node.target, "") if node.kind is NodeKind.WEIGHT else ""
+        return weight or buffers.get(node.name, f"{graph.name}_{node.name}" if graph.name else node.name)
 
 
 class _Words:
     """The text of the nodes of a graph."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, str], numbers: TensorNumbers) -> None:
+    def __init__(self, graph: Graph, variables: Mapping[str, str], numbers: TensorNumbers) -> None:
         self._graph = graph
-        self._weights = weights
+        self._variables = variables
         self._numbers = numbers
-        self._buffers = {node: buffer for buffer, node in graph.held.items()}
 
-    def call(self, node: Node) -> Call:
+    def call(self, node: Node, tells_module: bool) -> Call:
         arguments = [self._text(item) for item in node.args]
         arguments += [f"{name}={self._text(item)}" for name, item in node.kwargs.items()]
         several = len(node.types) > 1
@@ -62,7 +101,8 @@ class _Words:
         )
         target = node.target
         name = operator_name(target) if target.count(".") == 2 else target
-        return Call(name, tuple(arguments), tuple(map(str, outputs)), node.module, outputs)
+        note = node.module if tells_module else ""  # of a kernel whose operators come from several ones
+        return Call(name, tuple(arguments), tuple(map(str, outputs)), node.module, outputs, note)
 
     def _text(self, value: Any) -> str:
         if isinstance(value, list | tuple):
@@ -87,9 +127,6 @@ class _Words:
 
     def _tensor(self, name: str, otherwise: str, type_: TensorType | None) -> CallTensor:
         """A tensor under the number of the variable that holds it, if a launch has named that."""
-        node = self._graph.by_name[name]
-        weight = self._weights.get(node.target, "") if node.kind is NodeKind.WEIGHT else ""
-        of_graph = f"{self._graph.name}_{name}" if self._graph.name else name
-        variable = weight or self._buffers.get(name, of_graph)
+        variable = self._variables[name]
         id_ = self._numbers.id(variable) if variable in self._numbers else otherwise
         return CallTensor(id_, "", ()) if type_ is None else CallTensor(id_, type_.dtype, type_.shape)

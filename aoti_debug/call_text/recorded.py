@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 
 from aoti_debug.abi import Phase
 from aoti_debug.call_text.call import Call, CallTensor, common_module
@@ -35,7 +34,8 @@ class RecordedCalls:
         self._hashes = hashes
         self._measurer = measurer
         self._fused = FusedOperators(run.manifest, reference)
-        self._known = {path for site in run.manifest.sites for path in site.provenance.modules}
+        known = {path for site in run.manifest.sites for path in site.provenance.modules}
+        self._modules = {site.id: common_module(site.provenance.modules, known) for site in run.manifest.sites}
 
     def calls(self, launches: Iterable[Launch], wanted: Collection[LaunchKey]) -> Iterator[Call]:
         """Yields a call for each wanted launch; the others only number their tensors.
@@ -71,12 +71,10 @@ class RecordedCalls:
             operator=operator_name(site.op) if site.op else site.kernel,
             arguments=arguments,
             outputs=tuple(dict.fromkeys(str(tensors[a.slot, Phase.AFTER]) for a in written)),
-            module=common_module(site.provenance.modules, self._known),
+            module=self._modules[site.id],
             tensors=tuple(tensors.values()),
             note=note,
-            operators=tuple(
-                replace(operator, note=_elsewhere(operator, site.provenance.modules)) for operator in operators
-            ),
+            operators=operators,
         )
 
     def _tensor(self, argument: Argument, phase: Phase, numbers: TensorNumbers) -> CallTensor:
@@ -109,8 +107,3 @@ def _number(argument: Argument, phase: Phase, numbers: TensorNumbers) -> str:
 
 def _phased(read: list[Argument], written: list[Argument]) -> tuple[tuple[Phase, list[Argument]], ...]:
     return (Phase.BEFORE, read), (Phase.AFTER, written)
-
-
-def _elsewhere(operator: Call, modules: tuple[str, ...]) -> str:
-    """The module of an operator of a kernel whose operators come from several ones."""
-    return operator.module if len(modules) > 1 else ""

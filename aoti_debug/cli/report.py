@@ -9,6 +9,9 @@ import click
 from aoti_debug import report, wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
+from aoti_debug.report import ReportSubject
+from aoti_debug.rundir import summaries
+from aoti_debug.summaries import page_file
 
 
 @click.command("report")
@@ -24,8 +27,18 @@ def command(what: str | None, output: Path | None) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
     The file opens without network. It shows the verdict, the model line, a timeline, the launches around the guilty
-    one, and every launch with its statistics, histograms of saved tensors, provenance and source.
+    one, and every launch with its statistics, histograms of saved tensors, provenance and source. Without -o, the page
+    of summaries of such a run is written beside it, too.
     """
     subject = report.find(what)
-    path = report.write(subject, output)
+    path = report.write(subject, output, _summaries_page(subject) if output is None else "")
     print_lines([f"{path}", f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}"])
+
+
+def _summaries_page(subject: ReportSubject) -> str:
+    """Writes the page of the summaries of a run; its name, "" if there are none."""
+    run = subject.run
+    found = None if run is None or subject.triage is not None else summaries.read(run)
+    if run is None or found is None or not found.series:
+        return ""
+    return page_file.write(run, found, found.series).name

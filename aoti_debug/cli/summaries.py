@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -11,16 +12,16 @@ from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import files
 from aoti_debug.rundir import run_directory, summaries
 from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.summaries import Series, Summaries
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.site_filter import SiteFilter
+from aoti_debug.summaries import page_file
+from aoti_debug.summaries.document import document
 from aoti_debug.summaries.table import table_lines
 
 LIMIT = 100  # rows
-PAGE = Path("report") / "summaries.html"
 
 
 @click.command("summaries")
@@ -42,6 +43,9 @@ PAGE = Path("report") / "summaries.html"
     help="With --plot: the file to write.",
 )
 @click.option("--all", "all_", is_flag=True, help=f"Show every tensor, not only {LIMIT} of them.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object (docs/summaries.schema.json), with every call."
+)
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 def command(
     what: str | None,
@@ -51,6 +55,7 @@ def command(
     plot: bool,
     output: Path | None,
     all_: bool,
+    as_json: bool,
     wide: bool,
 ) -> None:
     """Show the summaries of a run: the statistics of what its launches wrote, over the calls of the model.
@@ -67,11 +72,13 @@ def command(
             f"run {run.path.name} holds no summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries"
         )
     chosen = _chosen(run, found, SiteFilter(filters, modules, lines))
-    columns = UNLIMITED if wide else width()
-    print_lines(table_lines(found, chosen, None if all_ else LIMIT, columns))
+    if as_json:
+        click.echo(json.dumps(document(run, found, chosen), indent=1, allow_nan=False))
+    else:
+        print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
     if plot:
-        path = _write_page(run, found, chosen, output)
-        print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"])
+        path = page_file.write(run, found, chosen, output)
+        print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"], err=as_json)
 
 
 def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, ...]:
@@ -94,17 +101,3 @@ def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, 
         )
         raise UsageError(f"no summary of run {run.path.name} passes {wanted.options}", hint=name_hint(pattern, known))
     return chosen
-
-
-def _write_page(run: RunDir, found: Summaries, chosen: tuple[Series, ...], output: Path | None) -> Path:
-    from aoti_debug.summaries.curves import page  # the table alone starts without the templates
-
-    path = output or run.path / PAGE
-    if output is None and path.parent.is_symlink():
-        raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, page(run, found, chosen))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
-    return path

@@ -27,24 +27,26 @@ __all__ = [
 ]
 
 
-def html(subject: ReportSubject, parts: Collection[RedactedPart] = ()) -> str:
+def html(subject: ReportSubject, parts: Collection[RedactedPart] = (), summaries: str = "") -> str:
     """The HTML page of a report.
 
     Args:
         parts: what to leave out.
+        summaries: name of the page of summaries beside this one; "" for none.
 
     Raises:
         RunDirError: a run is damaged.
     """
     manifests = [] if subject.run is None else [subject.run.manifest]
-    return page(document_of(subject, redaction_for(parts, manifests, subject.finding)))
+    return page(document_of(subject, redaction_for(parts, manifests, subject.finding), summaries))
 
 
-def write(subject: ReportSubject, output: Path | None = None) -> Path:
+def write(subject: ReportSubject, output: Path | None = None, summaries: str = "") -> Path:
     """Writes the page, whole or not at all, over an older one; returns its path.
 
     Args:
         output: the file; None for report/index.html in the directory of the run or triage.
+        summaries: name of the page of summaries beside it; "" for none.
 
     Raises:
         RunDirError: a run is damaged.
@@ -53,7 +55,7 @@ def write(subject: ReportSubject, output: Path | None = None) -> Path:
     path = output or subject.report
     if output is None and path.parent.is_symlink():
         raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
-    text = html(subject)
+    text = html(subject, summaries=summaries)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, text)

@@ -41,6 +41,7 @@ class Document:
         data: launches, graph and histograms, for the page's scripts.
         commands: command lines, each with what it does.
         remarks: sentences about what the page does not show, and why.
+        summaries: name of the page of summaries beside this one; "" for none.
     """
 
     title: str
@@ -56,9 +57,10 @@ class Document:
     versions: dict[str, str]
     commands: tuple[tuple[str, str], ...]
     remarks: tuple[str, ...]
+    summaries: str = ""
 
 
-def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION) -> Document:
+def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, summaries: str = "") -> Document:
     """The document of a run or a triage.
 
     Raises:
@@ -92,6 +94,7 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION) -> 
         versions=dict(subject.versions),
         commands=_commands(subject),
         remarks=(*_remarks(redaction), *_limits(run, data)),
+        summaries=summaries,
     )
 
 

@@ -88,8 +88,9 @@ class Argument:
     @property
     def layout(self) -> Layout | None:
         """The tensor's layout; if the journal has none (an output of the proxy executor), that of its statistics."""
-        if self.tensor is not None:
-            return self.tensor.layout
+        tensor = self.tensor
+        if tensor is not None:
+            return tensor.layout
         return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from aoti_debug import dtypes
-from aoti_debug.rundir.summaries import Sample
+from aoti_debug.rundir.summaries import Sample, Series, finite
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,15 @@ def underflow_headroom(sample: Sample, precision: Precision) -> float:
     """
     bits = -_bits(precision.smallest, sample.rms)
     return math.nan if math.isinf(bits) else bits
+
+
+def least_headroom(series: Series, precision: Precision) -> tuple[float, float] | None:
+    """The least headroom of all calls, of overflow and of underflow; None for other than real floats."""
+    if not series.is_floating:
+        return None
+    over = min(finite(overflow_headroom(sample, precision) for sample in series.samples), default=math.nan)
+    under = min(finite(underflow_headroom(sample, precision) for sample in series.samples), default=math.nan)
+    return over, under
 
 
 def _bits(limit: float, magnitude: float) -> float:

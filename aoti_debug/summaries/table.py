@@ -10,7 +10,7 @@ from aoti_debug.rundir.summaries import Sample, Series, Summaries, finite
 from aoti_debug.show import grid
 from aoti_debug.show.grid import Column
 from aoti_debug.summaries.drift import drift
-from aoti_debug.summaries.headroom import PRECISIONS, Precision, overflow_headroom, underflow_headroom
+from aoti_debug.summaries.headroom import PRECISIONS, Precision, least_headroom
 
 _UNKNOWN = "-"
 COLUMNS = (
@@ -83,11 +83,8 @@ def _row(series: Series, found: tuple[str, ...]) -> list[str]:
 
 def headroom_text(series: Series, precision: Precision) -> str:
     """The least headroom in bits, of overflow and of underflow: "+3.1 -2.0"; "-" for other than real floats."""
-    if not series.is_floating:
-        return _UNKNOWN
-    over = _least(series.samples, lambda s: overflow_headroom(s, precision))
-    under = _least(series.samples, lambda s: underflow_headroom(s, precision))
-    return f"{_bits(over)} {_bits(under)}"
+    bits = least_headroom(series, precision)
+    return _UNKNOWN if bits is None else " ".join(map(_bits, bits))
 
 
 def _least(samples: Sequence[Sample], quantity: Callable[[Sample], float]) -> float:

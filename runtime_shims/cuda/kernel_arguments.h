@@ -31,7 +31,7 @@ struct StatisticsSlot {
   uint32_t ticket;
   uint32_t reserved;
 };
-static_assert(sizeof(StatisticsSlot) == 1024 + 13 * 8 + 8, "");
+static_assert(sizeof(StatisticsSlot) == 1024 + 16 * 8 + 8, "");
 
 struct StatisticsJob {
   Elements elements;

@@ -66,17 +66,24 @@ struct ScaledMoments {
 struct Partial {
   uint64_t finite, nan, pos_inf, neg_inf, zero;
   uint64_t min, max, min_index, max_index;
+  uint64_t nan_index, pos_inf_index, neg_inf_index;  // of the first; nothing where the count is 0
   double mean, squares;
   int64_t exponent;
   uint64_t hash;
 };
 constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
-static_assert(sizeof(Partial) == 13 * 8, "");
+static_assert(sizeof(Partial) == 16 * 8, "");
 
 template <class Wide>
 AOTI_DEBUG_FN bool comes_first(uint64_t value, uint64_t index, uint64_t than, uint64_t than_index, bool smaller) {
   const Wide a = bits_as<Wide>(value), b = bits_as<Wide>(than);
   return (smaller ? a < b : b < a) || (a == b && index < than_index);
+}
+
+// Adds a count of special values, with the index of the first.
+AOTI_DEBUG_FN void merge_specials(uint64_t& count, uint64_t& index, uint64_t from, uint64_t from_index) {
+  if (from != 0 && (count == 0 || from_index < index)) index = from_index;
+  count += from;
 }
 
 AOTI_DEBUG_FN void merge_moments(Partial& into, const Partial& from) {
@@ -103,9 +110,9 @@ AOTI_DEBUG_FN void merge(Partial& into, const Partial& from) {
   using Wide = typename Type::Wide;
   into.hash += from.hash;
   if constexpr (!Type::counted) return;
-  into.nan += from.nan;
-  into.pos_inf += from.pos_inf;
-  into.neg_inf += from.neg_inf;
+  merge_specials(into.nan, into.nan_index, from.nan, from.nan_index);
+  merge_specials(into.pos_inf, into.pos_inf_index, from.pos_inf, from.pos_inf_index);
+  merge_specials(into.neg_inf, into.neg_inf_index, from.neg_inf, from.neg_inf_index);
   into.zero += from.zero;
   if (from.finite == 0) return;
   const bool first = into.finite == 0;
@@ -172,6 +179,7 @@ struct Accumulator {
   static constexpr uint32_t per_chunk = kChunkBytes / Type::bytes;
 
   uint32_t finite = 0, nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;
+  uint32_t nan_tick = 0, pos_inf_tick = 0, neg_inf_tick = 0;  // of the first
   uint32_t min_tick = 0, max_tick = 0;  // right also where every value is the limit that the search starts from
   Number min = Limits<Number>::highest, max = Limits<Number>::lowest;
   typename MomentsOf<Type::scaled>::Type moments;
@@ -199,9 +207,9 @@ struct Accumulator {
         ++finite;
       } else {
         const Special special = Type::special(raw);
-        nan += special == Special::nan;
-        pos_inf += special == Special::pos_inf;
-        neg_inf += special == Special::neg_inf;
+        if (special == Special::nan && nan++ == 0) nan_tick = tick + k;
+        if (special == Special::pos_inf && pos_inf++ == 0) pos_inf_tick = tick + k;
+        if (special == Special::neg_inf && neg_inf++ == 0) neg_inf_tick = tick + k;
       }
     }
   }
@@ -212,6 +220,9 @@ struct Accumulator {
     part.nan = nan;
     part.pos_inf = pos_inf;
     part.neg_inf = neg_inf;
+    part.nan_index = index(nan_tick, first, step);
+    part.pos_inf_index = index(pos_inf_tick, first, step);
+    part.neg_inf_index = index(neg_inf_tick, first, step);
     if (finite == 0) return part;
     part.finite = finite;
     part.zero = zero;

@@ -50,6 +50,9 @@ inline device::StatsResult finish(const PendingStatistics& pending, const Statis
   stats.n_pos_inf = total.pos_inf;
   stats.n_neg_inf = total.neg_inf;
   stats.n_zero = total.zero;
+  result.nan_index = total.nan_index;
+  result.pos_inf_index = total.pos_inf_index;
+  result.neg_inf_index = total.neg_inf_index;
   if (total.finite == 0) {
     if (pending.integer == 0) stats.min_bits = stats.max_bits = bits_as<uint64_t>(quiet_nan());
     return result;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 from built_model import Built
 from chromium import Browser, needs_chromium
+from schema import DOCS, problems
 
 from aoti_debug.cli import main
 from aoti_debug.rundir import summaries
 from aoti_debug.rundir.run_directory import open_run
+
+SCHEMA = json.loads((DOCS / "summaries.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,26 @@ def test_the_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\d+ tensors in 5 calls, of one call in 2", lines[0])
     assert all("linear." in line for line in lines[4:])
+
+
+def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["summaries", str(run), "--module", "linear.0", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert problems(document, SCHEMA) == []
+    assert (document["calls"], document["asked"], document["every"]) == (5, 2, 2)
+    tensor = document["tensors"][0]
+    assert tensor["modules"] == ["linear.0"]
+    assert [sample["call"] for sample in tensor["samples"]] == [0, 2, 4, 6, 8]
+    assert tensor["headroom"]["bfloat16"]["overflow"] > tensor["headroom"]["float16"]["overflow"] > 0
+
+
+def test_the_report_links_to_the_page(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["report", str(run)]) == 0
+    assert '<a href="summaries.html">summaries</a>' in (run / "report" / "index.html").read_text()
+    assert (run / "report" / "summaries.html").is_file()
+    assert main.run(["report", str(run), "-o", str(tmp_path / "page.html")]) == 0
+    assert "summaries.html" not in (tmp_path / "page.html").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 @needs_chromium

@@ -63,3 +63,26 @@ def test_save_and_stop(package: Path, tmp_path: Path) -> None:
     argument = result.run.launch(str(hit.key)).argument(hit.argument)
     assert argument is not None
     assert any(saved.path for saved in argument.files.values())
+
+
+@pytest.mark.parametrize("numel", [100, 100_003])
+def test_a_watchpoint_names_the_first_nan_of_a_large_tensor(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, numel: int
+) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sqrt()
+
+    def make(folder: Path) -> Path:
+        rows = torch.export.Dim("rows", min=2)
+        program = torch.export.export(Model(), (torch.ones(8, device="cuda"),), dynamic_shapes={"x": {0: rows}})
+        torch.export.save(program, folder / "model.pt2")
+        return builder.build(folder / "model.pt2", output=folder / "sqrt.pt2")
+
+    x = torch.ones(numel, device="cuda")
+    x[[numel - 1, numel - 7, numel // 2]] = -1
+    torch.save((x,), tmp_path / "inputs.pt")
+    package = once(tmp_path_factory, "cuda-sqrt", make)
+    result = runner.run(package, level=3, out=tmp_path / "runs", inputs=tmp_path / "inputs.pt", watch=("*: nan",))
+    (watchpoint,) = result.run.timeline.watchpoints
+    assert watchpoint.recorded[0].element == numel // 2

@@ -4,6 +4,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "device.h"
+#include "elements.h"
 #include "statistics.h"
 #include "strided.h"
 
@@ -160,6 +162,17 @@ void* allocate_staging(size_t bytes) {
 }
 void free_staging(void* memory) { free(memory); }
 
+// The first of each kind of special values.
+static void find_specials(const TensorView& view, StatsResult* result) {
+  std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
+  const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());
+  for (int64_t i = view.numel - 1; i >= 0; --i) {
+    const double value = element_value(view.dtype, from + static_cast<size_t>(i) * view.element_bytes);
+    if (std::isnan(value)) result->nan_index = static_cast<uint64_t>(i);
+    if (std::isinf(value)) (value > 0 ? result->pos_inf_index : result->neg_inf_index) = static_cast<uint64_t>(i);
+  }
+}
+
 bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   auto& results = g_results[stream];
@@ -167,6 +180,7 @@ bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
   StatsResult& result = results.emplace_back();
   memset(&result, 0, sizeof(result));
   host_statistics(view, &result.stats);
+  if (result.stats.integer == 0) find_specials(view, &result);
   if (!with_statistics || view.numel > 64) return true;
   std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
   const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import threading
@@ -319,3 +320,25 @@ def test_threads_on_one_stream(start: Start, journal: Decode) -> None:
     for record in stats:
         assert record.mean == model_of[record.call]
         assert record.layout["shape"] == (100 + model_of[record.call],)
+
+
+def test_a_watchpoint_names_a_special_element_of_a_large_tensor(start: Start, journal: Decode) -> None:
+    y = torch.zeros(1000)
+    y[990], y[700], y[701], y[999] = math.nan, -math.inf, math.inf, math.nan
+    watch = ("nan", "posinf", "neginf", "nonfinite", "max > 1", "absmax > 1")
+    runtime = start(PRINT="none", LEVEL=3, WATCH="; ".join(f"y: {condition}" for condition in watch))
+    site = runtime.site(0, "k", Slot("y", role=OUT))
+    handle = on_device(runtime, y)
+    with runtime.call(stream=0x10):
+        with runtime.launch(site, handle.value):
+            pass
+    runtime.unload()
+    hits = {watch[hit.watch]: (hit.element, hit.value) for hit in journal().of("watch_hit")}
+    assert hits.pop("nan") == (990, pytest.approx(math.nan, nan_ok=True))
+    assert hits == {
+        "posinf": (701, math.inf),
+        "neginf": (700, -math.inf),
+        "nonfinite": (700, -math.inf),
+        "max > 1": (701, math.inf),
+        "absmax > 1": (700, -math.inf),
+    }

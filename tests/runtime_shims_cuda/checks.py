@@ -17,6 +17,10 @@ def check(result: Result, tensor: torch.Tensor) -> None:
     assert result.numel == tensor.numel()
     counts = (result.n_nan, result.n_pos_inf, result.n_neg_inf, result.n_zero)
     assert counts == (expected.n_nan, expected.n_pos_inf, expected.n_neg_inf, expected.n_zero)
+    for found, first in zip(
+        (result.nan_index, result.pos_inf_index, result.neg_inf_index), expected.specials, strict=True
+    ):
+        assert first is None or found == first
     assert result.hash == expected.hash
     assert result.shown() == (expected.data if tensor.numel() <= 64 else b"")
     if expected.min is None:

@@ -86,6 +86,9 @@ class Result(ctypes.Structure):
         ("value_bytes", c_uint32),
         ("layout", c_uint32),
         ("values", c_uint8 * 1024),
+        ("nan_index", c_uint64),
+        ("pos_inf_index", c_uint64),
+        ("neg_inf_index", c_uint64),
     )
 
     def shown(self) -> bytes:

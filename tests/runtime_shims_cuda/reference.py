@@ -26,6 +26,7 @@ class Expected:
     std: float
     hash: int
     data: bytes
+    specials: tuple[int | None, int | None, int | None]  # the first NaN, infinity, negative infinity
 
 
 def row_major_bytes(tensor: torch.Tensor) -> bytes:
@@ -66,16 +67,21 @@ def _mix(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
+def _first(holds: Any) -> int | None:
+    return int(holds.argmax()) if holds.any() else None
+
+
 def of(tensor: torch.Tensor) -> Expected:
     found, data = values(tensor), row_major_bytes(tensor)
     finite = np.flatnonzero(np.isfinite(found))
     counts = (int(np.isnan(found).sum()), int((found == np.inf).sum()), int((found == -np.inf).sum()))
     zeros = int((found == 0).sum())
+    specials = (_first(np.isnan(found)), _first(found == np.inf), _first(found == -np.inf))
     if len(finite) == 0:
-        return Expected(*counts, zeros, None, None, 0, 0, np.nan, np.nan, content_hash(data), data)
+        return Expected(*counts, zeros, None, None, 0, 0, np.nan, np.nan, content_hash(data), data, specials)
     lowest, highest = int(finite[found[finite].argmin()]), int(finite[found[finite].argmax()])
     wide = found[finite].astype(np.longdouble)
     mean = wide.mean()
     std = float(np.sqrt(((wide - mean) ** 2).mean()))
     low, high = found[lowest].item(), found[highest].item()
-    return Expected(*counts, zeros, low, high, lowest, highest, float(mean), std, content_hash(data), data)
+    return Expected(*counts, zeros, low, high, lowest, highest, float(mean), std, content_hash(data), data, specials)

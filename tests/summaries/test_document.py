@@ -1,0 +1,26 @@
+"""The summaries of a run as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import factories
+from sampled import empty, sample, series
+from schema import DOCS, problems
+
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.summaries import Summaries
+from aoti_debug.summaries.document import document
+
+
+def test_numbers_that_json_has_not(tmp_path: Path) -> None:
+    run = run_directory.open_run(factories.run_directory(tmp_path, factories.make_manifest()))
+    floats, integers = series([sample(0), empty(1)]), series([sample()], dtype="int64")
+    found = document(run, Summaries((floats, integers), 1, 1, 0), (floats, integers))
+    assert problems(found, json.loads((DOCS / "summaries.schema.json").read_text())) == []
+    json.dumps(found, allow_nan=False)
+    first, second = found["tensors"]
+    assert first["samples"][1]["mean"] == "nan"
+    assert first["drift"] == ["not finite from call 1 on"]
+    assert second["headroom"] == {}

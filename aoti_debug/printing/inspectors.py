@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -14,6 +15,7 @@ from aoti_debug.printing.inspected_tensor import InspectedTensor
 
 NAME = "aoti_debug::inspect_"
 GRADIENT = "aoti_debug::inspect_gradient"
+BACKWARD = "backward"  # the phase of gradients
 
 
 TensorFunction = Callable[[torch.Tensor, InspectedTensor], object]
@@ -37,7 +39,13 @@ class ModelInspector:
         self.ranks = None if ranks is None else frozenset(ranks)
 
     def __call__(self, *tensors: torch.Tensor, phase: str = "forward") -> Any:
-        """Inspects tensors of any shape and dtype; returns them, a single one alone."""
+        """Inspects tensors of any shape and dtype; returns them, a single one alone.
+
+        A compiled graph inspects in a backward pass only what is returned here and used.
+        """
+        if phase == BACKWARD and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+            copies = tuple(GRADIENT_OPERATOR(self.tag, tensor, index) for index, tensor in enumerate(tensors))
+            return copies[0] if len(copies) == 1 else copies
         OPERATOR(self.tag, phase, list(tensors))
         if self.backward is not None and torch.is_grad_enabled() and not torch.compiler.is_exporting():
             tensors = tuple(self._with_backward(tensor, index) for index, tensor in enumerate(tensors))
@@ -49,8 +57,7 @@ class ModelInspector:
         if torch.compiler.is_compiling():  # graphs have no hooks
             compiled: torch.Tensor = _WithBackward.apply(tensor, self.tag, index)
             return compiled
-        tag = self.tag
-        tensor.register_hook(lambda gradient: GRADIENT_OPERATOR(tag, gradient, index))
+        tensor.register_hook(functools.partial(_inspect_in_hook, self.tag, index))
         return tensor
 
     def same_as(self, other: ModelInspector) -> bool:
@@ -63,7 +70,7 @@ class ModelInspector:
         Raises:
             RuntimeError: the function has changed the tensor.
         """
-        function = self.backward if phase == "backward" and self.backward is not None else self.forward
+        function = self.backward if phase == BACKWARD and self.backward is not None else self.forward
         if function is None or not machine_ranks.selected(self.ranks):
             return
         with counted_writes.counting():
@@ -130,8 +137,7 @@ class _WithBackward(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         tag, index = ctx.place
-        GRADIENT_OPERATOR(tag, gradient, index)
-        return gradient, None, None
+        return GRADIENT_OPERATOR(tag, gradient, index), None, None
 
 
 def _inspect(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
@@ -139,20 +145,30 @@ def _inspect(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
         call_registered(tag, phase, index, tensor)
 
 
-def _inspect_gradient(tag: str, gradient: torch.Tensor, index: int) -> None:
-    call_registered(tag, "backward", index, gradient)
+def _inspect_in_hook(tag: str, index: int, gradient: torch.Tensor) -> None:
+    GRADIENT_OPERATOR(tag, gradient, index)
+
+
+def _inspect_gradient(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
+    """Returns a copy: some torch versions leave out of a backward graph what has no result that something reads."""
+    call_registered(tag, BACKWARD, index, gradient)
+    return gradient.clone()
 
 
 def _inspect_nothing(*_: object) -> None:
     pass
 
 
+def _copy(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
+    return torch.empty_like(gradient)
+
+
 operator.library.define("inspect_(str tag, str phase, Tensor[] tensors) -> ()")
 operator.library.impl("inspect_", _inspect, "CompositeExplicitAutograd")
-operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> ()")
+operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> Tensor")
 operator.library.impl("inspect_gradient", _inspect_gradient, "CompositeExplicitAutograd")
-for _name in (NAME, GRADIENT):
-    torch.library.register_fake(_name, _inspect_nothing, lib=operator.library)
+torch.library.register_fake(NAME, _inspect_nothing, lib=operator.library)
+torch.library.register_fake(GRADIENT, _copy, lib=operator.library)
 OPERATOR = torch.ops.aoti_debug.inspect_.default
 GRADIENT_OPERATOR = torch.ops.aoti_debug.inspect_gradient.default
 for _operator in (OPERATOR, GRADIENT_OPERATOR):

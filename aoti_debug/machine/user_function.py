@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +45,16 @@ class UserFunction:
             raise UsageError(f"{self.option}: {file} does not exist", hint=self.hint)
 
     def load(self) -> Callable[..., Any]:
-        """Executes the file and returns the function.
+        """Executes the file and returns the function; the file may import its neighbours, also later.
 
         Raises:
             UsageError: there is no such file or function, or the file fails.
         """
         self.check()
         file, _, name = self.text.rpartition(":")
+        folder = str(Path(file).resolve().parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
         try:
             function = runpy.run_path(file).get(name)
         except (Exception, SystemExit) as error:  # the user's file may raise anything

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,10 @@ def test_what_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         named(name).load()
     assert str(caught.value) == problem
     assert caught.value.hint == "--option FILE.py:FUNCTION names a function"
+
+
+def test_a_file_imports_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "a_neighbour.py").write_text("number = 4\n")
+    (tmp_path / "my.py").write_text("def f():\n    import a_neighbour\n    return a_neighbour.number\n")
+    assert named(f"{tmp_path / 'my.py'}:f").load()() == 4

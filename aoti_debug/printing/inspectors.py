@@ -43,11 +43,11 @@ class ModelInspector:
 
         A compiled graph inspects in a backward pass only what is returned here and used.
         """
-        if phase == BACKWARD and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        if phase == BACKWARD and torch.compiler.is_compiling() and not _is_exporting():
             copies = tuple(GRADIENT_OPERATOR(self.tag, tensor, index) for index, tensor in enumerate(tensors))
             return copies[0] if len(copies) == 1 else copies
         OPERATOR(self.tag, phase, list(tensors))
-        if self.backward is not None and torch.is_grad_enabled() and not torch.compiler.is_exporting():
+        if self.backward is not None and torch.is_grad_enabled() and not _is_exporting():
             tensors = tuple(self._with_backward(tensor, index) for index, tensor in enumerate(tensors))
         return tensors[0] if len(tensors) == 1 else tensors
 
@@ -79,6 +79,12 @@ class ModelInspector:
             function(alias, InspectedTensor(self.tag, phase, index))
             if alias._version != version:
                 raise RuntimeError(f"the inspector {self.tag!r} has changed tensor {index} in {phase}")
+
+
+def _is_exporting() -> bool:
+    """True within torch.export. torch.compile of torch 2.11 takes `torch.compiler.is_exporting` for true everywhere."""
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)
+    return torch.compiler.is_exporting() if flag is None else bool(flag)
 
 
 def inspector(

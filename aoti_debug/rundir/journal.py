@@ -76,6 +76,19 @@ class Journal:
     damaged_blocks: int  # blocks whose end could not be decoded
 
 
+def has_begun(path: Path) -> bool:
+    """True if a journal has its header, which is written last: a process may be killed before, or be about to.
+
+    Raises:
+        RunDirError: it cannot be opened.
+    """
+    try:
+        with members.open_file(path.parent, path.name) as file:
+            return any(file.read(len(abi.JOURNAL_MAGIC)))
+    except OSError as error:
+        raise RunDirError(f"cannot read {path}: {error.strerror}") from error
+
+
 def read(path: Path) -> Journal:
     """Reads a journal, also one that is still being written.
 

@@ -57,7 +57,7 @@ class RunDir:
         """
         path = self.path / JOURNAL
         with _garbage_collection_paused():
-            return journal.read(path) if path.exists() else None
+            return journal.read(path) if path.exists() and journal.has_begun(path) else None
 
     @cached_property
     def timeline(self) -> Timeline:

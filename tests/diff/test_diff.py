@@ -66,12 +66,19 @@ def test_level_2_is_enough_to_say_that_they_are_the_same(
 @pytest.mark.parametrize(
     ("words", "error", "problem"),
     [
-        (("missing", "{run}"), RunDirError, "no run 'missing'"),
+        (("missing", "{run}"), RunDirError, "no runs in aoti_debug_runs"),
         (("{run}", "missing.pt2"), ArtifactError, "missing.pt2 does not exist"),
         (("{run}", "{run}", "--gate", "missing.toml"), UsageError, "cannot read the budget"),
     ],
 )
-def test_bad_input(words: tuple[str, ...], error: type[AotiDebugError], problem: str, tmp_path: Path) -> None:
+def test_bad_input(
+    words: tuple[str, ...],
+    error: type[AotiDebugError],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     run = chain(tmp_path / "a", ADD)
     out = tmp_path / "diffs"
     result = diff(*(word.format(run=run.path) for word in words), "--out", out)

@@ -365,3 +365,12 @@ def test_near_names() -> None:
     assert rundir.name_hint("triton_poi_fused_9", known).startswith("there is triton_poi_fused_0")
     assert rundir.name_hint("addmm", known) == "there is aoti_torch_cpu_addmm_out"
     assert rundir.name_hint("x", []) == "there are none"
+
+
+@pytest.mark.parametrize("begun", [b"", bytes(4096)])
+def test_a_process_that_was_killed_before_it_wrote_the_header_has_no_journal(begun: bytes, tmp_path: Path) -> None:
+    path = run_directory(tmp_path, make_manifest(), JournalWriter())
+    (path / "journal.bin").write_bytes(begun)
+    run = open_run(path)
+    assert run.journal is None
+    assert run.launches == ()

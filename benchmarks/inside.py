@@ -11,6 +11,7 @@ Every call runs in a process of its own. The exit code is 1 if two sides differ.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 import re
@@ -63,6 +64,7 @@ def examples(work: Path, device: str, backend: str) -> Iterator[Example]:
     programs = {name: _export(name, device, work) for name in inside_examples.MODELS}
     packages = {name: builder.build(path, output=work / f"{name}.built.pt2") for name, path in programs.items()}
 
+    @functools.cache
     def side(side: str, name: str) -> list[str]:
         package = packages["prints" if name == "prints" else "inspectors"]
         return _python([str(HERE / "inside_side.py"), side, name, str(package), device, backend], work).splitlines()

@@ -16,9 +16,12 @@ from aoti_debug.diff.pair_by_value import pair_by_value
 from aoti_debug.diff.recorded_tensor import RecordedTensors
 from aoti_debug.diff.settings import differing_settings
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.stored_tensor import open_tensor
 from aoti_debug.values import Layout
+
+_PROGRAM = "compare two lowerings of one program, called with the same inputs"
 
 
 def diff_runs(a: RunDir, b: RunDir) -> Diff:
@@ -64,7 +67,36 @@ def _paired(a: RunDir, b: RunDir) -> Pairing:
     """The launches, paired by the values of the program if the calls differ and both packages hold their graphs."""
     if _calls(a) == _calls(b) or not (has_reference(a) and has_reference(b)):
         return pair_by_launch(a, b)
-    return pair_by_value(a, reference_of(a)[0], b, reference_of(b)[0])
+    references = reference_of(a)[0], reference_of(b)[0]
+    _require_same_inputs(*references)
+    return pair_by_value(a, references[0], b, references[1])
+
+
+def _require_same_inputs(a: Reference, b: Reference) -> None:
+    """Raises UsageError if the models do not take the same inputs."""
+    first, second = _input_types(a), _input_types(b)
+    if len(first) != len(second):
+        counts = [wording.count(len(types), "input") for types in (first, second)]
+        raise UsageError(
+            f"the models are different programs: one has {counts[0]}, the other {counts[1]}", hint=_PROGRAM
+        )
+    for position, (x, y) in enumerate(zip(first, second, strict=True)):
+        if x != y:
+            raise UsageError(f"the models are different programs: their input {position} is {x} and {y}", hint=_PROGRAM)
+
+
+def _input_types(reference: Reference) -> tuple[str, ...]:
+    """The type of each input: "float32[4, ?]" if its second size is not static; "" for one that is no tensor."""
+    graph = reference.graph("", MODEL)
+    nodes = () if graph is None else graph.nodes
+    return tuple(_type(node) for node in nodes if node.kind is NodeKind.INPUT)
+
+
+def _type(node: Node) -> str:
+    type_ = node.types[0] if len(node.types) == 1 else None
+    if type_ is None:
+        return ""
+    return f"{type_.dtype}[{', '.join(size if size.isdigit() else '?' for size in type_.shape)}]"
 
 
 def _calls(run: RunDir) -> list[tuple[str, tuple[str, ...]]]:

@@ -30,11 +30,11 @@ def pair_by_value(a: RunDir, reference_a: Reference, b: RunDir, reference_b: Ref
     only_b: list[Launch] = []
     met: set[LaunchKey] = set()
     for launch in b.launches:
-        written = [(known.get(names), tensor) for names, tensor in second.writes(launch)]
+        written = [(known.counterpart(names, tensor), tensor) for names, tensor in second.writes(launch)]
         if not any(other is not None for other, _ in written):
             only_b.append(launch)
             continue
-        read = [(known.get(names), tensor) for names, tensor in second.reads(launch)]
+        read = [(known.counterpart(names, tensor), tensor) for names, tensor in second.reads(launch)]
         counterparts = {other.launch.key: other.launch for other, _ in written if other is not None}
         met |= counterparts.keys()
         pairs.append(
@@ -65,8 +65,10 @@ class _Index:
         for name in names:
             self._tensors.setdefault(name, tensor)
 
-    def get(self, names: tuple[_Name, ...]) -> RecordedTensor | None:
-        return next((self._tensors[name] for name in names if name in self._tensors), None)
+    def counterpart(self, names: tuple[_Name, ...], tensor: RecordedTensor) -> RecordedTensor | None:
+        """The tensor of the best of these names that has the dtype and number of elements of another one."""
+        found = (self._tensors[name] for name in names if name in self._tensors)
+        return next((other for other in found if _kind(other) == _kind(tensor)), None)
 
 
 class _Values:
@@ -117,6 +119,11 @@ class _Values:
         if expressions is None:
             expressions = self._by_graph[graph.name, graph.function] = Expressions(graph)
         return expressions.of(value)
+
+
+def _kind(tensor: RecordedTensor) -> tuple[str, int] | None:
+    layout = tensor.argument.layout
+    return None if layout is None else (layout.dtype, layout.numel)
 
 
 def _written(launch: Launch, name: str, read: RecordedTensor) -> RecordedTensor:

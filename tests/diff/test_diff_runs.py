@@ -13,6 +13,7 @@ from recorder import Recorder
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.pair import Outcome, PairedBy
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.reference.program import Node, NodeKind, TensorType
 from aoti_debug.rundir.run_directory import RunDir
 
 ADD = ("aten.add.Tensor",) * 6
@@ -166,3 +167,17 @@ def test_what_fresh_memory_held_is_no_input(tmp_path: Path) -> None:
     found = diff_runs(partial(tmp_path / "c", 1.0, 0.0), partial(tmp_path / "d", 2.0, 5.0))
     assert [item.launch.id for item in found.parted] == ["0.0"]
     assert [item.outcome for item in found.launches] == [Outcome.PARTS, Outcome.CONSEQUENCE]
+
+
+def test_different_programs_are_refused(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, step=2)
+    graph = reference(ADD)
+    whole, other = graph.graphs[0], TensorType("int64", "cpu", ("3",), ("1",))
+    nodes = (replace(whole.nodes[0], types=(other,)), *whole.nodes[1:])
+    attach(second.path, replace(graph, graphs=(replace(whole, nodes=nodes),)))
+    with pytest.raises(UsageError, match=r"different programs: their input 0 is float32\[4\] and int64\[3\]"):
+        diff_runs(first, second)
+    more = (Node("y", NodeKind.INPUT, types=(other,)), *whole.nodes)
+    attach(second.path, replace(graph, graphs=(replace(whole, nodes=more),)))
+    with pytest.raises(UsageError, match="one has 1 input, the other 2 inputs"):
+        diff_runs(first, second)

@@ -29,7 +29,12 @@ from aoti_debug.machine.last_durations import LastDurations
     type=click.Path(path_type=Path),
     help="Inputs for both models (.pt or .safetensors).  [default: those of the run beside a model, or embedded ones]",
 )
-@options.calls
+@click.option(
+    "--calls",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many times to call the models.  [default: as often as in the run beside a model, or once]",
+)
 @click.option(
     "--level",
     type=click.IntRange(1, 2),
@@ -63,7 +68,7 @@ def command(
     a: Path,
     b: Path,
     inputs: Path | None,
-    calls: int,
+    calls: int | None,
     level: int,
     gate: Path | None,
     imports: tuple[str, ...],

@@ -87,6 +87,8 @@ class Budget:
             kernel = launch.launch.kernel
             reasons = [(tensor.name, self._excess(kernel, tensor.name, tensor)) for tensor in launch.tensors]
             found += [f"{launch.launch.id} {kernel} {name}: {reason}" for name, reason in reasons if reason]
+        found += [f"{name}: an output without a counterpart" for name in diff.unpaired_outputs]
+        found += diff.unfinished
         alone = len(diff.only_a) + len(diff.only_b)
         if diff.by is PairedBy.LAUNCH and alone > self.only_in_one:
             found.append(f"{wording.count(alone, 'launch')} in one run only, of {self.only_in_one}")

@@ -43,19 +43,23 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
     """
     if options.level not in LEVELS:
         raise UsageError(f"--level {options.level} records no values", hint="--level 1 or --level 2")
-    if options.calls < 1:
+    if options.calls is not None and options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     steps = Steps(listener)
     models = {name: path for name, path in (("a", options.a), ("b", options.b)) if path.suffix == ".pt2"}
     runs = {
         name: run_directory.open_run(path) for name, path in (("a", options.a), ("b", options.b)) if name not in models
     }
+    if not models and (options.inputs is not None or options.calls is not None):
+        raise UsageError(
+            "--inputs and --calls are for models, and both sides are runs", hint="name a model.pt2 to run it"
+        )
     if models:
         with _folder(options) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
             server.preload()
-            recorded = next((run.inputs for run in runs.values()), None)
+            beside = next(iter(runs.values()), None)
             for name, model in models.items():
-                runs[name] = _Recorder(options, folder, steps, recorded).record(name, model)
+                runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
     with steps.step("compare") as note:
         found = diff_runs(runs["a"], runs["b"])
         note.text = f"{wording.count(found.paired, 'pair')} of launches"
@@ -82,11 +86,12 @@ def _folder(options: DiffOptions) -> Iterator[Path]:
 class _Recorder:
     """Builds and runs the models of one comparison."""
 
-    def __init__(self, options: DiffOptions, folder: Path, steps: Steps, inputs: Path | None) -> None:
+    def __init__(self, options: DiffOptions, folder: Path, steps: Steps, beside: RunDir | None) -> None:
         self._options = options
         self._folder = folder
         self._steps = steps
-        self._inputs = options.inputs or inputs
+        self._inputs = options.inputs or (None if beside is None else beside.inputs)
+        self._calls = options.calls or (1 if beside is None else beside.info.calls)
 
     def record(self, side: str, model: Path) -> RunDir:
         """A run of a model, with values."""
@@ -103,7 +108,7 @@ class _Recorder:
                     lines=(),
                     phase="both",
                     out=self._folder / side,
-                    calls=self._options.calls,
+                    calls=self._calls,
                     imports=self._options.imports,
                     libraries=self._options.libraries,
                     trusted=self._options.trusted,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
-from aoti_debug.compare.compare_run import has_reference, reference_of
-from aoti_debug.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import element_difference
-from aoti_debug.diff.pair import LaunchPair, Outcome, Pairing, TensorPair
+from aoti_debug.diff.pair import LaunchPair, Outcome, PairedBy, Pairing, TensorPair
 from aoti_debug.diff.pair_by_launch import pair_by_launch
 from aoti_debug.diff.pair_by_value import pair_by_value
 from aoti_debug.diff.recorded_tensor import RecordedTensors
 from aoti_debug.diff.settings import differing_settings
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.stored_tensor import open_tensor
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.values import Layout
 
 _PROGRAM = "compare two lowerings of one program, called with the same inputs"
@@ -33,8 +35,11 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
     """
     for run in (a, b):
         require_values(run)
-    pairing = _paired(a, b)
-    _require_equal_sizes(pairing, b)
+    pairing, notes = _paired(a, b)
+    if not pairing.pairs:
+        raise UsageError("no launch of one run computes what a launch of the other does", hint=_PROGRAM)
+    read_first = list(_read_first(pairing, b))
+    _require_equal_sizes(read_first)
     outcomes = Counter(pair.outcome for pair in pairing.pairs)
     return Diff(
         a,
@@ -44,11 +49,32 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         outcomes[Outcome.SAME],
         outcomes[Outcome.NOT_RECORDED],
         differing_settings(a, b),
-        tuple(_inputs(pairing, a, b)),
+        tuple(_inputs(read_first, a, b)),
         tuple(_launches(pairing, a, b)),
         pairing.only_a,
         pairing.only_b,
+        tuple(_unpaired_outputs(pairing, b)),
+        tuple(f"run {side} did not end well: {run.state.value}" for side, run in (("a", a), ("b", b)) if _failed(run)),
+        notes,
     )
+
+
+def _failed(run: RunDir) -> bool:
+    return run.state is not ExitKind.CLEAN
+
+
+def _unpaired_outputs(pairing: Pairing, b: RunDir) -> Iterator[str]:
+    """The outputs of the model, in the second run, that have no counterpart, where launches are paired by value."""
+    if pairing.by is PairedBy.LAUNCH:
+        return
+    flow, tensors = Dataflow(b), RecordedTensors(b)
+    alone = {launch.key for launch in pairing.only_b}
+    unpaired = {(pair.launch.key, name) for pair in pairing.pairs for name in pair.unpaired_writes}
+    for launch in b.launches:
+        for tensor in tensors.writes(launch):
+            is_unpaired = launch.key in alone or (launch.key, tensor.argument.name) in unpaired
+            if is_unpaired and flow.is_output(tensor.argument):
+                yield f"{tensor.argument.name} of {launch.id}"
 
 
 def require_values(run: RunDir) -> None:
@@ -63,13 +89,20 @@ def require_values(run: RunDir) -> None:
     )
 
 
-def _paired(a: RunDir, b: RunDir) -> Pairing:
-    """The launches, paired by the values of the program if the calls differ and both packages hold their graphs."""
-    if _calls(a) == _calls(b) or not (has_reference(a) and has_reference(b)):
-        return pair_by_launch(a, b)
-    references = reference_of(a)[0], reference_of(b)[0]
-    _require_same_inputs(*references)
-    return pair_by_value(a, references[0], b, references[1])
+def _paired(a: RunDir, b: RunDir) -> tuple[Pairing, tuple[str, ...]]:
+    """The launches, paired by the values of the program if the calls differ and both packages hold their graphs.
+
+    Returns:
+        The pairs, and why they are not paired so.
+    """
+    if _calls(a) == _calls(b):
+        return pair_by_launch(a, b), ()
+    try:
+        first, second = reference_of(a)[0], reference_of(b)[0]
+    except (ArtifactError, RunDirError) as error:
+        return pair_by_launch(a, b), (f"launches are not paired by value: {wording.first_line(str(error))}",)
+    _require_same_inputs(first, second)
+    return pair_by_value(a, first, b, second), ()
 
 
 def _require_same_inputs(a: Reference, b: Reference) -> None:
@@ -104,9 +137,9 @@ def _calls(run: RunDir) -> list[tuple[str, tuple[str, ...]]]:
     return [(site.kernel, tuple(argument.name for argument in site.args)) for site in run.manifest.sites]
 
 
-def _require_equal_sizes(pairing: Pairing, b: RunDir) -> None:
+def _require_equal_sizes(read_first: Sequence[tuple[str, TensorPair]]) -> None:
     """Raises UsageError if a model input has another size: everything after it would differ."""
-    for name, pair in _read_first(pairing, b):
+    for name, pair in read_first:
         first, second = pair.a.argument.layout, pair.b.argument.layout
         if first is not None and second is not None and first.numel != second.numel:
             raise UsageError(
@@ -122,17 +155,25 @@ def _shape(layout: Layout) -> str:
 def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]:
     """Yields the model inputs and weights as they were before any launch wrote them, each once, with their names."""
     met: set[str] = set()
+    names: dict[tuple[str, str], str] = {}
+
+    def name_of(argument: Argument) -> str:
+        key = argument.spec.base, argument.name
+        if key not in names:
+            names[key] = input_or_weight_name(b.manifest, argument)
+        return names[key]
+
     for pair in pairing.pairs:
         for read in pair.reads:
-            name = input_or_weight_name(b.manifest, read.b.argument)
+            name = name_of(read.b.argument)
             if name and name not in met:
                 met.add(name)
                 yield name, read
-        met |= {input_or_weight_name(b.manifest, written.b.argument) for written in pair.writes}
+        met |= {name_of(written.b.argument) for written in pair.writes}
 
 
-def _inputs(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[InputDifference]:
-    for name, pair in _read_first(pairing, b):
+def _inputs(read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir) -> Iterator[InputDifference]:
+    for name, pair in read_first:
         if pair.equal is False:
             yield InputDifference(name, difference_of(pair, a, b))
 

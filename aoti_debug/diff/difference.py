@@ -72,6 +72,9 @@ class Diff:
         same, not_recorded: how many of them wrote the same bytes, or bytes that were not recorded.
         launches: those that wrote other bytes, in the order of the second run.
         only_a, only_b: launches that have no counterpart.
+        unpaired_outputs: outputs of the model in the second run that have no counterpart.
+        unfinished: sentences about runs that did not end well.
+        notes: what else limits the comparison.
     """
 
     a: RunDir
@@ -85,6 +88,9 @@ class Diff:
     launches: tuple[LaunchDifference, ...]
     only_a: tuple[Launch, ...]
     only_b: tuple[Launch, ...]
+    unpaired_outputs: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def parted(self) -> tuple[LaunchDifference, ...]:
@@ -98,5 +104,10 @@ class Diff:
 
     @property
     def is_same(self) -> bool:
-        """True if nothing that was recorded differs, and every launch has a counterpart or none wrote other bytes."""
-        return not (self.inputs or self.launches) and (self.by is PairedBy.VALUE or not (self.only_a or self.only_b))
+        """True if nothing that was recorded differs, both runs ended well, and what had to be paired was.
+
+        Of launches that are paired by value, only the outputs of the model need a counterpart.
+        """
+        if self.inputs or self.launches or self.unfinished or self.unpaired_outputs:
+            return False
+        return self.by is PairedBy.VALUE or not (self.only_a or self.only_b)

@@ -39,6 +39,9 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
         "differences": [_launch(item) for item in diff.launches],
         "only_a": [_named(launch) for launch in diff.only_a],
         "only_b": [_named(launch) for launch in diff.only_b],
+        "unpaired_outputs": list(diff.unpaired_outputs),
+        "unfinished": list(diff.unfinished),
+        "notes": list(diff.notes),
         "excesses": None if excesses is None else list(excesses),
     }
 

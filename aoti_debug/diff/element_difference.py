@@ -133,6 +133,9 @@ def _ulp(first: bytes, second: bytes, dtype: str) -> NDArray[Any] | None:
 def _absolute(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
+    if first.dtype.kind in "iu":  # exact: int64 has numbers that float64 lacks
+        exact: NDArray[Any] = np.abs(first.astype(object) - second.astype(object)).astype(np.float64)
+        return exact
     wide = np.complex128 if first.dtype.kind == "c" else np.float64
     difference = np.abs(first.astype(wide) - second.astype(wide))
     return np.where(np.isnan(difference), np.where(first == second, 0.0, math.inf), difference)
@@ -141,6 +144,7 @@ def _absolute(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
 def _relative(absolute: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
-    largest = np.maximum(np.abs(first).astype(np.float64), np.abs(second).astype(np.float64))
+    wide = np.complex128 if first.dtype.kind == "c" else np.float64
+    largest = np.maximum(np.abs(first.astype(wide)), np.abs(second.astype(wide)))
     relative = np.where(absolute == 0, 0.0, absolute / largest)
     return np.where(np.isnan(relative), math.inf, relative)

@@ -7,6 +7,7 @@ and weights by their attribute. Devices are left out.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -19,19 +20,21 @@ class Expressions:
 
     def __init__(self, graph: Graph) -> None:
         self._names: dict[ValueKey, str] = {}
-        inputs = 0
+        inputs, met = 0, Counter[str]()
         for node in graph.nodes:
             if node.kind is NodeKind.INPUT:
                 name, inputs = f"input {inputs}", inputs + 1
             elif node.kind in (NodeKind.WEIGHT, NodeKind.SUBGRAPH):
                 name = f"{node.kind.value} {node.target}"
-            else:
+            else:  # of equal calls, such as two of random numbers, each has a name of its own
                 read = {read: self._names[graph.value_for(read, node.name)] for read in node.inputs}
                 name = _digest([node.target, _named(list(node.args), read), _named(dict(node.kwargs), read)])
+                met[name] += 1
+                name = name if met[name] == 1 else _digest([name, met[name]])
             self._names[ValueKey(node.name)] = name
-            for overwritten in node.mutates:
+            for position, overwritten in enumerate(node.mutates):
                 before = self._names[graph.value_for(overwritten, node.name)]
-                self._names[ValueKey(overwritten, node.name)] = _digest([name, before])
+                self._names[ValueKey(overwritten, node.name)] = _digest([name, before, position])
 
     def of(self, value: ValueKey) -> str:
         """The name of a value's expression."""

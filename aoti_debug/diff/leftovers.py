@@ -6,37 +6,51 @@ that reads it: what it held before may be anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, span_of
+from aoti_debug.compare.regions.last_writes import LastWrites
+from aoti_debug.diagnosis.dataflow import input_or_weight_name, span_of
 from aoti_debug.diff.pair import LaunchPair, TensorPair
 from aoti_debug.manifest import Manifest
+from aoti_debug.rundir.timeline import Argument, Launch
 
 
-def without_leftovers(pairs: Sequence[LaunchPair], manifest: Manifest) -> list[LaunchPair]:
+def without_leftovers(pairs: Sequence[LaunchPair], alone: Sequence[Launch], manifest: Manifest) -> list[LaunchPair]:
     """The pairs without the reads that differ because fresh memory holds anything.
 
-    Such a read is of an argument that is also written, is no model input or weight, and lies where no launch before
-    wrote bytes that differ.
+    Such a read is of an argument that is also written, is no model input or weight, and lies where the last write
+    before left the same bytes in both runs, or nothing was written.
 
     Args:
         pairs: in the order of the second run.
+        alone: launches of the second run that have no counterpart.
         manifest: of the second run.
     """
-    differing: list[ByteRange] = []
+    is_other: LastWrites[bool] = LastWrites()  # True for a write whose bytes are not known to be the same
+    unpaired = sorted(alone, key=lambda launch: launch.sequence)
     kept = []
     for pair in pairs:
-        reads = tuple(read for read in pair.reads if not _is_leftover(read, manifest, differing))
+        while unpaired and unpaired[0].sequence < pair.launch.sequence:
+            _note(is_other, (argument for argument in unpaired.pop(0).args if argument.written), True)
+        reads = tuple(read for read in pair.reads if not _is_leftover(read, manifest, is_other))
         kept.append(pair if len(reads) == len(pair.reads) else replace(pair, reads=reads))
-        spans = (span_of(write.b.argument) for write in pair.writes if write.equal is not True)
-        differing += [span for span in spans if span is not None]
+        for write in pair.writes:
+            _note(is_other, (write.b.argument,), write.equal is not True)
+        unpaired_writes = (argument for argument in pair.launch.args if argument.name in pair.unpaired_writes)
+        _note(is_other, unpaired_writes, True)
     return kept
 
 
-def _is_leftover(read: TensorPair, manifest: Manifest, differing: Sequence[ByteRange]) -> bool:
+def _note(is_other: LastWrites[bool], arguments: Iterable[Argument], other: bool) -> None:
+    for span in map(span_of, arguments):
+        if span is not None:
+            is_other.add(span, other)
+
+
+def _is_leftover(read: TensorPair, manifest: Manifest, is_other: LastWrites[bool]) -> bool:
     argument = read.b.argument
     span = span_of(argument)
     if read.equal is not False or not argument.written or span is None or input_or_weight_name(manifest, argument):
         return False
-    return not any(span.overlaps(other) for other in reversed(differing))
+    return not any(is_other.to_any_of(span))

@@ -15,7 +15,7 @@ class DiffOptions:
     Attributes:
         a, b: each a run directory or the name of a run, an exported program, a compiled or an instrumented package.
         inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
-        calls: how many times each model is called.
+        calls: how many times each model is called; None: as often as in the run beside it, or once.
         level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics only.
         budget: a TOML file with what may differ; None: nothing may.
         out: the directory in which the directory of the runs and of the report is made.
@@ -25,7 +25,7 @@ class DiffOptions:
     a: Path
     b: Path
     inputs: Path | None = None
-    calls: int = 1
+    calls: int | None = None
     level: int = 1
     budget: Path | None = None
     out: Path = Path(BASE)

@@ -23,7 +23,7 @@ class Outcome(str, Enum):
     PARTS = "parts"  # it read the same bytes, and wrote others
     CONSEQUENCE = "consequence"  # it read other bytes, and wrote others
     INPUTS_UNKNOWN = "inputs unknown"  # it wrote other bytes, and not all that it read was recorded
-    NOT_RECORDED = "not recorded"  # what it wrote was not recorded
+    NOT_RECORDED = "not recorded"  # not all that it wrote was recorded or has a counterpart
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class LaunchPair:
         """The relation of the launch to its counterpart."""
         written = [pair.equal for pair in self.writes]
         if False not in written:
-            return Outcome.SAME if written and None not in written else Outcome.NOT_RECORDED
+            is_known = written and None not in written and not self.unpaired_writes
+            return Outcome.SAME if is_known else Outcome.NOT_RECORDED
         read = [pair.equal for pair in self.reads]
         if False in read:
             return Outcome.CONSEQUENCE

@@ -39,7 +39,7 @@ def pair_launches(
 ) -> list[LaunchPair]:
     """Pairs the launches of two calls, as far as their kernels and arguments are the same in the same order."""
     pairs = [_pair(launch, other, of_a, of_b) for launch, other in _aligned(a, b)]
-    return without_leftovers(pairs, of_b.run.manifest)
+    return without_leftovers(pairs, list(_without(b, [pair.launch for pair in pairs])), of_b.run.manifest)
 
 
 def launches_by_call(run: RunDir) -> dict[Call, list[Launch]]:
@@ -55,8 +55,12 @@ def _aligned(a: Sequence[Launch], b: Sequence[Launch]) -> Iterator[tuple[Launch,
     if first == second:
         yield from zip(a, b, strict=True)
         return
-    for block in SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks():
-        yield from zip(a[block.a : block.a + block.size], b[block.b : block.b + block.size], strict=True)
+    begin = next((i for i, names in enumerate(zip(first, second, strict=False)) if names[0] != names[1]), len(first))
+    begin = min(begin, len(second))
+    yield from zip(a[:begin], b[:begin], strict=True)
+    for block in SequenceMatcher(None, first[begin:], second[begin:], autojunk=False).get_matching_blocks():
+        i, j = begin + block.a, begin + block.b
+        yield from zip(a[i : i + block.size], b[j : j + block.size], strict=True)
 
 
 def _name(launch: Launch) -> Hashable:

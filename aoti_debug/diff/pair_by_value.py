@@ -48,7 +48,7 @@ def pair_by_value(a: RunDir, reference_a: Reference, b: RunDir, reference_b: Ref
             )
         )
     only_a = tuple(launch for launch in a.launches if launch.key not in met)
-    return Pairing(PairedBy.VALUE, tuple(without_leftovers(pairs, b.manifest)), only_a, tuple(only_b))
+    return Pairing(PairedBy.VALUE, tuple(without_leftovers(pairs, only_b, b.manifest)), only_a, tuple(only_b))
 
 
 def _pairs(found: list[tuple[RecordedTensor | None, RecordedTensor]]) -> tuple[TensorPair, ...]:

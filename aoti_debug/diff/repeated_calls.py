@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
+from aoti_debug.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.diff.diff_runs import difference_of, require_values
 from aoti_debug.diff.difference import TensorDifference
 from aoti_debug.diff.pair import LaunchPair, Outcome
@@ -13,6 +15,7 @@ from aoti_debug.diff.pair_by_launch import launches_by_call, pair_launches
 from aoti_debug.diff.recorded_tensor import RecordedTensors
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kernel
+from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -43,7 +46,8 @@ class RepeatedCalls:
     Attributes:
         calls: how many there are.
         launches: those that are not repeatable, in the order of the first call.
-        changed_state: launches that read what an earlier call has changed, and so wrote other bytes.
+        changed_state: launches that read an input or a state of the model that an earlier call has changed.
+        following: other launches that read other bytes, and so wrote others.
         not_recorded: launches of which it is not known.
     """
 
@@ -51,6 +55,7 @@ class RepeatedCalls:
     calls: int
     launches: tuple[UnrepeatableLaunch, ...]
     changed_state: int
+    following: int
     not_recorded: int
 
 
@@ -68,21 +73,31 @@ def compare_calls(run: RunDir) -> RepeatedCalls:
     tensors = RecordedTensors(run)
     pairs = [pair for later in calls[1:] for pair in pair_launches(calls[0], later, tensors, tensors)]
     outcomes = [pair.outcome for pair in pairs]
+    consequences = [pair for pair in pairs if pair.outcome is Outcome.CONSEQUENCE]
+    changed = {pair.counterparts[0].key for pair in consequences if _reads_changed_state(pair, run)}
     return RepeatedCalls(
         run,
         len(calls),
         tuple(_unrepeatable(run, calls[0], pairs)),
-        len({pair.counterparts[0].key for pair in pairs if pair.outcome is Outcome.CONSEQUENCE}),
+        len(changed),
+        len({pair.counterparts[0].key for pair in consequences} - changed),
         sum(outcome in (Outcome.NOT_RECORDED, Outcome.INPUTS_UNKNOWN) for outcome in outcomes),
     )
 
 
+def _reads_changed_state(pair: LaunchPair, run: RunDir) -> bool:
+    differing = (read.b.argument for read in pair.reads if read.equal is False)
+    return any(input_or_weight_name(run.manifest, argument) for argument in differing)
+
+
 def _unrepeatable(run: RunDir, first: Sequence[Launch], pairs: Sequence[LaunchPair]) -> Iterator[UnrepeatableLaunch]:
-    parted = [pair for pair in pairs if pair.outcome is Outcome.PARTS]
+    parted: dict[LaunchKey, list[LaunchPair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.outcome is Outcome.PARTS:
+            parted[pair.counterparts[0].key].append(pair)
     kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
     for launch in first:
-        own = [pair for pair in parted if pair.counterparts[0].key == launch.key]
-        if own:
+        if own := parted.get(launch.key):
             tensors = tuple(difference_of(write, run, run) for write in own[0].writes if write.equal is False)
             calls = tuple(pair.launch.key.call for pair in own)
             yield UnrepeatableLaunch(launch, calls, tensors, tuple(_causes(run, launch, kernels)))

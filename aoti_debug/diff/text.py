@@ -35,6 +35,9 @@ def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int =
     lines += _inputs(diff, most)
     lines += _launches(diff, most)
     lines += _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
+    lines += [f"note: {note}" for note in (*diff.notes, *diff.unfinished)]
+    if diff.unpaired_outputs:
+        lines.append(f"note: outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")
     lines += _verdict(diff, excesses, most)
     return lines
 
@@ -49,11 +52,14 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
     notes = []
     if compared.changed_state:
         launches = wording.count(compared.changed_state, "launch")
-        notes.append(f"note: {launches} read what an earlier call has changed, and wrote other bytes")
+        notes.append(f"note: {launches} read an input or a state that an earlier call has changed")
+    if compared.following:
+        notes.append(f"note: {wording.count(compared.following, 'launch')} read what differs, and wrote other bytes")
     if compared.not_recorded:
         notes.append(f"note: of {wording.count(compared.not_recorded, 'launch')} it is not known")
     if not compared.launches:
-        return [f"REPEATABLE in {wording.count(compared.calls, 'call')}: equal bytes from equal bytes", *notes]
+        known = " as far as it was recorded" if compared.not_recorded else ""
+        return [f"REPEATABLE in {wording.count(compared.calls, 'call')}{known}: equal bytes from equal bytes", *notes]
     lines = []
     for item in compared.launches[:most]:
         where = f"in {len(item.calls)} of {wording.count(later, 'later call')}"
@@ -115,8 +121,9 @@ def _launches(diff: Diff, most: int) -> list[str]:
     parted = diff.parted or diff.launches[:1]
     lines = [line for item in parted[:most] for line in _launch(item)]
     lines += _more(len(diff.parted), most)
-    unknown = [item for item in diff.launches if item.outcome is Outcome.INPUTS_UNKNOWN and item not in parted]
-    following = [item for item in diff.launches if item.outcome is Outcome.CONSEQUENCE and item not in parted]
+    others = diff.launches if diff.parted else diff.launches[1:]
+    unknown = [item for item in others if item.outcome is Outcome.INPUTS_UNKNOWN]
+    following = [item for item in others if item.outcome is Outcome.CONSEQUENCE]
     if following:
         lines.append(
             f"{wording.count(len(following), 'launch')} read what differs, and wrote other bytes: {_ids(following)}"
@@ -177,7 +184,9 @@ def _verdict(diff: Diff, excesses: Sequence[str] | None, most: int) -> list[str]
     first = diff.first
     if diff.inputs:
         return [f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"]
-    return ["DIFFERENT" if first is None else f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"]
+    if first is not None:
+        return [f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"]
+    return ["NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"]
 
 
 def _more(total: int, most: int) -> list[str]:

@@ -67,6 +67,22 @@ def link_latest(path: Path) -> None:
     files.write_link(path.parent / LATEST, path.name)
 
 
+def relink_latest(base: Path, marker: str) -> None:
+    """Points the link `latest` to the newest directory that has the marker, if its own one is gone; or removes it.
+
+    Raises:
+        OSError: the link cannot be made.
+    """
+    link = base / LATEST
+    if not link.is_symlink() or link.exists():
+        return
+    remaining = names(base, marker)
+    if remaining:
+        link_latest(base / remaining[-1])
+    else:
+        link.unlink()
+
+
 def _newest(base: Path, marker: str) -> Path:
     """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it.
 

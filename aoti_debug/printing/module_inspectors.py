@@ -66,7 +66,14 @@ def inspect_modules(
     chosen = {tag: module for tag, module in named.items() if fnmatchcase(tag, modules)}
     if not chosen:
         raise UsageError(f"no module matches {modules!r}", hint="the first are " + ", ".join(list(named)[:5]))
-    made = {tag: inspectors.inspector(forward, backward, tag, ranks) for tag in chosen}
+    made: dict[str, ModelInspector] = {}
+    try:
+        for tag in chosen:
+            made[tag] = inspectors.inspector(forward, backward, tag, ranks)
+    except UsageError:
+        for tag in made:
+            inspectors.forget(tag)
+        raise
     handles = [module.register_forward_hook(_hook(made[tag])) for tag, module in chosen.items()]
     return InstalledInspectors(made, handles)
 

@@ -29,5 +29,6 @@ class Ahead:
 
     def close(self) -> None:
         """Ends the process if it is still there."""
-        if self.evaluation is not None:
-            self.evaluation.close()
+        evaluation, self.evaluation = self.evaluation, None
+        if evaluation is not None:
+            evaluation.close()

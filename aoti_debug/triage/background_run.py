@@ -12,6 +12,7 @@ from aoti_debug.machine import stamped_directories
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
+from aoti_debug.rundir import run_json
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class BackgroundRun:
         self._pool.shutdown()
         if self._observer.path is not None and self._observer.path.exists():
             stamped_directories.remove(self._observer.path, None)
+            stamped_directories.relink_latest(self._observer.path.parent, run_json.NAME)
 
 
 class _Cancellable(Observer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Steps
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
@@ -51,7 +53,14 @@ class Investigation:
 
     @cached_property
     def measured(self) -> RunResult:
-        """A run with statistics of every tensor."""
+        """A run with statistics of every tensor. If it fails beside what was begun ahead, it is run again, alone."""
+        if self.trials.has_begun_ahead:
+            with contextlib.suppress(AotiDebugError):
+                result = self.trials.values()
+                if result.verdict is None:
+                    return result
+            self.trials.close()
+            self.ahead.close()
         return self.trials.values()
 
 

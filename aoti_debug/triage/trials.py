@@ -59,12 +59,8 @@ class Trials:
         return self._run("run, one launch at a time", options)
 
     def values(self) -> RunResult:
-        """Level 2: statistics of every tensor. If it fails beside a run in the background, it is run again, alone."""
-        result = self._run("run, level 2", replace(self._options, level=2))
-        if result.verdict is None or self._ahead is None:
-            return result
-        self.close()
-        return self._run("run, level 2, alone", replace(self._options, level=2))
+        """Level 2: statistics of every tensor."""
+        return self._run("run, level 2", replace(self._options, level=2))
 
     def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
         """Level 1: the tensors of some launches."""
@@ -83,6 +79,11 @@ class Trials:
         began = self._steps.now - (now - finished.began)
         self._steps.add(Step(_ALL_TENSORS, seconds, _outcome(result), result.run.info.timings, began))
         return result
+
+    @property
+    def has_begun_ahead(self) -> bool:
+        """True while a run goes on in the background that was not asked for yet."""
+        return self._ahead is not None
 
     def begin_all_tensors(self) -> None:
         """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""

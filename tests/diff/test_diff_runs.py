@@ -10,11 +10,14 @@ import torch
 from chains import attach, chain, reference
 from recorder import Recorder
 
+from aoti_debug.diff.budget import Budget
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.diff.text import diff_lines
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.reference.program import Node, NodeKind, TensorType
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import Exit, ExitKind
 
 ADD = ("aten.add.Tensor",) * 6
 
@@ -181,3 +184,41 @@ def test_different_programs_are_refused(tmp_path: Path) -> None:
     attach(second.path, replace(graph, graphs=(replace(whole, nodes=more),)))
     with pytest.raises(UsageError, match="one has 1 input, the other 2 inputs"):
         diff_runs(first, second)
+
+
+def test_programs_without_a_common_value_are_refused(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD[:1]), chain(tmp_path / "b", ADD[:2], step=2)
+    other = reference(("aten.sin.default", "aten.cos.default")).graphs[0]
+    renamed = tuple(replace(node, name=f"n{at}", args=()) if at else node for at, node in enumerate(other.nodes))
+    held = tuple(replace(value, node=renamed[at + 1].name) for at, value in enumerate(other.buffers))
+    attach(second.path, replace(reference(ADD), graphs=(replace(other, nodes=renamed, buffers=held),)))
+    with pytest.raises(UsageError, match="no launch of one run computes what a launch of the other does"):
+        diff_runs(first, second)
+
+
+def test_an_output_without_a_counterpart_is_not_called_the_same(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD, step=4), chain(tmp_path / "b", ADD, step=2)
+    named = replace(second, manifest=replace(second.manifest, outputs=("buf5",)))
+    found = diff_runs(first, named)
+    assert not found.launches
+    assert found.unpaired_outputs == ("buf5 of 0.2",)
+    assert not found.is_same
+    assert diff_lines(found)[-1] == "NOT COMPARED to the end"
+    assert Budget().excesses(found) == ("buf5 of 0.2: an output without a counterpart",)
+
+
+def test_a_run_that_did_not_end_well_is_not_called_the_same(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD)
+    crashed = replace(second, info=replace(second.info, exit=Exit(ExitKind.FAULT, "SIGSEGV")))
+    found = diff_runs(first, crashed)
+    assert found.unfinished == ("run b did not end well: fault",)
+    assert not found.is_same
+    assert Budget().excesses(found) == found.unfinished
+
+
+def test_a_package_that_was_rebuilt_leaves_the_positions(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD[:4])
+    (first.path / "package.pt2").unlink()
+    found = diff_runs(first, second)
+    assert found.by is PairedBy.LAUNCH
+    assert found.notes[0].startswith("launches are not paired by value: the package of run")

@@ -79,3 +79,10 @@ def test_the_worst_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_tensors_of_other_dtypes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="float32 of 2 elements and float64 of 2"):
         difference(tmp_path, torch.ones(2), torch.ones(2, dtype=torch.float64))
+
+
+def test_integers_that_float64_lacks(tmp_path: Path) -> None:
+    found = difference(tmp_path, torch.tensor([2**53]), torch.tensor([2**53 + 1]))
+    assert found.max_absolute == 1.0
+    lowest = difference(tmp_path, torch.tensor([-128], dtype=torch.int8), torch.tensor([0], dtype=torch.int8))
+    assert (lowest.max_absolute, lowest.max_relative) == (128.0, 1.0)

@@ -59,3 +59,21 @@ def test_a_value_that_is_overwritten_is_another_one_afterwards() -> None:
     plain = Expressions(graph(X, call("cos", "aten.cos.default", node("arg0_1"))))
     assert expressions.of(ValueKey("arg0_1", "copy_")) != expressions.of(ValueKey("arg0_1"))
     assert expressions.of(ValueKey("cos")) != plain.of(ValueKey("cos"))
+
+
+def test_equal_calls_have_names_of_their_own() -> None:
+    rand = [call(name, "aten.rand.default", [8]) for name in "ab"]
+    expressions = Expressions(graph(*rand))
+    again = Expressions(graph(*(call(name, "aten.rand.default", [8]) for name in "xy")))
+    assert expressions.of(ValueKey("a")) != expressions.of(ValueKey("b"))
+    assert expressions.of(ValueKey("b")) == again.of(ValueKey("y"))
+
+
+def test_two_results_of_one_call_that_overwrites_both() -> None:
+    nodes = (
+        call("a", "aten.empty.memory_format", [8]),
+        call("b", "aten.empty.memory_format", [8]),
+        call("fill", "mylib.fill.default", node("a"), node("b"), mutates=("a", "b")),
+    )
+    expressions = Expressions(graph(*nodes))
+    assert expressions.of(ValueKey("a", "fill")) != expressions.of(ValueKey("b", "fill"))

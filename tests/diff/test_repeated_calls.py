@@ -45,7 +45,7 @@ def test_the_launch_that_does_not_repeat_and_not_its_reader(tmp_path: Path) -> N
     found = compared(tmp_path, [[X, X + 1], [X, X + 1], [X * 2, X * 2 + 1], [X * 3, X * 3 + 1]])
     (only,) = found.launches
     assert (only.launch.id, only.calls) == ("0.0", (2, 3))
-    assert found.changed_state == 1
+    assert (found.changed_state, found.following) == (0, 1)
     lines = repeat_lines(found)
     assert lines[0] == "NOT REPEATABLE from 0.0 triton_first on"
     assert lines[1] == "0.0 triton_first read the same bytes and wrote others in 2 of 3 later calls"
@@ -54,8 +54,8 @@ def test_the_launch_that_does_not_repeat_and_not_its_reader(tmp_path: Path) -> N
 
 def test_a_state_that_changes_is_no_cause(tmp_path: Path) -> None:
     found = compared(tmp_path, [[X, X + 1], [X + 1, X + 2]], state=True)
-    assert (found.launches, found.changed_state) == ((), 2)
-    assert repeat_lines(found)[1] == "note: 2 launches read what an earlier call has changed, and wrote other bytes"
+    assert (found.launches, found.changed_state, found.following) == ((), 1, 1)
+    assert repeat_lines(found)[1] == "note: 1 launch read an input or a state that an earlier call has changed"
 
 
 def test_atomic_additions_are_told(tmp_path: Path) -> None:
@@ -75,6 +75,7 @@ def test_a_run_of_one_call(tmp_path: Path) -> None:
     [
         (("--repeat", "3", "--calls", "2"), "--repeat and --calls exclude each other"),
         (("--repeat", "3", "--level", "3"), "--repeat compares values, and level 3 records none"),
+        (("--repeat", "3", "--launch", "0.3"), "--repeat compares all launches"),
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], problem: str) -> None:

@@ -55,6 +55,10 @@ class Told:
     def poisoned(self, poison: int) -> RunResult:
         return self._run("poisoned", poison)
 
+    @property
+    def has_begun_ahead(self) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

@@ -7,6 +7,7 @@ import pytest
 from aoti_debug.machine.steps import Step, StepListener, Steps
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.investigation import Investigation
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.trials import Trials
 
@@ -50,6 +51,7 @@ def test_what_is_not_asked_for_is_killed_and_leaves_nothing(
     trials.begin_all_tensors()
     trials.close()
     assert not _runs(tmp_path)
+    assert not (tmp_path / "runs" / "latest").is_symlink()
     assert not told.steps
 
 
@@ -58,9 +60,12 @@ def test_a_run_that_fails_beside_another_is_run_again_alone(
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "segv")
     trials, told = _trials(faulty_package, tmp_path)
+    steps = Steps(told)
     trials.begin_all_tensors()
-    assert trials.values().verdict is not None
-    assert [step.name for step in told.steps] == ["run, level 2", "run, level 2, alone"]
+    model = Investigation(TriageOptions(faulty_package), trials, steps, tmp_path / "repro")
+    assert model.measured.verdict is not None
+    assert [step.name for step in told.steps] == ["run, level 2", "run, level 2"]
+    assert not trials.has_begun_ahead
     assert [run.info.level for run in _runs(tmp_path)] == [2, 2]
 
 

@@ -55,6 +55,14 @@ class LastWrites(Generic[T]):
         written, write = self._writes[max(memory.numbers[first:last])]
         return write if written.covers(span) else None
 
+    def to_any_of(self, span: ByteRange) -> tuple[T, ...]:
+        """The writes that last wrote some of these bytes."""
+        memory = self._devices.get(span.device)
+        if memory is None:
+            return ()
+        first, last = self._overlapping(memory, span)
+        return tuple(self._writes[number][1] for number in memory.numbers[first:last])
+
     @staticmethod
     def _overlapping(memory: _Memory[T], span: ByteRange) -> tuple[int, int]:
         return bisect_right(memory.ends, span.begin), bisect_left(memory.begins, span.end)

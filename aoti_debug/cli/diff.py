@@ -44,7 +44,6 @@ from aoti_debug.machine.last_durations import LastDurations
 )
 @click.option(
     "--gate",
-    "gate",
     metavar="BUDGET.toml",
     type=options.FilePath(),
     help="What may differ (docs/diff.md); exit code 1 only if more does.",
@@ -86,7 +85,7 @@ def command(
     launches make of a difference counts as its consequence. Exit code 1: the runs differ, or by more than the budget.
     """
     allowed = None if gate is None else budget.read(gate)
-    chosen = DiffOptions(a, b, inputs, calls, level, gate, out, imports, libraries, trusted)
+    chosen = DiffOptions(a, b, inputs, calls, level, out, imports, libraries, trusted)
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)

@@ -245,9 +245,8 @@ def command(
     if freq is not None and not summaries:
         raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
     if repeat is not None:
-        if launches or phase is not None:
-            raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
-        level, calls, phase = _repeated(level, calls, repeat)
+        _require_repeatable(level, calls, launches, phase)
+        level, calls, phase = level or 2, repeat, "both" if level == 1 else None
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -314,17 +313,14 @@ def command(
     context.exit(EXIT_FINDING if found else EXIT_CLEAN)
 
 
-def _repeated(level: int | None, calls: int, repeat: int) -> tuple[int, int, str | None]:
-    """The level, number of calls and phase of a run with --repeat.
-
-    Raises:
-        UsageError: --calls is given too, or a level that records no values.
-    """
+def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], phase: str | None) -> None:
+    """Raises UsageError if another option leaves --repeat nothing to compare."""
+    if launches or phase is not None:
+        raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
     if calls > 1:
         raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
     if level not in (None, 1, 2):
         raise UsageError(f"--repeat compares values, and level {level} records none", hint="--level 2, or --level 1")
-    return level or 2, repeat, "both" if level == 1 else None
 
 
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:

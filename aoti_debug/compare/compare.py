@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import site_filter, wording
-from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
+from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.builder.checked_options import COMPILED
 from aoti_debug.compare import stored
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
@@ -22,14 +22,13 @@ from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.inputs.files import missing_inputs_error
 from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro import write_repro
-from aoti_debug.run.options import RunOptions
+from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -163,29 +162,26 @@ class _Session:
             )
 
     def _built(self) -> Path:
-        options, output = self._options, self._folder / PACKAGE
-        with self._steps.step("build") as note:
-            built = builder.build_report(
-                BuildOptions(
-                    program=options.model,
-                    output=output,
-                    exported=options.exported,
-                    inductor_configs=options.inductor_configs,
-                    imports=options.imports,
-                    libraries=tuple(map(str, options.libraries)),
-                    trusted=options.trusted,
-                )
-            )
-            note.text = wording.count(len(built.manifest.sites), "launch site")
+        options = self._options
+        building = BuildOptions(
+            program=options.model,
+            output=self._folder / PACKAGE,
+            exported=options.exported,
+            inductor_configs=options.inductor_configs,
+            imports=options.imports,
+            libraries=tuple(map(str, options.libraries)),
+            trusted=options.trusted,
+        )
+        built = build_step("build", building, self._steps)
         if built.program_difference:
             raise ArtifactError(
                 f"{options.model} was not compiled from {options.exported} as it is lowered here: "
                 f"{built.program_difference}",
                 hint="pass its own program, and with --inductor-config the settings that it was compiled with",
             )
-        if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-            raise missing_inputs_error(str(options.model), built.signature)
-        return output
+        if options.inputs is None and options.random_inputs is None:
+            require_inputs(building, built)
+        return self._folder / PACKAGE
 
     def _again(self, run: RunDir) -> RunDir:
         """A run of the same package and inputs that saves tensors."""
@@ -200,16 +196,12 @@ class _Session:
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:
             result = run_with(
-                RunOptions(
-                    package=package,
+                replace(
+                    recording_everything(package, self._folder / "runs"),
                     inputs=inputs,
                     random_inputs=self._options.random_inputs,
                     level=1,
-                    filters=(),
-                    modules=(),
-                    lines=(),
                     phase="both",
-                    out=self._folder / "runs",
                     calls=calls,
                     imports=self._options.imports,
                     libraries=self._options.libraries,

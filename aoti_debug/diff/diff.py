@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
+from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.options import DiffOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.inputs.files import missing_inputs_error
 from aoti_debug.machine import python_process, stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run.options import RunOptions
+from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -99,15 +99,11 @@ class _Recorder:
         package = model if found.kind is ArtifactKind.INSTRUMENTED else self._built(side, model)
         with self._steps.step(f"run {side}") as note:
             result = run_with(
-                RunOptions(
-                    package=package,
+                replace(
+                    recording_everything(package, self._folder / side),
                     inputs=self._inputs,
                     level=self._options.level,
-                    filters=(),
-                    modules=(),
-                    lines=(),
                     phase="both",
-                    out=self._folder / side,
                     calls=self._calls,
                     imports=self._options.imports,
                     libraries=self._options.libraries,
@@ -121,17 +117,14 @@ class _Recorder:
 
     def _built(self, side: str, model: Path) -> Path:
         options, output = self._options, self._folder / f"{side}.pt2"
-        with self._steps.step(f"build {side}") as note:
-            built = builder.build_report(
-                BuildOptions(
-                    program=model,
-                    output=output,
-                    imports=options.imports,
-                    libraries=tuple(map(str, options.libraries)),
-                    trusted=options.trusted,
-                )
-            )
-            note.text = wording.count(len(built.manifest.sites), "launch site")
-        if built.missing_inputs_reason and self._inputs is None:
-            raise missing_inputs_error(str(model), built.signature)
+        building = BuildOptions(
+            program=model,
+            output=output,
+            imports=options.imports,
+            libraries=tuple(map(str, options.libraries)),
+            trusted=options.trusted,
+        )
+        built = build_step(f"build {side}", building, self._steps)
+        if self._inputs is None:
+            require_inputs(building, built)
         return output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,6 +22,7 @@ BACKWARD = "backward"  # the phase of gradients
 TensorFunction = Callable[[torch.Tensor, InspectedTensor], object]
 
 _REGISTERED: dict[str, ModelInspector] = {}  # by tag
+_USES: Counter[str] = Counter()  # how often each of them was made and not forgotten
 
 
 class ModelInspector:
@@ -113,12 +115,16 @@ def inspector(
     if other is not None and not made.same_as(other):
         raise UsageError(f"there are two inspectors of the tag {tag!r}", hint="give each its own tag=")
     _REGISTERED[tag] = made
+    _USES[tag] += 1
     return made
 
 
 def forget(tag: str) -> None:
-    """Has the inspector of a tag called no more; the tag may be used again."""
-    _REGISTERED.pop(tag, None)
+    """Has the inspector of a tag called no more once it was forgotten as often as made; the tag may be used again."""
+    _USES[tag] -= 1
+    if _USES[tag] <= 0:
+        del _USES[tag]
+        _REGISTERED.pop(tag, None)
 
 
 def call_registered(tag: str, phase: str, index: int, tensor: torch.Tensor) -> None:

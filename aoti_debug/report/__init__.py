@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from aoti_debug.errors import UsageError
-from aoti_debug.machine import files
+from aoti_debug.machine import page_file
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
 from aoti_debug.report.redaction import RedactedPart, redaction_for
@@ -52,16 +51,7 @@ def write(subject: ReportSubject, output: Path | None = None, summaries: str = "
         RunDirError: a run is damaged.
         UsageError: the file cannot be written.
     """
-    path = output or subject.report
-    if output is None and path.parent.is_symlink():
-        raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
-    text = html(subject, summaries=summaries)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
-    return path
+    return page_file.write(html(subject, summaries=summaries), output, subject.report)
 
 
 def write_triage(triage: TriageDir) -> Path:

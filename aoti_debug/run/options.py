@@ -84,6 +84,15 @@ class RunOptions:
         return SiteFilter(self.filters or (), self.modules or (), self.lines or ())
 
 
+def recording_everything(package: Path, out: Path) -> RunOptions:
+    """The options of a run that records every launch, whatever the environment and the package say.
+
+    Args:
+        out: the directory for run directories.
+    """
+    return RunOptions(package=package, filters=(), modules=(), lines=(), out=out)
+
+
 def check(options: RunOptions) -> None:
     """Validates the options.
 

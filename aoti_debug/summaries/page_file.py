@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from aoti_debug.errors import UsageError
-from aoti_debug.machine import files
+from aoti_debug.machine import page_file
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.summaries import Series, Summaries
 
@@ -26,12 +25,4 @@ def write(run: RunDir, found: Summaries, chosen: Sequence[Series], output: Path 
     """
     from aoti_debug.summaries.curves import page  # the table alone starts without the templates
 
-    path = output or run.path / PAGE
-    if output is None and path.parent.is_symlink():
-        raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, page(run, found, chosen))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
-    return path
+    return page_file.write(page(run, found, chosen), output, run.path / PAGE)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.steps import Steps
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
@@ -20,21 +20,26 @@ class Finished:
     """A run that has ended.
 
     Attributes:
-        began, ended: seconds of `time.monotonic`.
+        seconds: its duration.
+        began: seconds from the beginning of the work.
     """
 
     result: RunResult
+    seconds: float
     began: float
-    ended: float
 
 
 class BackgroundRun:
-    """Runs a package in a process of its own, from now on."""
+    """Runs a package in a process of its own, from now on.
 
-    def __init__(self, options: RunOptions) -> None:
+    Args:
+        steps: of the work that it is a part of; only their clock is read.
+    """
+
+    def __init__(self, options: RunOptions, steps: Steps) -> None:
         self._observer = _Cancellable()
         self._pool = ThreadPoolExecutor(1)
-        self._future = self._pool.submit(_timed, options, self._observer)
+        self._future = self._pool.submit(_timed, options, self._observer, steps)
         self._pool.shutdown(wait=False)
 
     def finished(self) -> Finished:
@@ -69,6 +74,7 @@ class _Cancellable(Observer):
             raise KeyboardInterrupt
 
 
-def _timed(options: RunOptions, observer: Observer) -> Finished:
-    began = time.monotonic()
-    return Finished(run_with(options, observer), began, time.monotonic())
+def _timed(options: RunOptions, observer: Observer, steps: Steps) -> Finished:
+    began = steps.now
+    result = run_with(options, observer)
+    return Finished(result, steps.now - began, began)

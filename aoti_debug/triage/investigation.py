@@ -16,7 +16,6 @@ from aoti_debug.machine.steps import Steps
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.triage.ahead import Ahead
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.trials import Trials
 
@@ -27,14 +26,12 @@ class Investigation:
 
     Attributes:
         repro: the folder that the repro of the guilty launch is written to.
-        ahead: what was begun before it is needed.
     """
 
     options: TriageOptions
     trials: Trials
     steps: Steps
     repro: Path
-    ahead: Ahead = field(default_factory=Ahead)
 
     @cached_property
     def first(self) -> RunResult:
@@ -60,7 +57,6 @@ class Investigation:
                 if result.verdict is None:
                     return result
             self.trials.close()
-            self.ahead.close()
         return self.trials.values()
 
 

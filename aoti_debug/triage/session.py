@@ -47,7 +47,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         package = _package(options, folder, steps)
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
-        with contextlib.closing(trials), contextlib.closing(model.ahead):
+        with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
+from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Step, Steps
-from aoti_debug.run.options import RunOptions
+from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
@@ -25,18 +25,18 @@ _ALL_TENSORS = "run, level 1, all"
 
 
 class Trials:
-    """Runs one package in different ways; the run directories are in `folder`."""
+    """Runs one package in different ways; the run directories are in `folder`.
+
+    Attributes:
+        evaluation: the process that prepares to evaluate the program while the model runs; None if none was started.
+    """
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
-        self._options = RunOptions(
-            package=package,
+        self._options = replace(
+            recording_everything(package, folder),
             inputs=options.inputs,
             random_inputs=options.random_inputs,
             level=3,
-            filters=(),
-            modules=(),
-            lines=(),
-            out=folder,
             calls=options.calls,
             stall=options.stall,
             imports=options.imports,
@@ -48,6 +48,7 @@ class Trials:
         )
         self._steps = steps
         self._ahead: BackgroundRun | None = None
+        self.evaluation: EvaluationProcess | None = None
 
     def names(self) -> RunResult:
         """Level 3 with the flight recorder: names the launch and keeps its inputs, in case the fault is rare."""
@@ -74,10 +75,8 @@ class Trials:
         finished = self._finished_ahead()
         if finished is None:
             return self._run(_ALL_TENSORS, replace(self._options, level=1, phase="both"))
-        now, result = time.monotonic(), finished.result
-        seconds = finished.ended - finished.began
-        began = self._steps.now - (now - finished.began)
-        self._steps.add(Step(_ALL_TENSORS, seconds, _outcome(result), result.run.info.timings, began))
+        result, timings = finished.result, finished.result.run.info.timings
+        self._steps.add(Step(_ALL_TENSORS, finished.seconds, _outcome(result), timings, finished.began))
         return result
 
     @property
@@ -87,13 +86,25 @@ class Trials:
 
     def begin_all_tensors(self) -> None:
         """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
-        self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"))
+        self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"), self._steps)
+
+    def prepare_evaluation(self, device: str, folder: Path) -> None:
+        """Starts the process that will evaluate the program; where it does not start, there is none.
+
+        Args:
+            folder: for its output.
+        """
+        with contextlib.suppress(OSError):
+            self.evaluation = EvaluationProcess(device, folder / LOG)
 
     def close(self) -> None:
-        """Ends and forgets what was begun ahead and not asked for."""
+        """Ends and forgets what was begun ahead."""
         ahead, self._ahead = self._ahead, None
+        evaluation, self.evaluation = self.evaluation, None
         if ahead is not None:
             ahead.cancel()
+        if evaluation is not None:
+            evaluation.close()
 
     def _finished_ahead(self) -> Finished | None:
         """The run that was begun ahead; None if there is none, or it could not start."""

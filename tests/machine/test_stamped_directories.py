@@ -83,3 +83,16 @@ def test_finding_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find("1", tmp_path / "none", MARKER) == old
     new.rename(base / "elsewhere")
     assert find(None, base, MARKER) is None
+
+
+def test_a_broken_latest_leads_to_the_newest_again(tmp_path: Path) -> None:
+    first, second = made(tmp_path, "20261120-231501-1"), made(tmp_path, "20261120-231502-1")
+    stamped_directories.link_latest(second)
+    stamped_directories.relink_latest(tmp_path, MARKER)
+    assert (tmp_path / "latest").resolve() == second
+    stamped_directories.remove(second, None)
+    stamped_directories.relink_latest(tmp_path, MARKER)
+    assert (tmp_path / "latest").resolve() == first
+    stamped_directories.remove(first, None)
+    stamped_directories.relink_latest(tmp_path, MARKER)
+    assert not (tmp_path / "latest").is_symlink()

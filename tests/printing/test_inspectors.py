@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,7 @@ from aoti_debug.printing.inspectors import inspector
 @pytest.fixture(autouse=True)
 def none_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspectors, "_REGISTERED", {})
+    monkeypatch.setattr(inspectors, "_USES", Counter())
 
 
 def test_forward_and_backward() -> None:

@@ -60,3 +60,29 @@ def test_a_pattern() -> None:
     with pytest.raises(UsageError, match=r"no module matches 'nosuch'") as caught:
         inspect_modules(Model(), modules="nosuch")
     assert caught.value.hint == "the first are Model, lstm, norm"
+
+
+def test_one_installation_outlives_another_of_the_same_functions() -> None:
+    told: list[str] = []
+
+    def tell(tensor: Tensor, place: InspectedTensor) -> None:
+        told.append(place.tag)
+
+    model = nn.Linear(2, 2)
+    first = inspect_modules(model, tell)
+    second = inspect_modules(model, tell)
+    first.remove()
+    model(torch.ones(2))
+    assert told == ["Linear"]
+    second.remove()
+    model(torch.ones(2))
+    assert told == ["Linear"]
+
+
+def test_a_tag_that_is_taken_leaves_none_of_the_others_behind() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    with inspect_modules(model, lambda tensor, place: None, modules="1"):
+        with pytest.raises(UsageError, match="two inspectors of the tag '1'"):
+            inspect_modules(model, lambda tensor, place: None, modules="[01]")
+        with inspect_modules(model, lambda tensor, place: None, modules="0"):
+            pass

@@ -79,12 +79,18 @@ class WrongOperators:
     def explanations(self) -> tuple[Explanation, ...]:
         """The operators that explain the outputs, the best ones first."""
         end = time.monotonic() + _SECONDS
+
+        def in_time(tried: Iterable[Explanation]) -> Iterator[Explanation]:
+            pending = iter(tried)
+            while time.monotonic() <= end and (item := next(pending, None)) is not None:
+                yield item
+
         for tries in (self._everywhere, self._in_one_loop):
             found: list[Explanation] = []
             for name in reversed(self._nodes):
                 node = self._graph.by_name[name]
                 if node.kind is NodeKind.CALL and not node.mutates and ValueKey(name) in self._right.values:
-                    found += [] if time.monotonic() > end else self._best(tries(node))
+                    found += self._best(in_time(tries(node)))
             if found:
                 return tuple(sorted(found, key=lambda item: item.left))
         return ()

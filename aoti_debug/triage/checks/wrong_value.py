@@ -55,7 +55,7 @@ def begin(model: Investigation, first: RunResult) -> None:
         return
     if max(wrong_values.bytes_to_save(first.run), package.stat().st_size) <= SMALL:
         model.trials.begin_all_tensors()
-        model.ahead.prepare_evaluation(first.run.manifest.device, model.repro.parent)
+        model.trials.prepare_evaluation(first.run.manifest.device, model.repro.parent)
 
 
 def _reason_against(model: Investigation, run: RunDir) -> str:
@@ -93,6 +93,6 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
     options = model.options
     exported = exported_of(options.model, options.exported)
     scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
-    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps, model.ahead.evaluation)
+    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps, model.trials.evaluation)
     stored.keep_in_run(comparison, model.steps)
     return comparison

@@ -54,6 +54,17 @@ def test_a_run_and_its_package(built: Callable[[str], Built], saved: Callable[[s
     assert Path(data["b"]["run"]).parent.parent == (tmp_path / "diffs" / "latest").resolve()
 
 
+def test_a_program_is_built_and_run_like_the_run_beside_it(
+    built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path
+) -> None:
+    run = saved("half")
+    result = diff(built("half").program, run.path, "--out", tmp_path / "diffs", "--json", "--import", "models")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["launches"]["same"] == len(run.launches)
+    assert (tmp_path / "diffs" / "latest" / "a.pt2").is_file()
+
+
 def test_level_2_is_enough_to_say_that_they_are_the_same(
     built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path
 ) -> None:

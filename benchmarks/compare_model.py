@@ -57,10 +57,7 @@ def main() -> int:
             chance = random.Random(f"{options.seed} {options.model}")
             _print(bench.clean())
             _print_all(PlantedBench(bench).results(options.planted, random.Random(options.seed)))
-            held_out = HeldOutBench(bench).results(options.held_out, chance)
-            if options.device == "cpu":  # on a GPU every edit is lowered by a process of its own
-                _print_all(held_out)
-        _print_all(held_out)
+            _print_all(HeldOutBench(bench).results(options.held_out, chance))
         _print_all(PlantedBench(bench).lowered_wrongly(options.lowerings, random.Random(options.seed)))
     return 0
 

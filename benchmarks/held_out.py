@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
-import wrong_triton
+import machine_code
 from changed_values import first_other_bit, steady
-from compare_bench import Bench, environment, named
+from compare_bench import Bench, named
 from compare_results import HeldOut
 from held_out_faults import Fault, faults, kernel_span
 
@@ -40,7 +41,7 @@ class HeldOutBench:
             kernel = chance.choice(launches).kernel
             source, language = self._source_of(kernel) or ("", "")
             fault = next(possible.setdefault(kernel, faults(source, language, chance)), None)
-            result = None if fault is None else self._with_fault(kernel, source, fault, same)
+            result = None if fault is None else self._with_fault(kernel, source, language, fault, same)
             if result is not None:
                 count -= 1
                 yield result
@@ -54,26 +55,20 @@ class HeldOutBench:
         kernels = (kernel for kernel in self._bench.original.manifest.kernels if kernel.name == name)
         return next(((kernel.source, kernel.language) for kernel in kernels if kernel.source), None)
 
-    def _with_fault(self, kernel: str, source: str, fault: Fault, same: frozenset[tuple[str, str]]) -> HeldOut | None:
+    def _with_fault(
+        self, kernel: str, source: str, language: str, fault: Fault, same: frozenset[tuple[str, str]]
+    ) -> HeldOut | None:
         """Compares a package with an edit; None if it does not compile, ends the run, or changes no bit."""
         wrong = source[: fault.start] + fault.text + source[fault.end :]
-
-        def edit(lowered: LoweredModel) -> LoweredModel:
-            text = lowered.sources.kernels.replace(source, wrong)
-            return replace(lowered, sources=replace(lowered.sources, kernels=text))
-
+        edited = self._edited_cpp if language == "cpp" else self._edited_triton
         package = self._bench.folder / "planted.pt2"
         assert self._bench.original is not None
         try:
-            if self._bench.device == "cpu":
-                with self._bench.edited(edit):
-                    self._bench.build(package)
-            else:
-                with environment(wrong_triton.VARIABLE, self._triton_edit(source, wrong)):
-                    self._bench.build(package, (*self._bench.example.imports, "wrong_triton"))
+            with self._bench.edited(edited(kernel, source, wrong)):
+                self._bench.build(package)
             run = self._bench.run(package)
-        except Exception as error:  # noqa: BLE001 - an edit that makes no program is none
-            print(f"{fault} in {kernel}: {type(error).__name__}", file=sys.stderr)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an edit that makes no program is none
+            print(f"{fault} in {kernel}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
             return None
         changed = first_other_bit(run, self._bench.original, same)
         if changed is None:
@@ -94,7 +89,27 @@ class HeldOutBench:
             max(excesses, default=-1.0),
         )
 
-    def _triton_edit(self, right: str, wrong: str) -> str:
-        path = self._bench.folder / "wrong_triton.json"
-        path.write_text(json.dumps({"right": right, "wrong": wrong}))
-        return str(path)
+    def _edited_cpp(self, _: str, right: str, wrong: str) -> Callable[[LoweredModel], LoweredModel]:
+        def edit(lowered: LoweredModel) -> LoweredModel:
+            text = lowered.sources.kernels.replace(right, wrong)
+            return replace(lowered, sources=replace(lowered.sources, kernels=text))
+
+        return edit
+
+    def _edited_triton(self, name: str, _: str, wrong: str) -> Callable[[LoweredModel], LoweredModel]:
+        """The machine code of the edited source takes the place of the kernel's."""
+        assert self._bench.original is not None
+        manifest = self._bench.original.manifest
+        kernel = manifest.kernel(name)
+        assert kernel is not None
+        folder = Path(tempfile.mkdtemp(dir=self._bench.folder))
+        binary = folder / kernel.cubin
+        binary.write_bytes(machine_code.compiled(kernel, wrong, manifest.triton_helpers, folder))
+
+        def edit(lowered: LoweredModel) -> LoweredModel:
+            shipped = tuple(binary if path.name == binary.name else path for path in lowered.sources.shipped)
+            if binary not in shipped:
+                raise ValueError(f"the package has no file {binary.name}")
+            return replace(lowered, sources=replace(lowered.sources, shipped=shipped))
+
+        return edit

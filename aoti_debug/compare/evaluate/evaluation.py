@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 _BRANCHES = (CONDITION, LOOP)
-_APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
-_ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
+
+Adjustment = Callable[[Node, list[Any], Any], Any]
 
 
 class Evaluation:
@@ -33,7 +33,7 @@ class Evaluation:
 
     Args:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
-        noise: moves the results of functions that kernels approximate with an absolute error; None to leave them.
+        adjust: what makes another result, as right, of a node, its arguments and its result; None to leave them.
         weights: where to find weights that are not set; None for nowhere.
 
     Attributes:
@@ -52,7 +52,7 @@ class Evaluation:
         arithmetic: Arithmetic,
         device: str,
         stored: Set[str] = frozenset(),
-        noise: torch.Generator | None = None,
+        adjust: Adjustment | None = None,
         weights: ExportedWeights | None = None,
     ) -> None:
         self._reference = reference
@@ -60,7 +60,7 @@ class Evaluation:
         self._arithmetic = arithmetic
         self._device = device
         self._stored = stored
-        self._noise = noise
+        self._adjust = adjust
         self._weights = weights
         self.values: dict[ValueKey, Any] = {}
         self.fallbacks: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Evaluation:
             self._set_weight(node)
             return
         try:
-            result = self._moved(node, self._result(node))
+            result = self._result(node)
             self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
@@ -106,14 +106,6 @@ class Evaluation:
         if key not in self.values:
             raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
         return self.values[key]
-
-    def _moved(self, node: Node, result: Any) -> Any:
-        import torch
-
-        if self._noise is None or node.target not in _APPROXIMATED or not isinstance(result, torch.Tensor):
-            return result
-        sign = torch.randint(0, 2, result.shape, generator=self._noise).to(result.device) * 2 - 1
-        return result + _ABSOLUTE_ERROR * sign
 
     def _result(self, node: Node) -> Any:
         args, kwargs = self.arguments(node)
@@ -130,7 +122,8 @@ class Evaluation:
         self.terms = max(self.terms, terms)
         if terms > 1 and self._arithmetic is Arithmetic.DOUBLE:
             self.largest_sum = max(self.largest_sum, terms * largest_of(args))
-        return self.call(node, args, kwargs)
+        result = self.call(node, args, kwargs)
+        return result if self._adjust is None else self._adjust(node, args, result)
 
     def _set_weight(self, node: Node) -> None:
         """Takes a weight from the exported program, unless it is set."""

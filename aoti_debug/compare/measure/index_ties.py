@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.selections import INDEX_ALONE, WITH_VALUES, selected_dim
 from aoti_debug.reference.program import Graph, Node, ValueKey
 
 if TYPE_CHECKING:
     import torch
-
-_SINGLE = ("aten.argmax.default", "aten.argmin.default")
-_WITH_VALUES = ("aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.max.dim", "aten.min.dim")
-_DIM_POSITION = {"aten.topk.default": 2, "aten.sort.stable": 2}  # others: 1
 
 
 def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluation) -> torch.Tensor | None:
@@ -35,7 +32,7 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     if not keys or not isinstance(expected, torch.Tensor):
         return None
     elements = eager.values[keys[-1]]
-    dim = _dim(selection)
+    dim = selected_dim(selection)
     keepdim = expected.dim() == elements.dim()
     if dim is None:
         elements, dim, keepdim = elements.reshape(-1), 0, False
@@ -49,20 +46,12 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
 
 def _selection(graph: Graph, node: Node) -> Node | None:
     """The operator that chose the indices; None if the node holds no indices."""
-    if node.target in _SINGLE:
+    if node.target in INDEX_ALONE:
         return node
     if node.target == "_operator.getitem" and node.args[1:] == (1,):
         source = graph.by_name[node.inputs[0]]
-        return source if source.target in _WITH_VALUES else None
+        return source if source.target in WITH_VALUES else None
     return None
-
-
-def _dim(node: Node) -> int | None:
-    """The dimension along which it selects; None for all of them."""
-    default = None if node.target in _SINGLE else -1
-    position = _DIM_POSITION.get(node.target, 1)
-    value = node.kwargs.get("dim", node.args[position] if position < len(node.args) else default)
-    return value if isinstance(value, int) else default
 
 
 def _gathered(elements: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> torch.Tensor | None:

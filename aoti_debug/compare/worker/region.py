@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import wording
 from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.selections import other_choice
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure import index_ties
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
@@ -26,7 +27,7 @@ from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explana
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated
-from aoti_debug.compare.worker.perturbed import perturbed
+from aoti_debug.compare.worker.perturbed import approximated, perturbed
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, Reference, ValueKey
@@ -91,9 +92,9 @@ class RegionEvaluator:
                 arithmetic: Arithmetic,
                 values: dict[ValueKey, Any],
                 stored: Set[str] = frozenset(),
-                noise: torch.Generator | None = None,
+                adjust: Adjustment | None = None,
             ) -> Evaluation:
-                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, noise, self._weights)
+                evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, adjust, self._weights)
                 return evaluated(evaluation, graph, region, symbols, values)
 
             double = evaluate(Arithmetic.DOUBLE, known)
@@ -201,8 +202,11 @@ class RegionEvaluator:
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
             moved = tuple(
-                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise), noise=noise)) for noise in noises
+                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise), adjust=approximated(noise)))
+                for noise in noises
             )
+            if measured.wrong:
+                moved += (expected(evaluate(Arithmetic.EAGER, known, adjust=other_choice)),)
             measured = measure(subject, replace(output, perturbed=moved))
         if measured.wrong:
             again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))

@@ -1,12 +1,12 @@
-"""Inputs that are moved by one unit of the kernel's arithmetic."""
+"""Inputs and results that are moved by rounding errors."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from aoti_debug.compare.worker.perturbed import perturbed
-from aoti_debug.reference.program import ValueKey
+from aoti_debug.compare.worker.perturbed import approximated, perturbed
+from aoti_debug.reference.program import Node, NodeKind, ValueKey
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])
@@ -15,3 +15,11 @@ def test_every_number_is_moved(dtype: torch.dtype, unit: float) -> None:
     moved = perturbed(values, torch.Generator().manual_seed(0))
     assert set((moved[ValueKey("x")] - 1).tolist()) == {unit, -unit}
     assert moved[ValueKey("n")].tolist() == [0, 1, 2]
+
+
+def test_functions_that_kernels_approximate_are_moved_by_an_absolute_error() -> None:
+    exact = torch.full((4,), 1e-6, dtype=torch.float64).erf()
+    adjust = approximated(torch.Generator().manual_seed(0))
+    moved = adjust(Node("erf", NodeKind.CALL, "aten.erf.default"), [], exact) - exact
+    assert torch.allclose(moved.abs(), torch.full((4,), 2.0**-23).double())
+    assert adjust(Node("exp", NodeKind.CALL, "aten.exp.default"), [], exact) is exact

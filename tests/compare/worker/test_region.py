@@ -1,0 +1,83 @@
+"""Regions evaluated from recorded tensors: what rounding and choices among equal elements explain, and what not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import saved_tensors
+import torch
+
+from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.worker.region import RegionEvaluator
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+
+X = {"node": "x"}
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def typed(dtype: str, *shape: int) -> tuple[TensorType, ...]:
+    return (TensorType(dtype, "cpu", tuple(map(str, shape)), ()),)
+
+
+def call(name: str, target: str, *args: Any, dtype: str, shape: tuple[int, ...]) -> Node:
+    return Node(name, NodeKind.CALL, target, args, types=typed(dtype, *shape))
+
+
+def measured(folder: Path, nodes: tuple[Node, ...], x: torch.Tensor, actual: torch.Tensor) -> Measurement:
+    """The measurement of the last node's value, of a kernel that reads x."""
+    type_ = typed(str(x.dtype).removeprefix("torch."), *x.shape)
+    graph = Graph("", MODEL, (Node("x", NodeKind.INPUT, types=type_), *nodes), ())
+    names = [node.name for node in nodes]
+
+    def known(value: str, tensor: torch.Tensor) -> KnownValue:
+        saved_tensors.save(folder / f"{value}.safetensors", value, tensor)
+        return KnownValue(ValueKey(value), Recorded("0.0", value, str(folder / f"{value}.safetensors")))
+
+    region = Region("0.0", ("0.0",), "", MODEL, tuple(names), (known("x", x),), (known(names[-1], actual),))
+    result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
+    assert not result.failure
+    return result.outputs[0]
+
+
+SORTED_TWICE = (
+    call("sort", "aten.sort.default", X, dtype="float32", shape=(4, 16)),
+    call("order", "_operator.getitem", {"node": "sort"}, 1, dtype="int64", shape=(4, 16)),
+    call("twice", "aten.mul.Tensor", {"node": "order"}, 2, dtype="int64", shape=(4, 16)),
+)
+
+
+def test_what_is_computed_from_the_indices_of_equal_elements(tmp_path: Path) -> None:
+    x = torch.randint(0, 3, (4, 16), generator=GENERATOR).float()
+    other = 15 - x.flip(1).sort(stable=True).indices  # of equal elements, the last first
+    assert measured(tmp_path, SORTED_TWICE, x, 2 * other).wrong == 0
+    distinct = torch.arange(16.0).expand(4, 16).clone()
+    assert measured(tmp_path, SORTED_TWICE, distinct, 2 * distinct.long()).wrong == 0
+    wrong = 2 * distinct.long()
+    wrong[1, 3] += 2
+    assert measured(tmp_path, SORTED_TWICE, distinct, wrong).wrong == 1
+
+
+HALF = "bfloat16"
+NORMALISED = (
+    call("wide", "prims.convert_element_type.default", X, {"dtype": "float32"}, dtype="float32", shape=(8, 64)),
+    call("square", "aten.pow.Tensor_Scalar", {"node": "wide"}, 2, dtype="float32", shape=(8, 64)),
+    call("mean", "aten.mean.dim", {"node": "square"}, [-1], True, dtype="float32", shape=(8, 1)),
+    call("rsqrt", "aten.rsqrt.default", {"node": "mean"}, dtype="float32", shape=(8, 1)),
+    call("mul", "aten.mul.Tensor", {"node": "wide"}, {"node": "rsqrt"}, dtype="float32", shape=(8, 64)),
+    call("half", "prims.convert_element_type.default", {"node": "mul"}, {"dtype": HALF}, dtype=HALF, shape=(8, 64)),
+)
+
+
+def test_a_mean_without_its_first_term_in_half_precision(tmp_path: Path) -> None:
+    x = torch.randn(8, 64, generator=GENERATOR).to(torch.bfloat16)
+    x[:, 0] = 3
+
+    def normalised(mean: torch.Tensor) -> torch.Tensor:
+        return (x.float() * mean.rsqrt()).to(torch.bfloat16)
+
+    square = x.float().square()
+    assert measured(tmp_path, NORMALISED, x, normalised(square.mean(1, keepdim=True))).wrong == 0
+    short = square[:, 1:].sum(1, keepdim=True) / 64
+    assert measured(tmp_path, NORMALISED, x, normalised(short)).wrong > 100

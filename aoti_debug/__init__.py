@@ -3,6 +3,7 @@
     import aoti_debug
     from aoti_debug.abi import Phase
 
+    result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
     package = aoti_debug.build("model.pt2")  # or an ExportedProgram
     run = aoti_debug.open_run()  # the latest; or open_run(path)
     verdict = aoti_debug.diagnose(run)  # None for a clean run
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from aoti_debug.run.inspect import inspect
     from aoti_debug.rundir.load_tensors import load_file, load_launch
     from aoti_debug.rundir.run_directory import open_run
+    from aoti_debug.torch_compile.debug import debug
 
 __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "build",
+    "debug",
     "diagnose",
     "inspect",
     "inspect_modules",
@@ -43,6 +46,7 @@ __all__ = [
 
 _MODULES = {
     "build": "aoti_debug.builder.build",
+    "debug": "aoti_debug.torch_compile.debug",
     "diagnose": "aoti_debug.diagnosis.verdict",
     "inspect": "aoti_debug.run.inspect",
     "inspect_modules": "aoti_debug.printing.module_inspectors",

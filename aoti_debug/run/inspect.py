@@ -10,6 +10,7 @@ from typing import Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.machine import ranks as machine_ranks
+from aoti_debug.machine.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.run.inspector import InspectedLaunch, Inspector, InspectorFunction
 from aoti_debug.run.load_model import load
@@ -57,7 +58,7 @@ def inspect(
         Variable.LEVEL: os.environ.get(Variable.LEVEL.value) or "3",
         Variable.PRINT: os.environ.get(Variable.PRINT.value) or "none",
     }
-    with _environment({variable.value: value for variable, value in variables.items()}):
+    with changed_environment({variable.value: value for variable, value in variables.items()}):
         model = load(artifact, manifest.model, manifest.device)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -77,17 +78,3 @@ def _call_own(tensor: Any, launch: InspectedLaunch) -> None:
 
     if launch.place is not None:
         inspectors.call_registered(launch.place.tag, launch.place.phase, launch.place.index, tensor)
-
-
-@contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

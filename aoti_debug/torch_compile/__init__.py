@@ -1,0 +1,1 @@
+"""Graphs of `torch.compile` as instrumented packages: the backend "aoti_debug", and `aoti_debug.debug`."""

@@ -1,0 +1,124 @@
+"""`aoti_debug.debug`: exports a model, builds its package, runs it and returns the outputs and the run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug import report
+from aoti_debug.abi import Variable
+from aoti_debug.diagnosis.verdict_finding import finding_of
+from aoti_debug.machine.changed_environment import changed_environment
+from aoti_debug.pt2 import archive
+from aoti_debug.run import load_model, runner
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.torch_compile import cached_build
+from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
+from aoti_debug.torch_compile.options import BASE
+
+if TYPE_CHECKING:
+    from aoti_debug.diagnosis.verdict import Verdict
+    from aoti_debug.manifest import ModelLine
+    from aoti_debug.rundir.run_directory import RunDir
+
+_INPUTS = "inputs.pt"
+_FRAME = '<iframe style="width: 100%; height: 45em; border: 1px solid #ccc" srcdoc="{}"></iframe>'
+
+
+@dataclass(frozen=True)
+class DebuggedModel:
+    """The outputs and the run of one call of a model.
+
+    A notebook shows it as the report of the run, `print` as its verdict.
+
+    Attributes:
+        outputs: of the package, as the model returns them; None where the run has a fault.
+        run: at the level that was asked for.
+        verdict: the guilty launch; None for a run without a fault.
+        package: the instrumented package.
+        program: the exported program, which `aoti-debug triage` and `aoti-debug compare` take.
+    """
+
+    outputs: Any
+    run: RunDir
+    verdict: Verdict | None
+    package: Path
+    program: Path
+
+    def __str__(self) -> str:
+        finding = finding_of(self.run, self.verdict)
+        lines = [f"{finding.kind.heading} {finding.what}"]
+        if (where := finding.where) is not None:
+            lines.append(f"  at    {where.launch} {where.kernel}  {_text(where.frame)}".rstrip())
+        lines.append(f"  run   {self.run.path}")
+        return "\n".join([*lines, *(f"  next  {command}" for command in finding.next)])
+
+    def _repr_html_(self) -> str:
+        return _FRAME.format(html.escape(report.html(report.find(self.run.path))))
+
+
+def debug(
+    model: Any,
+    *inputs: Any,
+    level: int = 1,
+    filters: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path = BASE,
+    **keywords: Any,
+) -> DebuggedModel:
+    """Exports a model, builds its package, runs it once and returns the outputs and the run.
+
+        result = aoti_debug.debug(model, x)
+        result.outputs, result.verdict, result.run
+
+    The run is a process of its own: a fault there leaves this one alone. A package that ran without one is then called
+    in this process, for its outputs.
+
+    Args:
+        model: a `torch.nn.Module`; it is not changed.
+        inputs, keywords: of its call.
+        level: 0 off, 1 save, 2 print values, 3 kernel names.
+        filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: as `torch.export.export` takes them.
+        out: where the directory of the program, the package and the run is made.
+
+    Raises:
+        UsageError: an argument is wrong, or a file cannot be written.
+        ToolchainError: torch or the compiler failed.
+        TargetError: the model never started.
+    """
+    import torch
+
+    with torch.no_grad():
+        exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)
+    directory = CompilationDirectory.create(Path(out).absolute())
+    folder = directory.new_folder()
+    is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
+    torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)
+    directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
+    result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
+    outputs = _outputs(folder / PACKAGE, inputs, keywords) if _is_clean(result) else None
+    return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, folder / PROGRAM)
+
+
+def _is_clean(result: RunResult) -> bool:
+    return result.verdict is None and result.run.info.exit.kind is ExitKind.CLEAN
+
+
+def _outputs(package: Path, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    import torch
+
+    artifact = archive.inspect(package)
+    manifest = artifact.manifest()
+    with changed_environment({Variable.LEVEL.value: "0"}), torch.no_grad():
+        return load_model.load(artifact, manifest.model, manifest.device)(*inputs, **keywords)
+
+
+def _text(frame: ModelLine | None) -> str:
+    return "" if frame is None else f"{frame.file}:{frame.line} in {frame.function}"

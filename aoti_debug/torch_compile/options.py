@@ -1,0 +1,54 @@
+"""The options of the backend: `torch.compile(model, backend="aoti_debug", options={"level": 1})`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.errors import UsageError
+
+BASE = "aoti_debug_compiled"
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """The settings of the packages that graphs become.
+
+    Attributes:
+        level: 0 off, 1 save, 2 print values, 3 kernel names.
+        filter: patterns of kernel names, with commas between them; "!" excludes.
+        phase: "before", "after" or "both"; "" for the level's own choice.
+        inductor_configs: settings of torch._inductor.config.
+        out: where the directory of a compilation is made.
+    """
+
+    level: int = 3
+    filter: str = ""
+    phase: str = ""
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    out: Path = Path(BASE)
+
+
+def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
+    """The options that a user gave.
+
+    Raises:
+        UsageError: one is not known, or has a wrong value.
+    """
+    known = {member.name: member for member in dataclasses.fields(CompileOptions)}
+    given = dict(values or {})
+    if unknown := sorted(set(given) - set(known)):
+        raise UsageError(
+            f'the backend "aoti_debug" has no option {", ".join(map(repr, unknown))}',
+            hint=f"it has {', '.join(known)}",
+        )
+    if given.get("level", 3) not in (0, 1, 2, 3):
+        raise UsageError(f"level is {given['level']!r}", hint="0 off, 1 save, 2 print values, 3 kernel names")
+    if given.get("phase", "") not in ("", "before", "after", "both"):
+        raise UsageError(f"phase is {given['phase']!r}", hint='"before", "after" or "both"')
+    if "out" in given:
+        given["out"] = Path(given["out"])
+    return CompileOptions(**given)

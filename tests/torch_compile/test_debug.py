@@ -1,0 +1,34 @@
+"""aoti_debug.debug: export, build and run in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import aoti_debug
+
+
+class Gathered(nn.Module):
+    def forward(self, x: Tensor, index: Tensor, *, scale: Tensor) -> dict[str, Tensor]:
+        return {"rows": torch.relu(x)[index] * scale}
+
+
+@pytest.mark.slow
+def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
+    x, scale = torch.randn(4, 3), torch.tensor(2.0)
+    good = aoti_debug.debug(Gathered(), x, torch.tensor([1, 3]), scale=scale, out=tmp_path)
+    assert torch.equal(good.outputs["rows"], x.relu()[[1, 3]] * 2)
+    assert good.verdict is None
+    assert str(good).startswith("CLEAN ")
+    assert any(good.run.path.glob("tensors/*/*/*.safetensors"))
+    assert "<iframe" in good._repr_html_()
+    bad = aoti_debug.debug(Gathered(), x, torch.tensor([1, 9]), scale=scale, out=tmp_path)
+    assert bad.outputs is None
+    assert bad.verdict is not None
+    text = str(bad).splitlines()
+    assert text[0].startswith("FAULT index out of bounds")
+    assert "test_debug.py:16" in text[1]
+    assert bad.package.read_bytes() == good.package.read_bytes()

@@ -1,0 +1,26 @@
+"""The directory of a compilation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.torch_compile.directory import CompilationDirectory, GraphEntry, read_graphs
+
+
+def test_folders_and_the_list_of_graphs(tmp_path: Path) -> None:
+    directory = CompilationDirectory.create(tmp_path / "base")
+    assert (tmp_path / "base/latest").resolve() == directory.path
+    names = [directory.new_folder().name for _ in range(2)]
+    assert names == ["graph0", "graph1"]
+    entries = [
+        GraphEntry("graph0", "forward", "model.py:3 in forward", cached=True),
+        GraphEntry("graph1", "backward", "", eager="no lowering"),
+    ]
+    for entry in entries:
+        directory.add(entry)
+    assert read_graphs(directory.path) == tuple(entries)
+
+
+def test_two_compilations_have_two_directories(tmp_path: Path) -> None:
+    first, second = (CompilationDirectory.create(tmp_path) for _ in range(2))
+    assert first.path != second.path

@@ -1,0 +1,31 @@
+"""Options of the backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aoti_debug.errors import UsageError
+from aoti_debug.torch_compile.options import CompileOptions, from_mapping
+
+
+def test_defaults_and_values() -> None:
+    assert from_mapping(None) == CompileOptions()
+    chosen = from_mapping({"level": 1, "filter": "triton_*", "out": "here", "inductor_configs": {"freezing": True}})
+    assert chosen == CompileOptions(1, "triton_*", inductor_configs={"freezing": True}, out=Path("here"))
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "hint"),
+    [
+        ({"levels": 1}, "has no option 'levels'", "level, filter"),
+        ({"level": 7}, "level is 7", "1 save"),
+        ({"phase": "during"}, "phase is 'during'", "before"),
+    ],
+)
+def test_wrong_options(given: dict[str, Any], text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=text) as caught:
+        from_mapping(given)
+    assert hint in caught.value.hint

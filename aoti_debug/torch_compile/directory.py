@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aoti_debug.errors import UsageError
 from aoti_debug.machine import files, json_data, stamped_directories
 
 GRAPHS, PROGRAM, PACKAGE = "graphs.json", "program.pt2", "package.pt2"
@@ -60,9 +61,18 @@ class CompilationDirectory:
 
     @classmethod
     def create(cls, base: Path) -> CompilationDirectory:
-        """Makes a new one in `base`, which `latest` leads to from then on."""
-        path = stamped_directories.create(base)
-        stamped_directories.link_latest(path)
+        """Makes a new one in `base`, which `latest` leads to from then on.
+
+        Raises:
+            UsageError: it cannot be made.
+        """
+        try:
+            path = stamped_directories.create(base)
+            stamped_directories.link_latest(path)
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a directory in {base}: {error.strerror}", hint="out names another"
+            ) from error
         return cls(path)
 
     def new_folder(self) -> Path:

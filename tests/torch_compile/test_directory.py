@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from aoti_debug.errors import UsageError
 from aoti_debug.torch_compile.directory import CompilationDirectory, GraphEntry, read_graphs
 
 
@@ -24,3 +27,10 @@ def test_folders_and_the_list_of_graphs(tmp_path: Path) -> None:
 def test_two_compilations_have_two_directories(tmp_path: Path) -> None:
     first, second = (CompilationDirectory.create(tmp_path) for _ in range(2))
     assert first.path != second.path
+
+
+def test_a_place_where_nothing_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot make a directory in .*file: Not a directory") as caught:
+        CompilationDirectory.create(tmp_path / "file")
+    assert caught.value.hint

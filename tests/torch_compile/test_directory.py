@@ -31,6 +31,6 @@ def test_two_compilations_have_two_directories(tmp_path: Path) -> None:
 
 def test_a_place_where_nothing_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot make a directory in .*file: Not a directory") as caught:
+    with pytest.raises(UsageError, match=r"cannot make a directory in .*file: Not a directory") as caught:
         CompilationDirectory.create(tmp_path / "file")
     assert caught.value.hint

@@ -33,6 +33,12 @@ def join() -> None:
     dist.init_process_group("fake", rank=0, world_size=WORLD_SIZE, store=FakeStore())
 
 
+def leave() -> None:
+    """Leaves the process group that this process is in."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def _throw() -> None:
     raise ValueError("the answer is not 42")
 

@@ -19,7 +19,7 @@ _MOST = 1 << 20  # ranks
 
 @dataclass(frozen=True)
 class Rank:
-    """What the environment says of a process that is one of many ranks; torchrun sets all of it.
+    """A process that is one of many ranks, as the environment says; torchrun sets all of it.
 
     Attributes:
         number: from 0.

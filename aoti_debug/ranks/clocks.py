@@ -1,4 +1,4 @@
-"""How far the clocks of machines are apart, from collectives: none of its ranks leaves one before all have entered.
+"""Offsets between the clocks of machines, from collectives: no rank leaves one before all have entered.
 
 For a collective of ranks a and b of two machines, b's clock being ahead by d: b_begin - a_end <= d <= b_end - a_begin.
 """
@@ -16,7 +16,7 @@ from aoti_debug.rundir.records import LaunchKey
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """How far the clock of a machine is ahead of the first machine's.
+    """The time by which the clock of a machine is ahead of the first machine's.
 
     Attributes:
         low, high: bounds in nanoseconds; None if the machines have no collective in common.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aoti_debug.machine import json_data
@@ -43,7 +44,17 @@ def document(analysis: RanksAnalysis) -> dict[str, Any]:
             }
             for wait in analysis.waits
         ],
-        "partings": [json_data.to_data(parting) for parting in analysis.partings],
+        "partings": [
+            {
+                "rank": parting.rank,
+                "call": parting.call,
+                "launch": parting.launch,
+                "missing": _kernels(parting.missing),
+                "extra": _kernels(parting.extra),
+                "like": list(parting.like),
+            }
+            for parting in analysis.partings
+        ],
         "agreement": {
             "compared": agreement.compared,
             "sharded": list(agreement.sharded),
@@ -62,6 +73,10 @@ def document(analysis: RanksAnalysis) -> dict[str, Any]:
         },
         "clocks": [json_data.to_data(offset) for offset in analysis.clocks.offsets.values()],
     }
+
+
+def _kernels(kernels: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"kernel": kernel, "times": times} for kernel, times in kernels.items()]
 
 
 def _rank(rank: RankRun, analysis: RanksAnalysis) -> dict[str, Any]:

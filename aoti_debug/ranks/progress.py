@@ -1,4 +1,4 @@
-"""How far a rank came, and how it ended."""
+"""The progress of a rank: the launch that it came to, and its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Position = tuple[int, int, int]  # call, launch, and 1 if that has ended
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a rank came, and how it ended.
+    """The launch that a rank came to, and its end.
 
     Attributes:
         current: the launch that it was in, or that the device had not completed; None between launches.

@@ -33,7 +33,7 @@ class RankRun:
 
     @cached_property
     def progress(self) -> Progress:
-        """How far it came and how it ended.
+        """The launch that it came to, and its end.
 
         Raises:
             RunDirError: a record of the run cannot be read.

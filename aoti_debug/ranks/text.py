@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aoti_debug import wording
 from aoti_debug.ranks.agreement import Agreement, Disagreement
@@ -30,22 +30,35 @@ _MOST = 12  # lines of one kind
 
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
-    run, info = analysis.run, analysis.run.info
-    title = f"run {run.path.name}: {wording.count(info.world_size, 'rank')}, {_states(run.recorded)}"
-    restart = f", restart {info.restart}" if info.restart not in ("", "0") else ""
-    lines = wording.wrapped(title + restart, width)
-    lines += ["", *grid.table(_COLUMNS, [_row(rank, analysis) for rank in run.ranks], width).lines]
-    lines += _paragraph(_failure(analysis), width)
-    lines += _paragraph(map(_wait, analysis.waits), width)
-    lines += _paragraph(map(_parting, analysis.partings), width)
-    lines += _paragraph(_agreement(analysis.agreement), width)
-    lines += _paragraph(_clocks(analysis.clocks), width)
+    lines = wording.wrapped(title(analysis), width)
+    lines += ["", *grid.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
+    for paragraph in paragraphs(analysis):
+        lines += ["", *(line for sentence in paragraph for line in wording.wrapped(sentence, width))]
     return [*lines, "", *_next(analysis)]
 
 
-def _paragraph(sentences: Iterable[str], width: int) -> list[str]:
-    wrapped = [line for sentence in sentences for line in wording.wrapped(sentence, width)]
-    return ["", *wrapped] if wrapped else []
+def title(analysis: RanksAnalysis) -> str:
+    """The run in one line: name, number of ranks, how many ended in which way."""
+    run, info = analysis.run, analysis.run.info
+    restart = f", restart {info.restart}" if info.restart not in ("", "0") else ""
+    return f"run {run.path.name}: {wording.count(info.world_size, 'rank')}, {_states(run.recorded)}{restart}"
+
+
+def titles() -> tuple[str, ...]:
+    """The titles of the columns of the table."""
+    return tuple(column.title for column in _COLUMNS)
+
+
+def paragraphs(analysis: RanksAnalysis) -> list[list[str]]:
+    """All that is said of the ranks together, in sentences: first failure, waits, partings, agreement, clocks."""
+    found = [
+        _failure(analysis),
+        [_wait(wait) for wait in analysis.waits],
+        [_parting(parting) for parting in analysis.partings],
+        _agreement(analysis.agreement),
+        _clocks(analysis.clocks),
+    ]
+    return [paragraph for paragraph in found if paragraph]
 
 
 def _states(ranks: Iterable[RankRun]) -> str:
@@ -53,7 +66,8 @@ def _states(ranks: Iterable[RankRun]) -> str:
     return ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
 
 
-def _row(rank: RankRun, analysis: RanksAnalysis) -> list[str | grid.Cell]:
+def row(rank: RankRun, analysis: RanksAnalysis) -> list[str]:
+    """The cells of a rank in the table."""
     progress, failure = rank.progress, analysis.failure
     launch = progress.current or progress.last
     state = progress.end.value
@@ -119,8 +133,7 @@ def _parting(parting: Parting) -> str:
     )
 
 
-def _kernels(kernels: object) -> str:
-    assert isinstance(kernels, dict)
+def _kernels(kernels: Mapping[str, int]) -> str:
     return wording.some([name if times == 1 else f"{name} (× {times})" for name, times in kernels.items()], 4)
 
 

@@ -21,6 +21,31 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_text_of_an_option() -> None:
     assert ranks.parse("") is None
     assert ranks.parse("0,12") == {0, 12}
-    for text in ("x", "0,", ",", "-1", "0 1", "²"):
+    assert ranks.parse("0,2-4,3") == {0, 2, 3, 4}
+    for text in ("x", "0,", ",", "-1", "0 1", "²", "3-", "3-2", "1-2-3"):
         with pytest.raises(UsageError, match=f"--ranks {text} is not numbers"):
             ranks.parse(text)
+    with pytest.raises(UsageError, match="goes beyond"):
+        ranks.parse("0-999999999")
+
+
+TORCHRUN = {
+    "RANK": "2",
+    "WORLD_SIZE": "4",
+    "LOCAL_WORLD_SIZE": "2",
+    "TORCHELASTIC_RUN_ID": "job",
+    "TORCHELASTIC_RESTART_COUNT": "1",
+    "MASTER_ADDR": "host",
+    "MASTER_PORT": "29500",
+}
+
+
+def test_a_rank_of_torchrun() -> None:
+    assert ranks.of_environment(TORCHRUN) == ranks.Rank(2, 4, 2, "job", "host:29500", "1")
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"RANK": "0"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"RANK": "4", "WORLD_SIZE": "4"}]
+)
+def test_no_rank_of_many(variables: dict[str, str]) -> None:
+    assert ranks.of_environment(variables) is None

@@ -8,7 +8,7 @@ that is behind all others is to blame: they wait for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aoti_debug import wording
 from aoti_debug.ranks.clocks import Clocks
@@ -56,8 +56,7 @@ def first_failure(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | Non
         return _earliest(own, ranks, clocks)
     if not any(rank.progress.end in _ENDED_BADLY for rank in ranks):
         return None
-    in_collectives = [rank for rank in ranks if rank.progress.end in _OWN_FAILURES]
-    return _behind(ranks) or _left_early(ranks, clocks) or _earliest(in_collectives, ranks, clocks)
+    return _behind(ranks) or _stuck_outside(ranks) or _left_early(ranks, clocks) or _in_collective(ranks, clocks)
 
 
 def _earliest(failed: Sequence[RankRun], ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | None:
@@ -88,6 +87,12 @@ def _by_time(failed: Sequence[RankRun], clocks: Clocks) -> list[tuple[int, RankR
     return sorted(timed, key=lambda pair: (pair[0], pair[1].number))
 
 
+def _in_collective(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | None:
+    """The first rank that failed within a collective which no other rank was late for."""
+    found = _earliest([rank for rank in ranks if rank.progress.end in _OWN_FAILURES], ranks, clocks)
+    return found and replace(found, why=f"{found.why}; it was in a collective, and no rank is behind", is_certain=False)
+
+
 def _behind(ranks: Sequence[RankRun]) -> RankFailure | None:
     """The one rank that is behind all others of the same program; None if there is none."""
     if len({rank.program for rank in ranks}) != 1 or len(ranks) < 2:
@@ -102,6 +107,25 @@ def _behind(ranks: Sequence[RankRun]) -> RankFailure | None:
     why += f"; {wording.count(waiting, 'rank')} wait in a collective" if waiting else ""
     what = {End.FINISHED: "it ended before the others", End.KILLED: "killed"}.get(progress.end, "it hangs")
     return RankFailure(rank, progress.current, what, why, True)
+
+
+def _stuck_outside(ranks: Sequence[RankRun]) -> RankFailure | None:
+    """The one rank that was ended outside of the package after a while in which it did not wait for others."""
+    stuck = [rank for rank in ranks if _is_stuck(rank)]
+    if len(stuck) != 1:
+        return None
+    progress = stuck[0].progress
+    assert progress.outside is not None
+    idle = wording.duration(progress.idle_ns / SECOND)
+    where = f"it was in {progress.outside.function}, outside of the package and of collectives"
+    why = f"{where}, {idle} after its last launch"
+    return RankFailure(stuck[0], None, "it hangs outside of the package", why, False)
+
+
+def _is_stuck(rank: RankRun) -> bool:
+    place = rank.progress.outside
+    is_busy = place is not None and not place.is_collective and not place.is_leaving
+    return is_busy and rank.progress.idle_ns > SECOND
 
 
 def _left_early(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | None:

@@ -10,6 +10,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import DEATHS, Verdict, signal_text
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.collectives import is_collective
+from aoti_debug.ranks.outside import Outside, outside
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
@@ -46,6 +47,8 @@ class Progress:
         unix_ns: when it ended, or else when it recorded something last, by the clock of its machine; None: nothing is
             known.
         is_seen: True if that is the end itself; the process may have lived on after its last record.
+        idle_ns: the nanoseconds between its last record and its end, if that was seen.
+        outside: where it was outside of the package when a signal ended it; None if nothing says so.
         what: for people: "SIGSEGV (Segmentation fault)"; "" of a rank that finished or runs.
     """
 
@@ -55,6 +58,8 @@ class Progress:
     calls: int = 0
     unix_ns: int | None = None
     is_seen: bool = False
+    idle_ns: int = 0
+    outside: Outside | None = None
     what: str = ""
 
     @property
@@ -100,14 +105,16 @@ def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
         current = verdict.suspects[0]
     elif end is End.RUNNING:
         current = next((launch for launch in launches if launch.status is LaunchStatus.OPEN), None)
-    seen = _end_ns(run, end)
+    seen, recorded = _end_ns(run, end), _last_record_ns(run)
     return Progress(
         end,
         current,
         last,
         sum(call.ended and not call.failed for call in run.timeline.calls if call.kind is CallKind.MODEL),
-        seen or _last_record_ns(run),
+        seen or recorded,
         seen is not None,
+        max(seen - recorded, 0) if seen is not None and recorded is not None else 0,
+        outside(run) if current is None and end in (End.TERMINATED, End.STALLED) else None,
         _what(run, end, verdict),
     )
 

@@ -53,7 +53,7 @@ def paragraphs(analysis: RanksAnalysis) -> list[list[str]]:
     """All that is said of the ranks together, in sentences: first failure, waits, partings, agreement, clocks."""
     found = [
         _failure(analysis),
-        [_wait(wait) for wait in analysis.waits],
+        [*map(_wait, analysis.waits), *_waits_outside(analysis.run.recorded)],
         [_parting(parting) for parting in analysis.partings],
         _agreement(analysis.agreement),
         _clocks(analysis.clocks),
@@ -75,6 +75,8 @@ def row(rank: RankRun, analysis: RanksAnalysis) -> list[str]:
         state = f"FIRST: {failure.what if progress.end in (End.TERMINATED, End.FINISHED) else state}"
     elif progress.is_in_collective and progress.end is not End.FINISHED:
         state = f"waits, {state}"
+    elif progress.outside is not None and progress.outside.is_collective:
+        state = f"waits outside of the package, {state}"
     place = rank.reason if rank.diagnosed is None else progress.place
     line = "" if launch is None else text.model_line(launch.site.provenance)
     return [str(rank.number), state, str(progress.calls), place, line, _ended(rank, analysis), rank.machine]
@@ -110,6 +112,15 @@ def _wait(wait: Waiting) -> str:
     missing = f"for {_numbered(wait.missing)}" if wait.missing else "though every rank has begun it"
     plural = "waits" if len(wait.ranks) == 1 else "wait"
     return f"{_numbered(wait.ranks)} {plural} in {wait.launch.id} {wait.launch.kernel} {missing}"
+
+
+def _waits_outside(ranks: Iterable[RankRun]) -> list[str]:
+    places = [(rank, rank.progress.outside) for rank in ranks]
+    return [
+        f"rank {rank.number} waits outside of the package, in {place.function}"
+        for rank, place in places
+        if place is not None and place.is_collective
+    ]
 
 
 def _numbered(numbers: Iterable[int]) -> str:

@@ -87,3 +87,9 @@ def test_clocks_that_nothing_compares(tmp_path: Path) -> None:
     found = failure(tmp_path, *ranks)
     assert (found.rank.number, found.is_certain) == (1, False)
     assert "by clocks that may differ" in found.why
+
+
+def test_a_collective_that_fails_on_every_rank(tmp_path: Path) -> None:
+    found = failure(tmp_path, threw(WAIT, late=2), threw(WAIT, late=1))
+    assert (found.rank.number, found.is_certain) == (1, False)
+    assert found.why.endswith("it was in a collective, and no rank is behind")

@@ -24,7 +24,7 @@ class Rank:
     Attributes:
         number: from 0.
         world_size: the number of ranks.
-        local_world_size: that of this machine; 0 if it is not said.
+        local_rank, local_world_size: the rank and the number of ranks on this machine; 0 if they are not said.
         run_id, master, restart: what tells launches apart: torchrun's --rdzv-id, ADDRESS:PORT, the count of restarts.
     """
 
@@ -34,6 +34,7 @@ class Rank:
     run_id: str = ""
     master: str = ":"
     restart: str = ""
+    local_rank: int = 0
 
 
 def of_environment(environment: Mapping[str, str] | None = None) -> Rank | None:
@@ -53,7 +54,22 @@ def of_environment(environment: Mapping[str, str] | None = None) -> Rank | None:
         variables.get("TORCHELASTIC_RUN_ID", ""),
         f"{variables.get('MASTER_ADDR', '')}:{variables.get('MASTER_PORT', '')}",
         variables.get("TORCHELASTIC_RESTART_COUNT", ""),
+        _number(variables.get("LOCAL_RANK")) or 0,
     )
+
+
+def visible_gpus(rank: Rank, visible: str | None) -> str | None:
+    """The GPU of a rank, for CUDA_VISIBLE_DEVICES: each rank of a machine gets its own; None to leave them as they are.
+
+    Args:
+        visible: that variable now; None if it is not set.
+    """
+    if rank.local_world_size < 2:
+        return None
+    if visible is None:
+        return str(rank.local_rank)
+    devices = visible.split(",")
+    return devices[rank.local_rank] if len(devices) >= rank.local_world_size else None
 
 
 def _number(text: str | None) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import aoti_debug
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
+from aoti_debug.machine import ranks
 from aoti_debug.machine.ranks import Rank
 from aoti_debug.manifest import Manifest
 from aoti_debug.run import options as run_options
@@ -147,8 +148,16 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
     }
     return {
         **os.environ,
+        **_gpu_of(options.rank),
         **options.environment,
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(temporary),
         **{name.value: str(value) for name, value in variables.items() if value is not None},
     }
+
+
+def _gpu_of(rank: Rank | None) -> dict[str, str]:
+    """The variable that gives each rank of a machine a GPU of its own, as the only one that it sees."""
+    name = "CUDA_VISIBLE_DEVICES"
+    gpu = None if rank is None else ranks.visible_gpus(rank, os.environ.get(name))
+    return {} if gpu is None else {name: gpu}

@@ -32,6 +32,7 @@ def test_the_text_of_an_option() -> None:
 TORCHRUN = {
     "RANK": "2",
     "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
     "LOCAL_WORLD_SIZE": "2",
     "TORCHELASTIC_RUN_ID": "job",
     "TORCHELASTIC_RESTART_COUNT": "1",
@@ -41,7 +42,7 @@ TORCHRUN = {
 
 
 def test_a_rank_of_torchrun() -> None:
-    assert ranks.of_environment(TORCHRUN) == ranks.Rank(2, 4, 2, "job", "host:29500", "1")
+    assert ranks.of_environment(TORCHRUN) == ranks.Rank(2, 4, 2, "job", "host:29500", "1", 1)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,12 @@ def test_a_rank_of_torchrun() -> None:
 )
 def test_no_rank_of_many(variables: dict[str, str]) -> None:
     assert ranks.of_environment(variables) is None
+
+
+@pytest.mark.parametrize(
+    ("local_world_size", "visible", "expected"),
+    [(1, None, None), (2, None, "1"), (2, "4,5,6", "5"), (2, "4", None), (0, None, None)],
+)
+def test_the_gpu_of_a_rank(local_world_size: int, visible: str | None, expected: str | None) -> None:
+    rank = ranks.Rank(3, 4, local_world_size, local_rank=1)
+    assert ranks.visible_gpus(rank, visible) == expected

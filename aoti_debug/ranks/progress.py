@@ -124,7 +124,7 @@ def _what(run: RunDir, end: End, verdict: Verdict | None) -> str:
     if end is End.CRASHED and not run.info.exit.signal and caught is not None:
         return signal_text(caught.signal)
     if end is End.KILLED and not run.info.exit.signal:
-        return "killed, or it disappeared: nothing was written of its end"
+        return "it disappeared, as by SIGKILL,"
     return "" if verdict is None else verdict.what
 
 

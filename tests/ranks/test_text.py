@@ -27,7 +27,7 @@ def test_lines(tmp_path: Path) -> None:
         "FIRST: killed",
         "waits, ended by SIGTERM",
         "it has not called the package",
-        "FAULT rank 1 failed first: killed, or it disappeared: nothing was written of its end in 1.0 mm",
+        "FAULT rank 1 failed first: it disappeared, as by SIGKILL, in 1.0 mm",
         "ranks 0 and 2 wait in 1.2 aoti_torch_cpu__c10d_functional_wait_tensor for ranks 1 and 3",
         "rank 3 parts from ranks 0, 1 and 2 at 0.3: it has not softmax",
         "DIFFERS rank 1 from ranks 0, 2 and 3: weight layer.weight, 0.0 mm",

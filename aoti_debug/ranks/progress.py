@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -102,7 +103,7 @@ def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
     end = _end(run)
     current = None
     if verdict is not None and verdict.suspects:
-        current = verdict.suspects[0]
+        current = _likely(verdict.suspects, end)
     elif end is End.RUNNING:
         current = next((launch for launch in launches if launch.status is LaunchStatus.OPEN), None)
     seen, recorded = _end_ns(run, end), _last_record_ns(run)
@@ -117,6 +118,12 @@ def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
         outside(run) if current is None and end in (End.TERMINATED, End.STALLED) else None,
         _what(run, end, verdict),
     )
+
+
+def _likely(suspects: Sequence[Launch], end: End) -> Launch:
+    """Of launches that the device may have been in, the collective: also NCCL ends a process that waits too long."""
+    waits = (launch for launch in suspects if is_collective(launch.site))
+    return suspects[0] if end is End.FAILED else next(waits, suspects[0])
 
 
 def _what(run: RunDir, end: End, verdict: Verdict | None) -> str:

@@ -41,7 +41,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def variables(**more: str) -> dict[str, str]:
     path = os.pathsep.join((str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")))
-    ours = {"PYTHONPATH": path, "RANK_BACKEND": "nccl", "AOTI_DEBUG_PRINT": "none", "OMP_NUM_THREADS": "1"}
+    ours = {"PYTHONPATH": path, "RANK_BACKEND": "nccl", "AOTI_DEBUG_PRINT": "none", "AOTI_DEBUG_CRUMB_EVERY": "1"}
     return {**os.environ, **ours, **more}
 
 

@@ -49,6 +49,7 @@ class Variable(str, Enum):
     WATCH = "AOTI_DEBUG_WATCH"
     ON_HIT = "AOTI_DEBUG_ON_HIT"
     INSPECT = "AOTI_DEBUG_INSPECT"
+    RANKS = "AOTI_DEBUG_RANKS"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"

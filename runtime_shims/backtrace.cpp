@@ -20,12 +20,13 @@ namespace aoti_debug {
 namespace {
 
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-constexpr int kCaught = sizeof(kCrashes) / sizeof(kCrashes[0]) + 1;
+constexpr int kNumCrashes = sizeof(kCrashes) / sizeof(kCrashes[0]);
+constexpr int kCaught = kNumCrashes + 2;
 constexpr int kMostFrames = 256;
 constexpr size_t kStackBytes = size_t{128} << 10;
 constexpr int kPatience = 250;  // of 20 ms, while another thread writes down its crash
 
-struct sigaction g_previous[kCaught];  // crashes in order, then the request
+struct sigaction g_previous[kCaught];  // crashes in order, then the request, then SIGTERM
 bool g_installed = false;
 char g_stacks_path[PATH_MAX] = "";  // "": nothing is written
 char g_maps_path[PATH_MAX] = "";
@@ -170,6 +171,16 @@ void write_stack_of(const StackCause& cause) {
     line.address(cause.caller);
     line.write_to(descriptor);
   }
+  {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    Line line;
+    line.text("time ");
+    line.number(thread);
+    line.text(" ");
+    line.number(static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+    line.write_to(descriptor);
+  }
   copy_maps();
   write_frames(descriptor, thread, cause.pc, cause.otherwise);
   close(descriptor);
@@ -193,7 +204,7 @@ void on_crash(int number, siginfo_t* info, void* context) {
   } else if (first != thread_id()) {
     wait_for_the_end();
   }
-  for (int i = 0; i < kCaught - 1; ++i) {
+  for (int i = 0; i < kNumCrashes; ++i) {
     if (kCrashes[i] == number) sigaction(number, &g_previous[i], nullptr);
   }
   // An instruction that faults does so again on return; a signal that was sent is sent again.
@@ -201,30 +212,57 @@ void on_crash(int number, siginfo_t* info, void* context) {
   errno = saved_errno;
 }
 
-void on_request(int number, siginfo_t* info, void* context) {
-  const int saved_errno = errno;
-  write_stack(number, info, context);
-  const struct sigaction& previous = g_previous[kCaught - 1];
+void call_previous(const struct sigaction& previous, int number, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     if (previous.sa_sigaction != nullptr) previous.sa_sigaction(number, info, context);
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(number);
   }
+}
+
+void on_request(int number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  write_stack(number, info, context);
+  call_previous(g_previous[kNumCrashes], number, info, context);
   errno = saved_errno;
 }
 
-int signal_of(int index) { return index < kCaught - 1 ? kCrashes[index] : SIGRTMIN + kStackRequest; }
+// Someone ends the process, as torchrun does with the other ranks when one has failed.
+void on_termination(int number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  write_stack(number, info, context);
+  const struct sigaction& previous = g_previous[kNumCrashes + 1];
+  if ((previous.sa_flags & SA_SIGINFO) == 0 && previous.sa_handler == SIG_DFL) {
+    sigaction(number, &previous, nullptr);
+    syscall(SYS_tgkill, getpid(), thread_id(), number);
+  } else {
+    call_previous(previous, number, info, context);
+  }
+  errno = saved_errno;
+}
+
+using Handler = void (*)(int, siginfo_t*, void*);
+
+int signal_of(int index) {
+  if (index < kNumCrashes) return kCrashes[index];
+  return index == kNumCrashes ? SIGRTMIN + kStackRequest : SIGTERM;
+}
+
+Handler handler_of(int index) {
+  if (index < kNumCrashes) return on_crash;
+  return index == kNumCrashes ? on_request : on_termination;
+}
 
 void install() {
   void* warm_up[1];
   static_cast<void>(backtrace(warm_up, 1));  // its first call loads a library and takes memory
   for (int i = 0; i < kCaught; ++i) {
     struct sigaction action{};
-    action.sa_sigaction = i < kCaught - 1 ? on_crash : on_request;
+    action.sa_sigaction = handler_of(i);
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     sigemptyset(&action.sa_mask);
     for (const int crash : kCrashes) {
-      if (i < kCaught - 1) sigaddset(&action.sa_mask, crash);
+      if (i < kNumCrashes) sigaddset(&action.sa_mask, crash);
     }
     sigaction(signal_of(i), &action, &g_previous[i]);
   }
@@ -246,9 +284,8 @@ void release_crashes() {
   g_stacks_path[0] = '\0';
   for (int i = 0; i < kCaught; ++i) {
     struct sigaction current;
-    const auto ours = i < kCaught - 1 ? on_crash : on_request;
     if (sigaction(signal_of(i), nullptr, &current) != 0) continue;
-    if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == ours) {
+    if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handler_of(i)) {
       sigaction(signal_of(i), &g_previous[i], nullptr);
     }
   }

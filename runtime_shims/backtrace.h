@@ -1,7 +1,8 @@
 // The native stacks of a process that dies of a signal, or that is asked where it hangs.
 //
-// backtrace.txt of the run directory gets two lines a thread, addresses in hexadecimal:
+// backtrace.txt of the run directory gets three lines a thread, addresses in hexadecimal:
 //   thread TID signal NUMBER code SI_CODE address SI_ADDR pc PC caller RETURN_ADDRESS
+//   time TID NANOSECONDS                               of this machine's wall clock, since 1970
 //   frames TID PC RETURN_ADDRESS RETURN_ADDRESS …      innermost first; absent where unwinding itself crashed
 // backtrace.maps is a copy of /proc/self/maps of that moment. Neither is there before something happens.
 #pragma once
@@ -13,8 +14,8 @@ namespace aoti_debug {
 // Asks for the stack of the thread that it is sent to, which goes on afterwards: SIGRTMIN plus this.
 constexpr int kStackRequest = 7;
 
-// Catches SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT and the request from now on, and writes to `directory` (absolute).
-// Handlers that were there before run after ours; the signal that ends the process stays the same.
+// Catches SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM and the request from now on, and writes to `directory`
+// (absolute). Handlers that were there before run after ours; the signal that ends the process stays the same.
 void catch_crashes(const std::string& directory);
 
 // Puts back the handlers that were there before, where ours are still in place.

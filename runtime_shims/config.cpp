@@ -20,6 +20,15 @@ const char* variable(const char* name) {
   return value != nullptr && value[0] != '\0' ? value : nullptr;
 }
 
+// A number without a suffix, at most INT32_MAX.
+bool parse_count(const char* text, uint32_t* count) {
+  uint64_t value = 0;
+  if (text[0] == '\0' || strspn(text, "0123456789") != strlen(text)) return false;
+  if (!parse_bytes(text, &value) || value > INT32_MAX) return false;
+  *count = static_cast<uint32_t>(value);
+  return true;
+}
+
 class Loader {
  public:
   explicit Loader(Config& config) : config_(config) {}
@@ -151,6 +160,38 @@ class Loader {
     config_.backtrace |= (*actions & WATCH_STACK) != 0;
   }
 
+  void rank() {
+    const char* number = variable("RANK");
+    const char* world_size = variable("WORLD_SIZE");
+    if (number == nullptr || world_size == nullptr) return;
+    Rank rank;
+    if (!parse_count(number, &rank.number) || !parse_count(world_size, &rank.world_size)) return;
+    if (rank.number >= rank.world_size) return;
+    const auto text = [](const char* name) { return std::string(variable(name) == nullptr ? "" : variable(name)); };
+    if (!parse_count(text("LOCAL_WORLD_SIZE").c_str(), &rank.local_world_size)) rank.local_world_size = 0;
+    rank.run_id = text("TORCHELASTIC_RUN_ID");
+    rank.master = text("MASTER_ADDR") + ":" + text("MASTER_PORT");
+    rank.restart = text("TORCHELASTIC_RESTART_COUNT");
+    config_.rank = std::move(rank);
+    config_.backtrace |= config_.rank.is_one_of_many() && variable("AOTI_DEBUG_BACKTRACE") == nullptr;
+  }
+
+  // What AOTI_DEBUG_RANKS leaves out keeps its journal: who waits for whom is seen in those of all.
+  void ranks() {
+    const char* value = variable("AOTI_DEBUG_RANKS");
+    if (value == nullptr || config_.level == 0) return;
+    bool is_chosen = false;
+    if (!parse_ranks(value, config_.rank.number, &is_chosen)) {
+      return complain("AOTI_DEBUG_RANKS", value, "numbers such as 0,2-3", "all ranks");
+    }
+    if (is_chosen) return;
+    config_.level = 3;
+    config_.print = config_.guards = false;
+    config_.flight = config_.summaries = 0;
+    config_.watchpoints.clear();
+    config_.inspector = nullptr;
+  }
+
   void complain(const char* name, const char* value, const char* wanted, const std::string& used) {
     config_.complaints.push_back(std::string(name) + "=" + value + " is not " + wanted + "; using " + used);
   }
@@ -172,6 +213,24 @@ class Loader {
 };
 
 }  // namespace
+
+bool parse_ranks(const char* text, uint32_t rank, bool* is_chosen) {
+  const std::string_view words = text;
+  bool found = false;
+  for (size_t start = 0; start <= words.size();) {
+    const size_t end = std::min(words.find(',', start), words.size());
+    const std::string word(words.substr(start, end - start));
+    const size_t dash = word.find('-');
+    uint32_t first = 0, last = 0;
+    if (!parse_count(word.substr(0, dash).c_str(), &first)) return false;
+    last = first;
+    if (dash != std::string::npos && (!parse_count(word.substr(dash + 1).c_str(), &last) || last < first)) return false;
+    found |= first <= rank && rank <= last;
+    start = end + 1;
+  }
+  *is_chosen = found;
+  return true;
+}
 
 bool parse_bytes(const char* text, uint64_t* bytes) {
   if (text[0] < '0' || text[0] > '9') return false;
@@ -264,6 +323,8 @@ Config load_config(const AotiDebugPackage& package) {
   loader.watchpoints();
   loader.on_hit();
   loader.inspector();
+  loader.rank();
+  loader.ranks();
   return config;
 }
 

@@ -7,6 +7,7 @@
 
 #include "aoti_debug.h"
 #include "filter.h"
+#include "rank.h"
 #include "watchpoints.h"
 
 namespace aoti_debug {
@@ -45,6 +46,7 @@ struct Config {
   uint64_t summaries = 0;  // calls per call that is summarised; 0: off
   uint64_t summaries_bytes = uint64_t{64} << 20;
   AotiDebugInspector inspector = nullptr;
+  Rank rank;
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates
@@ -59,6 +61,9 @@ bool parse_launch(const char* text, LaunchChoice* launch);
 
 // Launches with commas between them.
 bool parse_launches(const char* text, std::vector<LaunchChoice>* launches);
+
+// Ranks with commas between them, "0,2-3", and whether `rank` is one of them. False where `text` is something else.
+bool parse_ranks(const char* text, uint32_t rank, bool* is_chosen);
 
 // A number with an optional suffix K, M, G or T (powers of 1024).
 bool parse_bytes(const char* text, uint64_t* bytes);

@@ -29,13 +29,6 @@ std::string now_as(const char* format) {
   return std::string(text, bytes);
 }
 
-// ISO 8601, with the zone as +hh:mm.
-std::string started_at() {
-  std::string text = now_as("%Y-%m-%dT%H:%M:%S%z");
-  if (text.size() > 2) text.insert(text.size() - 2, ":");
-  return text;
-}
-
 // A string field of the manifest's outermost object, as JSON; "null" where there is none. The manifest writes these
 // fields before anything nested.
 std::string manifest_field(const AotiDebugPackage& package, std::string_view name) {
@@ -96,30 +89,45 @@ std::string absolute(const std::string& path) {
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
-// Points `latest` at the newest run. Another process that does the same at the same time may win.
+}  // namespace
+
+std::string started_now() {
+  std::string text = now_as("%Y-%m-%dT%H:%M:%S%z");
+  if (text.size() > 2) text.insert(text.size() - 2, ":");
+  return text;
+}
+
 void link_latest(const std::string& base, const std::string& name) {
   const std::string temporary = base + "/.latest-" + name;
   if (symlink(name.c_str(), temporary.c_str()) != 0) return;
   if (rename(temporary.c_str(), (base + "/latest").c_str()) != 0) unlink(temporary.c_str());
 }
 
-}  // namespace
+int make_stamped_directory(const std::string& base, std::string* path) {
+  const std::string stem = now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(getpid());
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    *path = base + "/" + (attempt == 1 ? stem : stem + "-" + std::to_string(attempt));
+    if (mkdir(path->c_str(), 0777) == 0) return 0;
+    if (errno != EEXIST) return errno;
+  }
+  return EEXIST;
+}
 
 int RunDirectory::create(const Config& config) {
   path_ = config.base_directory;
   if (const int error = make_directories(path_)) return error;
   const std::string base = absolute(path_);
-  const std::string stem = now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(getpid());
-  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
-    const std::string name = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
-    path_ = base + "/" + name;
-    if (mkdir(path_.c_str(), 0777) == 0) {
-      link_latest(base, name);
-      return 0;
-    }
-    if (errno != EEXIST) return errno;
-  }
-  return EEXIST;
+  if (config.rank.is_one_of_many()) return create_of_rank(base, config.rank);
+  const int error = make_stamped_directory(base, &path_);
+  if (error == 0) link_latest(base, path_.substr(base.size() + 1));
+  return error;
+}
+
+int RunDirectory::create_of_rank(const std::string& base, const Rank& rank) {
+  RankPlace place;
+  const int error = claim_rank_directory(base, rank, &place);
+  path_ = place.path;
+  return error == 0 && place.is_taken ? create_inside(place.path) : error;
 }
 
 int RunDirectory::create_inside(const std::string& parent_run) {
@@ -167,12 +175,18 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
   if (parent_) return 0;
   run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
   run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
-  run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_at() + "\"";
+  run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_now() + "\"";
   run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + patterns(config.filter);
   run_json_ += ", \"module_filters\": " + patterns(config.modules);
   run_json_ += ", \"line_filters\": " + patterns(config.lines);
   run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
   run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
+  if (config.rank.is_one_of_many()) {
+    run_json_ += ", \"rank\": {\"number\": " + std::to_string(config.rank.number);
+    run_json_ += ", \"world_size\": " + std::to_string(config.rank.world_size) + ", \"machine\": ";
+    append_json(run_json_, machine_name());
+    run_json_ += "}";
+  }
   if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
   run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
   const int error = write_run_json("running");

@@ -10,11 +10,21 @@
 
 namespace aoti_debug {
 
+// Makes a new directory in `base` (absolute), named by time and process. 0, or an errno.
+int make_stamped_directory(const std::string& base, std::string* path);
+
+// Points `latest` in `base` at a directory there. Another process that does the same at the same time may win.
+void link_latest(const std::string& base, const std::string& name);
+
+// Now in ISO 8601, with the zone as +hh:mm.
+std::string started_now();
+
 class RunDirectory {
  public:
   // Makes a directory under `config.base_directory` (with run.json and the link `latest`), or adopts
-  // `config.run_directory`; creates the journal. A directory whose journal another process or package writes gets a
-  // folder for this one. 0, or an errno; then `path` says what could not be made.
+  // `config.run_directory`; creates the journal. One of many ranks gets a folder of the directory that they have in
+  // common. A directory whose journal another process or package writes gets a folder for this one. 0, or an errno;
+  // then `path` says what could not be made.
   int open(const Config& config, const AotiDebugPackage& package, bool has_device);
 
   const std::string& path() const { return path_; }
@@ -30,6 +40,7 @@ class RunDirectory {
 
  private:
   int create(const Config& config);
+  int create_of_rank(const std::string& base, const Rank& rank);
   int adopt(const std::string& run_directory);
   int create_inside(const std::string& parent_run);
   int describe(const Config& config, const AotiDebugPackage& package, bool has_device);

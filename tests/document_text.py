@@ -131,6 +131,8 @@ def all_options(text: str) -> list[str]:
 
 
 def _tool(line: str) -> str:
+    if "torchrun " in line:
+        return "torchrun"
     if command := _COMMAND.search(line):
         return f"aoti-debug {command[1]}"
     if re.search(r"(?:^|[ ])pytest ", line):

@@ -115,6 +115,7 @@ class JournalWriter:
         self.blocks_reused = 0
         self.thread = 1
         self.time_ns = 0
+        self.start_unix_ns = 1_700_000_000_000_000_000
         self.sequence = 0
         self._without_crumb = 0
         self._block_bytes = block_bytes
@@ -129,7 +130,7 @@ class JournalWriter:
             self._block_bytes,
             self.pid,
             self.level,
-            1_700_000_000_000_000_000,
+            self.start_unix_ns,
             self.blocks_reused,
             self.crumb_every,
         )

@@ -74,6 +74,7 @@ def wrong_options(uses: list[OptionUse], known: dict[str, set[str]]) -> list[Opt
 
 def known_options() -> dict[str, set[str]]:
     found = {tool: options | {"--help"} for tool, options in options_of_commands().items()}
+    found["torchrun"] = found["aoti-debug run"] | {"--nproc-per-node", "--rdzv-id"}
     return found | options_of_scripts() | {"aoti-debug": {"--help", "--version"}}
 
 

@@ -11,6 +11,7 @@ import click
 from aoti_debug import wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
+from aoti_debug.cli.ranks import one_rank
 from aoti_debug.repro import write_repro
 
 
@@ -59,7 +60,7 @@ def command(
 
     KERNEL is a name as `aoti-debug show` prints it. The script needs torch, safetensors and numpy, for a Triton kernel
     also triton, for a C++ kernel a compiler; it does not need aoti-debug. If the run saved no tensors of the launch,
-    its package is run again at level 1 for that launch.
+    its package is run again at level 1 for that launch. Of a run of several ranks, the first that failed counts.
 
     \b
     aoti-debug repro cpp_fused_relu_1
@@ -72,7 +73,7 @@ def command(
     """
     written = write_repro(
         kernel,
-        run=run,
+        run=one_rank(run),
         launch=launch,
         output=output,
         one_file=max_size if single_file else None,

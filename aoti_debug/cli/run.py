@@ -25,6 +25,7 @@ from aoti_debug.diff.repeated_calls import compare_calls
 from aoti_debug.diff.text import repeat_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
@@ -187,9 +188,10 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option(
     "--ranks",
-    metavar="R,R",
+    metavar="R,R-R",
     default="",
-    help="With --inspect: call it on these ranks only, of the variable RANK, which torchrun sets.",
+    help="Of several ranks (torchrun): record at this level, and call --inspect, on these only: 0,2-3. The others keep "
+    "their journals.",
 )
 @click.option(
     "--repeat",
@@ -273,6 +275,7 @@ def command(
         inspector=inspector,
         tag=tag,
         ranks=ranks,
+        rank=machine_ranks.of_environment(),
         environment={} if repeat is None else {"AOTI_DEBUG_PRINT": "none"},
         trusted=trusted,
         summaries=(freq or 1) if summaries else None,
@@ -282,7 +285,7 @@ def command(
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)
-    print_lines(uncalled_inspector_warning(package_manifest, tag, ranks), err=True)
+    print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
     print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:

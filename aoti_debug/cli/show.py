@@ -17,9 +17,15 @@ from aoti_debug.call_text.options import CallOptions
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.ranks import one_rank, ranks_named
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.ranks.agreement import Expectation
+from aoti_debug.ranks.analysis import analyse
+from aoti_debug.ranks.document import document as ranks_document
+from aoti_debug.ranks.ranks_run import open_ranks
+from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.run_json import ExitKind
@@ -93,7 +99,24 @@ class Selection:
     help=f"Show every launch, not only {LIMIT} of them; of a launch, every FX node and every stack.",
 )
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as docs/show.schema.json describes it.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object, as docs/show.schema.json (docs/ranks.schema.json of several ranks) describes it.",
+)
+@click.option(
+    "--agree",
+    metavar="PATTERN",
+    multiple=True,
+    help="Of several ranks: arguments that should be equal on all: 'buf7', 'KERNEL:buf7'. Repeatable.",
+)
+@click.option(
+    "--sharded",
+    metavar="PATTERN",
+    multiple=True,
+    help="Of several ranks: weights that each has its own part of: '*.experts.*'. Repeatable.",
+)
 def command(
     what: str | None,
     run: str | None,
@@ -110,14 +133,26 @@ def command(
     all_: bool,
     wide: bool,
     as_json: bool,
+    agree: tuple[str, ...],
+    sharded: tuple[str, ...],
 ) -> None:
     """Show the launches of a run: the latest one, or RUN.
+
+    Of a run of several ranks (torchrun), shows all ranks: the first that failed, those that wait, and tensors that
+    should agree; RUN/rank2 is the run of one. A KERNEL or NUMBER is of the rank that failed first, or else of the
+    first.
 
     Given a KERNEL or the NUMBER of a launch (0.3, or 3 for short), shows those in full: arguments, values, files, grid,
     model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
     record.
     """
     chosen = SiteFilter(modules=modules, lines=lines)
+    all_ranks = ranks_named(what, run)
+    if all_ranks is not None:
+        _print_ranks(all_ranks, Expectation(agree, sharded), as_json, UNLIMITED if wide else width())
+        return
+    if agree or sharded:
+        raise UsageError("--agree and --sharded need a run of several ranks", hint="aoti-debug show RUN")
     selected = select(what, run)
     _keep_crumbs(selected.run)
     if calls:
@@ -145,9 +180,9 @@ def select(what: str | None, run: str | None) -> Selection:
         UsageError: `what` is neither a run, nor a kernel, nor a launch; the hint lists similar names.
         RunDirError: there is no such run or launch, or the run is damaged.
     """
-    if run is None and what is not None and _names_a_run(what):
+    if run is None and what is not None and names_a_run(what):
         return Selection(rescue.open_diagnosed(what), None)
-    diagnosed = rescue.open_diagnosed(run)
+    diagnosed = rescue.open_diagnosed(one_rank(run))
     opened = diagnosed.run
     if what is None:
         return Selection(diagnosed, None)
@@ -201,7 +236,8 @@ def _keep_crumbs(run: RunDir) -> None:
         breadcrumbs.preserve(run.path)
 
 
-def _names_a_run(what: str) -> bool:
+def names_a_run(what: str) -> bool:
+    """True if the word is a run or a directory, not a kernel or a launch."""
     try:
         run_directory.find(what)
     except RunDirError:
@@ -209,6 +245,14 @@ def _names_a_run(what: str) -> bool:
             return Path(what).is_dir()
         return False
     return True
+
+
+def _print_ranks(path: Path, expected: Expectation, as_json: bool, columns: int) -> None:
+    analysis = analyse(open_ranks(path), expected)
+    if as_json:
+        click.echo(json.dumps(ranks_document(analysis), indent=1, allow_nan=False))
+    else:
+        print_lines(ranks_lines(analysis, columns))
 
 
 def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) -> None:

@@ -32,7 +32,7 @@ from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir import run_directory, run_json
+from aoti_debug.rundir import ranks_directory, run_directory, run_json
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -130,7 +130,7 @@ class _Session:
     def _run(self) -> RunDir:
         """The run to compare, with the tensors of all launches."""
         options = self._options
-        if (options.model / run_json.NAME).is_file():
+        if (options.model / run_json.NAME).is_file() or ranks_directory.is_one(options.model):
             self._check_not_compiled("a run directory")
             run = run_directory.open_run(options.model)
             return run if _has_tensors(run) else self._again(run)

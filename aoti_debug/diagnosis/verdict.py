@@ -212,7 +212,7 @@ class _Case:
     def _within_a_launch(self, what: str) -> _Finding:
         innermost = {launch.thread: launch for launch in self.open}
         suspects = tuple(innermost.values())
-        killed = self.run.state is ExitKind.ABORTED and self.died is None
+        killed = self.run.state is ExitKind.ABORTED and (self.died is None or self.died.signal not in DEATHS)
         guilty = None if self.died is None else innermost.get(self.died.thread)
         if len(suspects) > 1 and guilty is not None:
             why = f"{len(suspects)} threads were within a launch; the signal came in the one that ran this launch"
@@ -256,7 +256,7 @@ class _Case:
                 return self.exit.detail or "the process vanished"
             case _:
                 words = crash_stacks.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
-                text = _signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
+                text = signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
                 return f"{text}: {words}" if words else text
 
     def frames(self, finding: _Finding) -> tuple[str, ...]:
@@ -308,7 +308,7 @@ def _is_later(sequence: int, completed: int) -> bool:
     return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
 
 
-def _signal_text(name: str) -> str:
+def signal_text(name: str) -> str:
     """A signal with its description: "SIGSEGV (Segmentation fault)"."""
     number = signal.Signals.__members__.get(name)
     return name if number is None else f"{name} ({signal.strsignal(number)})"

@@ -29,10 +29,7 @@ def create(base: Path) -> Path:
         NotADirectoryError: `base` is a file.
         OSError: it cannot be made.
     """
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(base)) from error
+    make_base(base)
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
     for attempt in count(1):
         path = base.resolve() / (stamp if attempt == 1 else f"{stamp}-{attempt}")
@@ -42,6 +39,19 @@ def create(base: Path) -> Path:
             continue
         break
     return path
+
+
+def make_base(base: Path) -> None:
+    """Makes the directory that others are made in, if it is missing.
+
+    Raises:
+        NotADirectoryError: it is a file.
+        OSError: it cannot be made.
+    """
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(base)) from error
 
 
 def remove(path: Path, base: Path | None) -> None:

@@ -11,7 +11,7 @@ import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -37,6 +37,7 @@ _HEX = "(?:0x)?[0-9a-f]{1,16}"
 _THREAD = re.compile(
     rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
 )
+_TIME = re.compile(r"time ([0-9]{1,10}) ([0-9]{1,19})")
 _FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _ABORT_MESSAGE = re.compile(
@@ -85,6 +86,31 @@ class Backtrace:
         requested = [stack for stack in self.stacks if stack.thread in threads]
         stack = self.died or (requested[0] if requested else None) or (self.stacks[0] if self.stacks else None)
         return tuple(frame.text for frame in self.python[:MAX_FRAMES]) if stack is None else useful(stack, self.python)
+
+
+@dataclass(frozen=True)
+class CaughtSignal:
+    """A signal that a process received.
+
+    Attributes:
+        signal: "SIGSEGV".
+        unix_ns: when, by the wall clock of its machine; 0 if it is not recorded.
+    """
+
+    signal: str
+    unix_ns: int
+
+
+def last_signal(run: Path) -> CaughtSignal | None:
+    """The last signal that the process of a run wrote its stack for; None without any. Nothing is symbolized."""
+    caught: CaughtSignal | None = None
+    thread = -1
+    for line in complete_lines(_text(run / STACKS)):
+        if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
+            thread, caught = int(match[1]), CaughtSignal(process.signal_name(int(match[2])), 0)
+        elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
+            caught = replace(caught, unix_ns=int(match[2]))
+    return caught
 
 
 def read(run: Path) -> Backtrace | None:

@@ -10,13 +10,15 @@ from pathlib import Path
 import aoti_debug
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
+from aoti_debug.machine import ranks
+from aoti_debug.machine.ranks import Rank
 from aoti_debug.manifest import Manifest
 from aoti_debug.run import options as run_options
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.target import RunTarget
-from aoti_debug.rundir import run_json
-from aoti_debug.rundir.run_json import RunInfo
+from aoti_debug.rundir import ranks_directory, run_json
+from aoti_debug.rundir.run_json import RankInfo, RunInfo
 
 HOST = "aoti-debug run"
 _NEEDS_A_LEVEL = {  # option -> what it does at a level above 0
@@ -67,7 +69,12 @@ def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
         libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
         poison=poison,
         guards=poison is not None,
+        rank=_rank_info(options.rank),
     )
+
+
+def _rank_info(rank: Rank | None) -> RankInfo | None:
+    return None if rank is None else RankInfo(rank.number, rank.world_size, ranks_directory.machine_name())
 
 
 def _torch_version() -> str | None:
@@ -136,12 +143,21 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
         Variable.GUARDS: 1 if options.guards else None,
         Variable.WATCH: ";".join(options.watch) or None,
         Variable.ON_HIT: options.on_hit or None,
+        Variable.RANKS: options.ranks or None,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
     return {
         **os.environ,
+        **_gpu_of(options.rank),
         **options.environment,
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(temporary),
         **{name.value: str(value) for name, value in variables.items() if value is not None},
     }
+
+
+def _gpu_of(rank: Rank | None) -> dict[str, str]:
+    """The variable that gives each rank of a machine a GPU of its own, as the only one that it sees."""
+    name = "CUDA_VISIBLE_DEVICES"
+    gpu = None if rank is None else ranks.visible_gpus(rank, os.environ.get(name))
+    return {} if gpu is None else {name: gpu}

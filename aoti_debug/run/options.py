@@ -10,6 +10,7 @@ from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import ranks
+from aoti_debug.machine.ranks import Rank
 from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
 from aoti_debug.site_filter import SiteFilter
@@ -44,7 +45,10 @@ class RunOptions:
         inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
             more.
         tag: a pattern of tags: the inspector sees tensors of such inspectors in the model only.
-        ranks: "0,1": the inspector is called on these ranks only; "" for all.
+        ranks: "0,2-3": record at this level, and call the inspector, on these ranks only; the others keep their
+            journals; "" for all.
+        rank: the rank that this process is: its run goes into the directory that all ranks have in common; None for a
+            directory of its own.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
     """
@@ -74,6 +78,7 @@ class RunOptions:
     inspector: str = ""
     tag: str = ""
     ranks: str = ""
+    rank: Rank | None = None
     model: str = ""
     trusted: bool = False
     summaries: int | None = None
@@ -125,8 +130,6 @@ def check(options: RunOptions) -> None:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     if options.tag and not options.inspector:
         raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
-    if options.ranks and not options.inspector:
-        raise UsageError("--ranks needs --inspect", hint="--inspect my.py:f names the function to call")
     ranks.parse(options.ranks)
     if options.inspector:
         inspector.user_function(options.inspector).check()

@@ -13,6 +13,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
 from aoti_debug.machine import python_process, stamped_directories
+from aoti_debug.machine.ranks import Rank
 from aoti_debug.machine.scratch_directory import scratch_directory
 from aoti_debug.machine.timings import Stopwatch
 from aoti_debug.manifest import Manifest
@@ -26,7 +27,7 @@ from aoti_debug.run.options import RunOptions
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
-from aoti_debug.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.rundir import summaries as run_summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
@@ -79,6 +80,7 @@ def run(
     inspector: str = "",
     tag: str = "",
     ranks: str = "",
+    rank: Rank | None = None,
     model: str = "",
     trusted: bool = False,
     summaries: int | None = None,
@@ -116,6 +118,7 @@ def run(
         inspector=inspector,
         tag=tag,
         ranks=ranks,
+        rank=rank,
         model=model,
         trusted=trusted,
         summaries=summaries,
@@ -134,12 +137,13 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     base = options.out or run_directory.base_directory()
     shared_memory.reclaim()
     is_new_base = not base.exists()
-    path = _new_directory(base)
+    path = _new_directory(base, options.rank)
     try:
         with scratch_directory() as temporary:  # until the call stacks in the libraries there have been read
             return _run_in(path, target, options, observer, stopwatch, temporary)
     except (ArtifactError, TargetError, UsageError):
-        stamped_directories.remove(path, base if is_new_base else None)
+        if options.rank is None:  # a rank that never started is of interest to the others
+            stamped_directories.remove(path, base if is_new_base else None)
         raise
 
 
@@ -162,14 +166,14 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
             )
 
 
-def _new_directory(base: Path) -> Path:
-    """Creates a run directory.
+def _new_directory(base: Path, rank: Rank | None) -> Path:
+    """Creates a run directory; that of a rank, in the directory of all ranks.
 
     Raises:
         UsageError: it cannot be created.
     """
     try:
-        return stamped_directories.create(base)
+        return stamped_directories.create(base) if rank is None else ranks_directory.claim(base, rank)
     except OSError as error:
         raise UsageError(
             f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
@@ -212,17 +216,23 @@ def _run_in(
         with ModelProcess(configuration.run_request(path, info, target, options), environment) as process:
             info = replace(info, pid=process.pid)
             run_json.write(info, path)
-            report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
+            linker = _LatestLinker(observer, path, options.rank)
+            report = process.watch(linker, Limits(options.timeout, options.stall), stopwatch)
     except KeyboardInterrupt:
         rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
+    except SystemExit:  # SIGTERM: torchrun ends the other ranks with it when one has failed
+        killed = Exit(ExitKind.ABORTED, "killed by SIGTERM", signal="SIGTERM", unix_time=time.time())
+        rescue.rescued(_finish(path, replace(info, exit=killed)))
+        raise
     stopwatch.next("read")
-    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=_exit(report))
+    exit_ = replace(_exit(report), unix_time=report.unix_time)
+    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=exit_)
     ended = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
         rescue.release(path)
         raise _start_error(path, report, manifest)
-    stamped_directories.link_latest(path)
+    _link_latest(path, options.rank)
     ended, rescued = rescue.rescued(ended)
     lost = report.log_failure or rescued.failure or _keep_summaries(ended.run)
     ended, failure = _with_timings(ended, stopwatch)
@@ -254,16 +264,23 @@ def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> tuple[DiagnosedR
     return ended.with_info(info), failure
 
 
+def _link_latest(path: Path, rank: Rank | None) -> None:
+    """Points `latest` at a run; the directory of a run of ranks has its link since it was made."""
+    if rank is None:
+        stamped_directories.link_latest(path)
+
+
 class _LatestLinker(Observer):
     """Links `latest` to the run as soon as the model is called, and forwards every event."""
 
-    def __init__(self, observer: Observer, path: Path) -> None:
+    def __init__(self, observer: Observer, path: Path, rank: Rank | None) -> None:
         self._observer = observer
         self._path = path
+        self._rank = rank
 
     def reached(self, stage: Stage) -> None:
         if stage is Stage.CALL:
-            stamped_directories.link_latest(self._path)
+            _link_latest(self._path, self._rank)
         self._observer.reached(stage)
 
     def output(self, stream: str, data: bytes) -> None:

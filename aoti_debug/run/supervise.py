@@ -57,6 +57,7 @@ class Report:
 
     Attributes:
         stopwatch: measures the phases of the run.
+        unix_time: when the process died, or said that it had failed; seconds.
     """
 
     stopwatch: Stopwatch
@@ -66,6 +67,7 @@ class Report:
     error: ErrorData | None = None
     returncode: int = 0
     kill_reason: str = ""  # "no progress for 30 s"; "" if the process was not killed
+    unix_time: float | None = None
     log_failure: str = ""  # the reason why stdout.log or stderr.log is incomplete
 
     def receive(self, message: Message, observer: Observer) -> None:
@@ -84,6 +86,7 @@ class Report:
                 self.stopwatch.next("exit")
             case Failed(error):
                 self.error = error
+                self.unix_time = time.time()
                 self.stopwatch.next("exit")
 
     @property
@@ -145,6 +148,8 @@ class ModelProcess:
                     selector.register(pipe, selectors.EVENT_READ, name)
                 while selector.get_map():
                     ended = self._child.poll() is not None
+                    if (ended or report.kill_reason) and report.unix_time is None:
+                        report.unix_time = time.time()
                     ready = selector.select(_TICK)
                     for key, _ in ready:
                         data = os.read(key.fd, _CHUNK)
@@ -167,6 +172,7 @@ class ModelProcess:
                     if exit_deadline is not None and time.monotonic() > exit_deadline:
                         self._child.kill()
             report.returncode = self._child.wait()
+            report.unix_time = report.unix_time or time.time()
             report.log_failure = next((log.failure for log in logs.values() if log.failure), "")
         finally:
             for log in logs.values():

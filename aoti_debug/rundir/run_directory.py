@@ -26,7 +26,7 @@ from aoti_debug.machine import members, stamped_directories
 from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import trust
-from aoti_debug.rundir import breadcrumbs, journal, rescued_tensors, run_json, timeline
+from aoti_debug.rundir import breadcrumbs, journal, ranks_directory, rescued_tensors, run_json, timeline
 from aoti_debug.rundir.records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
@@ -211,9 +211,12 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     """The directory of a run: a path, the name of a run in `base`, or `latest` (also for None).
 
     Raises:
-        RunDirError: there is none.
+        RunDirError: there is none, or it is a run of several ranks, of which each has a run of its own.
     """
     base = base or base_directory()
+    of_ranks = stamped_directories.find(name, base, ranks_directory.NAME)
+    if of_ranks is not None:
+        raise RunDirError(f"{of_ranks} is a run of several ranks", hint=f"name one of them: {of_ranks / 'rank0'}")
     path = stamped_directories.find(name, base, run_json.NAME)
     if path is not None:
         return path
@@ -259,7 +262,9 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
 
 
 def _is_alive(info: RunInfo) -> bool:
-    """True if the run's process is alive: a process of its id that did not start after the run."""
+    """True if the run's process is alive: a process of its id on this machine that did not start after the run."""
+    if info.rank is not None and info.rank.machine != ranks_directory.machine_name():
+        return False
     try:
         fields = Path(f"/proc/{info.pid}/stat").read_text().rpartition(")")[2].split()
         uptime = float(Path("/proc/uptime").read_text().split()[0])

@@ -57,6 +57,22 @@ class Exit:
     exception: str = ""  # the Python type's name
     code: int | None = None  # the device error's code, if the exception has one
     seconds: float | None = None  # of the calls
+    unix_time: float | None = None  # when it ended, in seconds, by the clock of its machine; None: nobody saw it
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """The place of a process among the ranks of a distributed program.
+
+    Attributes:
+        number: its rank, from 0.
+        world_size: the number of ranks.
+        machine: the name of its machine.
+    """
+
+    number: int
+    world_size: int
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ class RunInfo:
     line_filters: tuple[str, ...] = ()
     guards: bool = False  # zones of known bytes around buffers
     poison: int | None = None  # the byte that buffers were filled with
+    rank: RankInfo | None = None  # None: it is not one of many
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known
     format: int = FORMAT
 

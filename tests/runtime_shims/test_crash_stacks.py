@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def test_a_fatal_signal_leaves_the_stack_and_stays_what_it_is(
     assert done.returncode == -number
     ((thread, caught, _, _, pc),) = heads(folder)
     assert (thread, int(caught)) == (done.stdout.strip(), number)
-    _, frames = (folder / "backtrace.txt").read_text().splitlines()
+    _, time_, frames = (folder / "backtrace.txt").read_text().splitlines()
+    assert time_.split()[:2] == ["time", thread]
+    assert abs(int(time_.split()[2]) / 1e9 - time.time()) < 600
     words = frames.split()
     assert words[:3] == ["frames", thread, pc]
     assert len(words) > 8

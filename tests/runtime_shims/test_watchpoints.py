@@ -165,7 +165,7 @@ def test_stack_is_written_once(load: Load, journal: Callable[[], Journal], run: 
     runtime.unload()
     assert [hit.flags for hit in journal().of("watch_hit")] == [STACK, 0]
     lines = (run / "backtrace.txt").read_text().splitlines()
-    assert [line.split()[0] for line in lines] == ["thread", "frames"]
+    assert [line.split()[0] for line in lines] == ["thread", "time", "frames"]
 
 
 def test_many_hits_do_not_grow(load: Load, journal: Callable[[], Journal], run: Path) -> None:

@@ -1,0 +1,196 @@
+"""Tensors that should be equal on all ranks, grouped by hash: who is the odd one.
+
+They are the weights of equal names and sizes, unless a pattern says that they are sharded; the results of collectives
+that are equal on every rank; and the arguments that a pattern of the user names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+
+from aoti_debug.abi import CallKind, Phase, SaveStatus
+from aoti_debug.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.manifest import Role
+from aoti_debug.ranks.collectives import gives_equal_results, is_collective, is_wait
+from aoti_debug.ranks.ranks_run import RankRun
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.values import Tensor
+
+
+class Subject(str, Enum):
+    """The reason why a tensor should be equal on all ranks."""
+
+    WEIGHT = "weight"
+    COLLECTIVE = "result of a collective"
+    NAMED = "tensor that --agree names"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The tensors that should agree.
+
+    Attributes:
+        agree: patterns of arguments: "buf7", "KERNEL:buf7".
+        sharded: patterns of weights that every rank has its own part of.
+    """
+
+    agree: tuple[str, ...] = ()
+    sharded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A tensor that is not equal on all ranks.
+
+    Attributes:
+        name: of the weight, or of the argument.
+        launch: the first launch in which it differs; id and kernel.
+        groups: numbers of the ranks that have equal bytes; the largest group first.
+        times: how many launches it differs in.
+    """
+
+    subject: Subject
+    name: str
+    launch: str
+    groups: tuple[tuple[int, ...], ...]
+    times: int = 1
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """The ranks that are not in the largest group; none if no group is the largest."""
+        first, second = self.groups[0], self.groups[1]
+        if len(first) == len(second):
+            return ()
+        return tuple(sorted(number for group in self.groups[1:] for number in group))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The tensors of a run of ranks that should be equal.
+
+    Attributes:
+        compared: the number of tensors that at least two ranks recorded.
+        disagreements: weights first, then in the order of launches.
+        sharded: names of weights that have another size on each rank, which are not compared.
+    """
+
+    compared: int
+    disagreements: tuple[Disagreement, ...]
+    sharded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    subject: Subject
+    name: str
+    launch: Launch
+    shape: tuple[int, ...] | None
+    hash: tuple[int, ...]
+
+
+_Key = tuple[Subject, str, tuple[int, ...]]  # the launch too, except of a weight
+
+
+def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
+    """Compares the recorded tensors that should agree; only ranks of one program with each other.
+
+    Args:
+        ranks: those that left a run.
+
+    Raises:
+        RunDirError: a record of a run cannot be read.
+    """
+    compared = 0
+    found: dict[tuple[Subject, str], Disagreement] = {}
+    sharded: dict[str, None] = {}
+    for program in dict.fromkeys(rank.program for rank in ranks):
+        tensors: dict[_Key, dict[int, _Recorded]] = {}
+        for rank in ranks:
+            if rank.program == program and rank.diagnosed is not None:
+                for key, recorded in _recorded(rank.diagnosed.run, expected):
+                    tensors.setdefault(key, {}).setdefault(rank.number, recorded)
+        for (subject, name, _), of_rank in sorted(tensors.items(), key=lambda item: item[0][2]):
+            if len(of_rank) < 2:
+                continue
+            if subject is Subject.WEIGHT and len({recorded.shape for recorded in of_rank.values()}) > 1:
+                sharded[name] = None
+                continue
+            compared += 1
+            groups = _groups(of_rank)
+            if len(groups) > 1:
+                known = found.get((subject, name))
+                found[subject, name] = _again(known) if known else _disagreement(subject, name, of_rank, groups)
+    ordered = sorted(found.values(), key=lambda item: item.subject is not Subject.WEIGHT)
+    return Agreement(compared, tuple(ordered), tuple(sharded))
+
+
+def _again(known: Disagreement) -> Disagreement:
+    return Disagreement(known.subject, known.name, known.launch, known.groups, known.times + 1)
+
+
+def _disagreement(
+    subject: Subject, name: str, of_rank: Mapping[int, _Recorded], groups: tuple[tuple[int, ...], ...]
+) -> Disagreement:
+    launch = next(iter(of_rank.values())).launch
+    return Disagreement(subject, name, f"{launch.id} {launch.kernel}", groups)
+
+
+def _groups(of_rank: Mapping[int, _Recorded]) -> tuple[tuple[int, ...], ...]:
+    by_hash: dict[tuple[int, ...], list[int]] = {}
+    for number, recorded in sorted(of_rank.items()):
+        by_hash.setdefault(recorded.hash, []).append(number)
+    return tuple(sorted((tuple(numbers) for numbers in by_hash.values()), key=lambda group: (-len(group), group)))
+
+
+def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recorded]]:
+    """Yields the tensors of a run that should agree, with what identifies them on all ranks."""
+    weights = {c.name: c.fqn or c.name for c in run.manifest.constants if not c.folded}
+    chosen = {name for name in weights.values() if not _matches(name, expected.sharded)}
+    met: set[str] = set()
+    begun: dict[int, Launch] = {}  # the last collective on a tensor, by its address
+    for launch in run.launches:
+        if launch.key.kind is not CallKind.MODEL:
+            continue
+        place = (launch.key.call, launch.key.launch)
+        for argument in launch.args:
+            name = input_or_weight_name(run.manifest, argument)
+            if name in chosen and name not in met and argument.role is not Role.OUT:
+                met.add(name)
+                if recorded := _tensor(Subject.WEIGHT, name, launch, argument, (Phase.BEFORE,)):
+                    yield (Subject.WEIGHT, name, ()), recorded
+            if _matches(argument.name, expected.agree) or _matches(f"{launch.kernel}:{argument.name}", expected.agree):
+                phases = (Phase.AFTER, Phase.BEFORE) if argument.written else (Phase.BEFORE,)
+                if recorded := _tensor(Subject.NAMED, argument.name, launch, argument, phases):
+                    yield (Subject.NAMED, argument.name, place), recorded
+        if not is_collective(launch.site):
+            continue
+        addresses = [a.tensor.data_ptr for a in launch.args if isinstance(a.tensor, Tensor)]
+        if not is_wait(launch.site):
+            begun.update((address, launch) for address in addresses)
+        elif (first := next((begun[a] for a in addresses if a in begun), None)) and gives_equal_results(first.site):
+            for argument in launch.args:
+                if recorded := _tensor(Subject.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
+                    yield (Subject.COLLECTIVE, first.kernel, place), recorded
+                    break
+
+
+def _tensor(
+    subject: Subject, name: str, launch: Launch, argument: Argument, phases: Iterable[Phase]
+) -> _Recorded | None:
+    """A tensor with the hash of its bytes, row-major; None if the run has none of it."""
+    shape = None if argument.layout is None else argument.layout.shape
+    for phase in phases:
+        saved, measured = argument.files.get(phase), argument.stats.get(phase)
+        if saved is not None and saved.status is not SaveStatus.SKIPPED:
+            return _Recorded(subject, name, launch, shape, saved.hash)
+        if measured is not None and measured.statistics is not None:
+            return _Recorded(subject, name, launch, shape, (measured.hash,))
+    return None
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,44 @@
+"""The page of a run of ranks, with links to a page for each rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.machine import page_file
+from aoti_debug.ranks import text
+from aoti_debug.ranks.analysis import RanksAnalysis
+from aoti_debug.ranks.document import document
+from aoti_debug.ranks.ranks_run import RankRun
+from aoti_debug.report.page import PageParts, render
+from aoti_debug.report.subject import REPORT
+
+_PARTS = PageParts("ranks.html", (), ("report.css",), ())
+
+
+def ranks_page(analysis: RanksAnalysis) -> str:
+    """The text of the HTML page."""
+    values = {
+        "name": analysis.run.path.name,
+        "summary": text.title(analysis),
+        "bad": analysis.has_finding,
+        "paragraphs": text.paragraphs(analysis),
+        "titles": text.titles(),
+        "rows": [(_link(rank), text.row(rank, analysis)) for rank in analysis.run.ranks],
+    }
+    return render(_PARTS, document(analysis), values)
+
+
+def _link(rank: RankRun) -> str:
+    return "" if rank.diagnosed is None else f"../{rank.path.name}/{REPORT}"
+
+
+def write(analysis: RanksAnalysis, output: Path | None = None) -> Path:
+    """Writes the page over an older one; returns its path.
+
+    Args:
+        output: the file; None for report/index.html in the directory of the run.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    return page_file.write(ranks_page(analysis), output, analysis.run.path / REPORT)

@@ -1,0 +1,48 @@
+"""Tensors that should be equal on all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ranked import REDUCE, Rank, manifest, opened, write_rank
+
+from aoti_debug.ranks.agreement import Disagreement, Expectation, Subject, agreement
+from aoti_debug.ranks.ranks_run import open_ranks
+
+
+def test_equal_ones(tmp_path: Path) -> None:
+    found = agreement(opened(tmp_path, Rank(), Rank()).ranks, Expectation())
+    assert (found.compared, found.disagreements) == (3, ())  # the weight, and the sum of each call
+
+
+def test_the_odd_weight(tmp_path: Path) -> None:
+    ranks = opened(tmp_path, Rank(), Rank(), Rank(hashes=(7, 2)), Rank()).ranks
+    (found,) = agreement(ranks, Expectation()).disagreements
+    assert found == Disagreement(Subject.WEIGHT, "layer.weight", "0.0 mm", ((0, 1, 3), (2,)))
+    assert found.odd == (2,)
+    assert agreement(ranks, Expectation(sharded=("layer.*",))).disagreements == ()
+
+
+def test_the_odd_result_of_a_collective(tmp_path: Path) -> None:
+    ranks = opened(tmp_path, Rank(hashes=(1, 5)), Rank(), Rank()).ranks
+    (found,) = agreement(ranks, Expectation()).disagreements
+    assert (found.subject, found.name, found.odd, found.times) == (Subject.COLLECTIVE, REDUCE, (0,), 2)
+
+
+def test_without_a_majority_no_rank_is_the_odd_one(tmp_path: Path) -> None:
+    (found,) = agreement(opened(tmp_path, Rank(), Rank(hashes=(7, 2))).ranks, Expectation()).disagreements
+    assert (found.groups, found.odd) == (((0,), (1,)), ())
+
+
+def test_a_named_tensor(tmp_path: Path) -> None:
+    ranks = opened(tmp_path, Rank(), Rank(), Rank(hashes=(7, 2))).ranks
+    found = agreement(ranks, Expectation(agree=("mm:layer_*",), sharded=("*",))).disagreements
+    assert [(one.subject, one.name, one.odd, one.times) for one in found] == [(Subject.NAMED, "layer_weight", (2,), 2)]
+
+
+def test_ranks_of_another_program_are_not_compared(tmp_path: Path) -> None:
+    path = opened(tmp_path, Rank(), Rank(), None).path
+    other = manifest()
+    vars(other)["source_sha256"] = "another program"
+    write_rank(path, 2, 3, Rank(hashes=(7, 9)), other)
+    assert agreement(open_ranks(path).ranks, Expectation()).disagreements == ()

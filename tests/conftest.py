@@ -57,9 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fork_server() -> Iterator[None]:
-    """Forks the processes that lower and run models from one that has imported what they need, once a session."""
-    importable(TESTS)
+def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Forks the processes that lower and run models from one that has imported what they need, once a session.
+
+    All folders with modules for children are on the search path from the start: it forks no process with another one.
+    """
+    for folder in pytestconfig.getini("pythonpath"):
+        importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
     lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
     with python_process.forking_from(PRELOADED, lowering, read_late=read_late):

@@ -66,7 +66,7 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
         importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
     lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
-    with python_process.forking_from(PRELOADED, lowering, read_late=read_late):
+    with python_process.forking_from((*PRELOADED, *lowering), read_late=read_late):
         yield
 
 

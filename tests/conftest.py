@@ -53,7 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest files first, for every worker."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items[:] = order.dealt(items, lambda item: item.path.relative_to(TESTS).as_posix(), workers)
+    files = {path: path.relative_to(TESTS).as_posix() for path in {item.path for item in items}}
+    items[:] = order.dealt(items, lambda item: files[item.path], workers)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,8 @@ usage: python benchmarks/inside.py [--device cpu|cuda] [--backend NAME] [--keep 
 Builds two packages (benchmarks/inside_examples.py): one prints, one has inspectors. Prints for each example what eager
 prints beside what the package prints, and whether they are equal; the gradients beside those of torch.compile, since a
 package has no backward; the summaries of a run beside the statistics in eager; the calls in the words of DebugMode.
-Every call runs in a process of its own. The exit code is 1 if two sides differ.
+Every call runs in a process of its own, forked from one that has imported torch. The exit code is 1 if two sides
+differ.
 """
 
 from __future__ import annotations
@@ -26,11 +27,16 @@ import inside_examples
 import torch
 
 from aoti_debug.builder import build as builder
+from aoti_debug.frontend.exported_program import WORKER
+from aoti_debug.machine import python_process
+from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.run import inspector, runner
+from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.rundir import summaries
 
 HERE = Path(__file__).resolve().parent
+IMPORTED = (*PRELOADED, "torch._inductor.compile_fx", "torch._inductor.package", WORKER)
 CALLS = 3
 INSPECTED = {
     "basic": "inspector: basic",
@@ -67,7 +73,8 @@ def examples(work: Path, device: str, backend: str) -> Iterator[Example]:
     @functools.cache
     def side(side: str, name: str) -> list[str]:
         package = packages["prints" if name == "prints" else "inspectors"]
-        return _python([str(HERE / "inside_side.py"), side, name, str(package), device, backend], work).splitlines()
+        arguments = (side, name, str(package), device, backend)
+        return _output(PythonCommand(script=str(HERE / "inside_side.py"), arguments=arguments)).splitlines()
 
     eager, package = (_printed(side(which, "prints")) for which in ("eager", "package"))
     for name in dict.fromkeys([*eager, *package]):
@@ -79,7 +86,7 @@ def examples(work: Path, device: str, backend: str) -> Iterator[Example]:
     backward = (sorted(side(which, "inspectors")) for which in ("eager-backward", "compiled-backward"))
     yield _compared("inspector: gradients, sorted", *backward, ("eager", "torch.compile"))
     yield _summaries(side("eager", "inspectors"), packages["inspectors"], work)
-    yield _calls(programs["inspectors"], packages["inspectors"], work)
+    yield _calls(programs["inspectors"], packages["inspectors"])
 
 
 def _export(name: str, device: str, work: Path) -> Path:
@@ -88,15 +95,16 @@ def _export(name: str, device: str, work: Path) -> Path:
     return path
 
 
-def _python(args: Sequence[str], work: Path) -> str:
+def _output(command: PythonCommand) -> str:
+    """The output of a process that executes a command."""
     removed = ("AOTI_DEBUG_", "RANK")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
-    done = subprocess.run(
-        [sys.executable, *args], cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(args)} failed with {done.returncode}:\n{done.stderr[-4000:]}")
-    return done.stdout
+    with python_process.start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        output, errors = child.communicate()
+        code = child.wait()
+    if code != 0:
+        raise SystemExit(f"{command} failed with {code}:\n{errors.decode()[-4000:]}")
+    return output.decode()
 
 
 def _compared(
@@ -155,13 +163,15 @@ def _inspected_buffers(manifest: Manifest) -> dict[tuple[str, int], str]:
     return found
 
 
-def _calls(program: Path, package: Path, work: Path) -> Example:
+def _calls(program: Path, package: Path) -> Example:
     """The texts of `show --calls`; equal if the inspected tensors have the same bytes, in the same order."""
-    command = ["-m", "aoti_debug"]
-    _python([*command, "run", str(package), "--level", "1"], work)
-    show = [*command, "show", "--calls", "--hashes", "--wide"]
-    right = _python(show, work).splitlines()
-    left = _python([*show, "--eager", str(program)], work).splitlines()
+
+    def printed(*arguments: str) -> list[str]:
+        return _output(PythonCommand(module="aoti_debug.cli.main", arguments=arguments)).splitlines()
+
+    show = ("show", "--calls", "--hashes", "--wide")
+    printed("run", str(package), "--level", "1")
+    right, left = printed(*show), printed(*show, "--eager", str(program))
     is_equal = _hashes(left) == _hashes(right) != []
     return Example("call text; equal: what inspectors see", ("eager", "package"), tuple(left), tuple(right), is_equal)
 
@@ -185,11 +195,12 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor", help="of torch.compile, for the gradients")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="build and run there, and keep it")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        work = options.keep or Path(temporary)
+    found = []
+    with tempfile.TemporaryDirectory() as temporary, python_process.forking_from(IMPORTED):
+        work = (options.keep or Path(temporary)).resolve()
         work.mkdir(parents=True, exist_ok=True)
-        found = []
-        for example in examples(work.resolve(), options.device, options.backend):
+        os.chdir(work)
+        for example in examples(work, options.device, options.backend):
             found.append(example)
             print("\n".join(lines(example)))
     equal = sum(example.is_equal for example in found)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import machine_results
+
 from aoti_debug.builder import build as builder
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
@@ -62,7 +64,9 @@ def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], m
         configs, module: as for `build_model`.
     """
     import torch
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
 
+    machine_results.link_into(Path(cache_dir()))
     program = torch.export.load(built.program)
     original = folder / "compiled.pt2"
     torch._inductor.aoti_compile_and_package(program, package_path=str(original), inductor_configs=dict(configs))

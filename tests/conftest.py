@@ -53,16 +53,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest files first, for every worker."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items[:] = order.dealt(items, lambda item: item.path.relative_to(TESTS).as_posix(), workers)
+    files = {path: path.relative_to(TESTS).as_posix() for path in {item.path for item in items}}
+    items[:] = order.dealt(items, lambda item: files[item.path], workers)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fork_server() -> Iterator[None]:
-    """Forks the processes that lower and run models from one that has imported what they need, once a session."""
-    importable(TESTS)
+def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Forks the processes that lower and run models from one that has imported what they need, once a session.
+
+    All folders with modules for children are on the search path from the start: it forks no process with another one.
+    """
+    for folder in pytestconfig.getini("pythonpath"):
+        importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
     lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
-    with python_process.forking_from(PRELOADED, lowering, read_late=read_late):
+    with python_process.forking_from((*PRELOADED, *lowering), read_late=read_late):
         yield
 
 

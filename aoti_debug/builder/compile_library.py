@@ -156,28 +156,30 @@ def _compile_wrapper(
     declarations = "" if compiled is None else DECLARATIONS
     shared = [] if compiled is None else [compiled]
     flags = _wrapper_flags(sources)
+    words = _generated_words(flags)
     parts = library_interface.split(text)
-    if parts is not None:
-        text, words = parts.model, _generated_words(flags)
+    if parts is None:
+        included = _include(toolchain, text, words, before=declarations)
+    else:
+        text = parts.model
         try:
-            with_base = declarations + library_interface.BASE_DECLARATION
+            base = library_interface.BASE_DECLARATION
+            included = _include(toolchain, text, words, before=declarations, after=base)
             interface = parts.interface + library_interface.BASE_DEFINITION
-            shared.append(_compile_interface(toolchain, interface, words, with_base))
-            declarations = with_base
+            shared.append(_compile_interface(toolchain, interface, words, included))
         except ToolchainError:  # this torch has another base class
-            shared.append(_compile_interface(toolchain, parts.interface, words, declarations))
-    return [*_compile_generated(toolchain, sources, work, text, "wrapper", flags, declarations), *shared]
+            included = _include(toolchain, text, words, before=declarations)
+            shared.append(_compile_interface(toolchain, parts.interface, words, included))
+    return [_compile_text(toolchain, work, text, "wrapper", [*included, *words]), *shared]
 
 
-def _compile_interface(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> Path:
+def _compile_interface(toolchain: Toolchain, text: str, words: Sequence[str], included: Sequence[str]) -> Path:
     """The object with a library's C functions, which is kept: they are the same in every library."""
 
     def fill(directory: Path) -> None:
-        source = directory / "interface.cpp"
-        source.write_text(text)
-        toolchain.compile(source, directory / "interface.o", [*_include(toolchain, text, words, declarations), *words])
+        _compile_text(toolchain, directory, text, "interface", [*included, *words])
 
-    return cache.entry("interfaces", toolchain.key(declarations, text, *words), fill) / "interface.o"
+    return cache.entry("interfaces", toolchain.key(text, *included, *words), fill) / "interface.o"
 
 
 def _wrapper_flags(sources: Sources) -> Flags:
@@ -185,13 +187,15 @@ def _wrapper_flags(sources: Sources) -> Flags:
     return replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
 
 
-def _compile_generated(
-    toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags, declarations: str = ""
-) -> list[Path]:
+def _compile_generated(toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags) -> list[Path]:
     words = _generated_words(flags)
+    return [_compile_text(toolchain, work, text, name, [*_include(toolchain, text, words), *words])]
+
+
+def _compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: Sequence[str]) -> Path:
     source = work / f"{name}.cpp"
     source.write_text(text)
-    return [toolchain.compile(source, work / f"{name}.o", [*_include(toolchain, text, words, declarations), *words])]
+    return toolchain.compile(source, work / f"{name}.o", words)
 
 
 def _generated_words(flags: Flags) -> list[str]:
@@ -206,12 +210,16 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Pa
     return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
 
 
-def _include(toolchain: Toolchain, text: str, words: list[str], declarations: str) -> list[str]:
-    """The option that includes what `text` begins to include, precompiled, and declarations; none without includes."""
+def _include(toolchain: Toolchain, text: str, words: Sequence[str], before: str = "", after: str = "") -> list[str]:
+    """The option that includes what `text` begins to include, precompiled; none without includes.
+
+    Args:
+        before, after: declarations before and after it.
+    """
     includes = precompiled_headers.leading_includes(text)
     if not includes:
         return []
-    header = precompiled_headers.text_of(includes) + declarations
+    header = before + precompiled_headers.text_of(includes) + after
     return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 

@@ -16,6 +16,8 @@ _FUNCTIONS = re.compile(
     r'extern "C" \{\n(?:(?!\} // extern|extern "C" \{).*\n)*\} // extern "C"\n',
     re.MULTILINE,
 )
+_CONTAINER = re.compile(r"^#include <torch/csrc/inductor/aoti_runtime/model_container\.h>$", re.MULTILINE)
+_MODEL = "#include <torch/csrc/inductor/aoti_runtime/model.h>"
 _NAME = re.compile(r"^AOTIRuntimeError (\w+)\(", re.MULTILINE)
 
 
@@ -25,7 +27,7 @@ class SplitWrapper:
 
     Attributes:
         interface: the C functions, with what precedes them in the wrapper.
-        model: all but the C functions; its lines keep their numbers.
+        model: all but the C functions and the container that they call; its lines keep their numbers.
     """
 
     interface: str
@@ -42,4 +44,6 @@ def split(wrapper: str) -> SplitWrapper | None:
     if "AOTInductorModelContainerRun" not in names or re.search(rf"\b(?:{'|'.join(names)})\b", rest):
         return None
     model = wrapper[: found.start()] + "\n" * functions.count("\n") + rest
+    if "ModelContainer" not in rest:
+        model = _CONTAINER.sub(_MODEL, model)
     return SplitWrapper(wrapper[: found.end()], model)

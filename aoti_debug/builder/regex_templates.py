@@ -12,15 +12,22 @@ from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine import cache
 
-_TEMPLATES = (
-    "class std::basic_regex<char>",
-    "class std::__detail::_Compiler<std::regex_traits<char>>",
-    "bool std::regex_match(const std::string&, std::smatch&, const std::regex&, std::regex_constants::match_flag_type)",
-)
-_RELEVANT = ("-O", "-f", "-std=", "-stdlib=", "-D_GLIBCXX", "-I")
 _INCLUDES = "#include <regex>\n#include <string>\n"
-DECLARATIONS = _INCLUDES + "".join(f"extern template {name};\n" for name in _TEMPLATES)
-DEFINITIONS = _INCLUDES + "".join(f"template {name};\n" for name in _TEMPLATES)
+# Explicit specializations without a body: a declaration `extern template` would leave out no inline function.
+DECLARATIONS = f"""{_INCLUDES}namespace std {{
+template <> basic_regex<char>::basic_regex(const char*, flag_type);
+template <> basic_regex<char>::~basic_regex();
+template <> bool regex_match(const string&, smatch&, const regex&, regex_constants::match_flag_type);
+}}
+"""
+DEFINITIONS = f"""{_INCLUDES}template class std::basic_regex<char>;
+template bool std::regex_match(
+    const std::string&, std::smatch&, const std::regex&, std::regex_constants::match_flag_type);
+"""
+_USE = f"""{DECLARATIONS}
+bool matches(const std::string& text, std::smatch& found) {{ return std::regex_match(text, found, std::regex("a")); }}
+"""
+_RELEVANT = ("-O", "-f", "-std=", "-stdlib=", "-D_GLIBCXX", "-I")
 
 
 def compile_templates(toolchain: Toolchain, words: Sequence[str]) -> Path | None:
@@ -36,11 +43,15 @@ def compile_templates(toolchain: Toolchain, words: Sequence[str]) -> Path | None
     relevant = [word for word in words if word.startswith(_RELEVANT)]
 
     def fill(directory: Path) -> None:
-        source = directory / "regex.cpp"
-        source.write_text(DEFINITIONS)
-        toolchain.compile(source, directory / "regex.o", relevant)
+        objects = []
+        for name, text in (("regex", DEFINITIONS), ("use", _USE)):
+            source = directory / f"{name}.cpp"
+            source.write_text(text)
+            objects.append(str(toolchain.compile(source, directory / f"{name}.o", relevant)))
+        library = ["-shared", "-Wl,-z,defs", *objects, "-o", str(directory / "use.so")]
+        toolchain.run([toolchain.compiler.path, *library], "templates of std::regex are not in their object")
 
     try:
-        return cache.entry("regex", toolchain.key(DEFINITIONS, *relevant), fill) / "regex.o"
+        return cache.entry("regex", toolchain.key(DECLARATIONS, DEFINITIONS, *relevant), fill) / "regex.o"
     except ToolchainError:
         return None

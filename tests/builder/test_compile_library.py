@@ -97,7 +97,7 @@ def test_links_the_uninstrumented_library(tools: Toolchain, sources: Sources, tm
     assert call(library) == 2057
     headers = sorted((own_cache / "headers").glob(f"*/leading.h{tools.compiler.header_suffix}"))
     before = [path.stat().st_mtime_ns for path in headers]
-    assert {path.with_name("leading.h").read_text().partition("\n")[0] for path in headers} == {"#include <cstdint>"}
+    assert all("#include <cstdint>\n" in path.with_name("leading.h").read_text() for path in headers)
     assert len(headers) >= 2  # of the wrapper and of the kernels
     compile_library.build_plain_library(tools, sources, work, library)
     assert [path.stat().st_mtime_ns for path in headers] == before

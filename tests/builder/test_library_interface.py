@@ -36,6 +36,17 @@ def test_the_model_is_what_is_left_at_its_lines(helpers: str) -> None:
     )
 
 
+def test_the_model_includes_no_container_unless_it_names_it() -> None:
+    container = "#include <torch/csrc/inductor/aoti_runtime/model_container.h>"
+    parts = split(f"{container}\n{HEAD}{FUNCTIONS}{MODEL}")
+    assert parts is not None
+    assert parts.interface.startswith(container)
+    assert parts.model.splitlines()[0] == "#include <torch/csrc/inductor/aoti_runtime/model.h>"
+    uses = split(f"{container}\n{HEAD}{FUNCTIONS}{MODEL}AOTInductorModelContainer* one;\n")
+    assert uses is not None
+    assert uses.model.splitlines()[0] == container
+
+
 @pytest.mark.parametrize(
     "wrapper",
     [

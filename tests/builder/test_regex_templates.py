@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.builder import regex_templates
 from aoti_debug.builder.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.machine import compiler
@@ -23,9 +24,14 @@ extern "C" int device_index(const char* text) {
 """
 
 
+@pytest.fixture(scope="module")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def tools(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     return Toolchain(compiler.find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"), jobs=2)
 
 
@@ -60,3 +66,10 @@ def test_a_library_with_other_templates_does_without(
     clang = replace(tools, compiler=replace(tools.compiler, version="clang version 18.1.0"))
     assert clang.compiler.is_clang
     assert compile_templates(clang, FLAGS) is None
+
+
+def test_templates_that_the_object_does_not_define(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regex_templates, "DEFINITIONS", "#include <regex>\n")
+    assert compile_templates(tools, FLAGS) is None

@@ -18,8 +18,10 @@ from typing import Any
 
 import artifact_metadata
 import compile_packages
+import machine_results
 import pytest
 import torch
+from built_model import Built
 from compile_packages import INPUT
 from once import once
 from torch._inductor.package import load_package
@@ -39,14 +41,16 @@ KERNELS = 2  # one of them is that of the constants
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages(tmp_path_factory: pytest.TempPathFactory, built: Callable[[str], Built]) -> Path:
     """The folder of the packages: moved away from where they were compiled, and the compiler's caches deleted."""
+    built("mixed")  # the first build of the session finds out what the machine can do
     return once(tmp_path_factory, "packages", compiled_elsewhere)
 
 
 def compiled_elsewhere(folder: Path) -> Path:
     there = folder / "there"
     (there / "packages").mkdir(parents=True)
+    machine_results.link_into(there / "cache")
     for known in Path(cache_dir()).glob("*/*"):  # what torch has found out about this machine, and its headers
         if len(known.parent.name) == 2 or known.parent.name == "precompiled_headers":
             (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import machine_results
 import models
 import pytest
 import torch
@@ -43,6 +44,7 @@ class Lowered:
 def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Lowered]:
     folder = tmp_path_factory.mktemp(request.param)
     settings = {"aot_inductor.package_cpp_only": True, "trace.provenance_tracking_level": 1}
+    machine_results.link_into(folder / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "cache"))
         archive = torch._inductor.aoti_compile_and_package(

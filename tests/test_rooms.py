@@ -15,7 +15,7 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
-    *("show", "repro", "compare", "diff", "call_text", "triage", "report", "summaries", "bundle"),
+    *("show", "repro", "compare", "diff", "replay", "bisect", "call_text", "triage", "report", "summaries", "bundle"),
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/

@@ -48,11 +48,6 @@ def replay_folder(base: Path) -> Iterator[Path]:
             stamped_directories.remove(folder, base if is_new_base else None)
 
 
-def has_tensors(run: RunDir) -> bool:
-    """True if a run saved tensors."""
-    return any(saved.path for launch in run.launches for a in launch.args for saved in a.files.values())
-
-
 def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
     """The options that repeat a run.
 
@@ -138,3 +133,13 @@ class ReplaySession:
                 require_inputs(building, built)
         folder = self.folder / name
         return ReplaySession(replace(options, package=package, out=folder / "runs"), folder, self.steps)
+
+
+def recorded(session: ReplaySession, run: RunDir) -> RunDir:
+    """The run if it saved tensors; otherwise a repetition that does.
+
+    Raises:
+        UsageError, TargetError, RunDirError: it cannot be repeated.
+    """
+    has_tensors = any(saved.path for launch in run.launches for a in launch.args for saved in a.files.values())
+    return run if has_tensors else session.again("level 1", (), level=1).run

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from aoti_debug import wording
 from aoti_debug.replay.outputs import Healing, OutputError, Outputs
 from aoti_debug.replay.what_if import WhatIf
@@ -19,10 +17,11 @@ _CONCLUSIONS = {
 
 def what_if_lines(found: WhatIf) -> list[str]:
     """The errors of the outputs before and after, and whether they heal."""
-    subject = wording.comma_separated(
-        f"{substitution} ({launch.kernel})"
-        for substitution, launch in zip(found.substitutions, found.launches, strict=True)
-    )
+    named = zip(found.substitutions, found.launches, strict=True)
+    replaced = [f"{substitution} ({launch.kernel})" for substitution, launch in named]
+    subject = wording.comma_separated(replaced) if replaced else ""
+    if found.begin:
+        subject = f"{subject}, from {found.begin} on" if subject else f"everything from {found.begin} on"
     lines = [*outputs_lines(found.outputs), ""] if found.outputs.before else []
     lines += [f"note: {note}" for note in found.notes]
     if not found.outputs.before or not found.outputs.after:
@@ -49,8 +48,3 @@ def _name(error: OutputError) -> str:
 
 def _size(error: OutputError) -> str:
     return "same bytes" if not error.different else f"{error.relative:.3g}"
-
-
-def refusal_lines(refused: tuple[str, ...]) -> Iterator[str]:
-    """The instructions that were not followed."""
-    return (f"note: {reason}" for reason in refused)

@@ -12,11 +12,12 @@ from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Role
+from aoti_debug.replay.earlier import recorded_results
 from aoti_debug.replay.instructions import Instruction, Replace, Skip
 from aoti_debug.replay.outputs import Outputs, errors
 from aoti_debug.replay.program_values import ProgramValues, program_values
 from aoti_debug.replay.results import results_of
-from aoti_debug.replay.session import ReplaySession, has_tensors
+from aoti_debug.replay.session import ReplaySession, recorded
 from aoti_debug.replay.substituted_run import SubstitutedRun
 from aoti_debug.replay.substitution import Source, Substitution
 from aoti_debug.rundir.run_directory import RunDir
@@ -30,6 +31,7 @@ class WhatIf:
     """A model with results of launches replaced.
 
     Attributes:
+        begin: what is before this launch was not launched, and got the recorded results; "" if all were launched.
         launches: those whose results were replaced.
         before, after: the run as it is, and the one with the replacements.
         outputs: their errors against the program in eager.
@@ -37,6 +39,7 @@ class WhatIf:
     """
 
     substitutions: tuple[Substitution, ...]
+    begin: str
     launches: tuple[Launch, ...]
     before: SubstitutedRun
     after: SubstitutedRun
@@ -44,33 +47,56 @@ class WhatIf:
     notes: tuple[str, ...]
 
 
-def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution]) -> WhatIf:
+def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str = "") -> WhatIf:
     """Runs the model as it is and with the substitutions, and compares both with the program in eager.
 
     Args:
         run: a run of the same package and inputs; one that saved no tensors is repeated.
+        begin: what is before this launch is not launched, and gets the recorded results; "" to launch everything.
 
     Raises:
         UsageError: a result cannot be replaced, or what should replace it is not known.
         ArtifactError, RunDirError, TargetError: a model cannot be run, or its program not be evaluated.
     """
-    if not has_tensors(run):
-        run = session.again("level 1", (), level=1).run
+    planned = plan(session, run, substitutions, begin)
+    before = session.again("as it is", ())
+    after = session.again("substituted", planned.instructions)
+    outputs = Outputs(errors(before.outputs, planned.program.outputs), errors(after.outputs, planned.program.outputs))
+    notes = [*planned.program.notes, *after.refused]
+    if planned.program.failure or not outputs.before:
+        notes.append(f"what the program returns is not known: {planned.program.failure or 'it returns no tensor'}")
+    return WhatIf(tuple(substitutions), begin, planned.launches, before, after, outputs, tuple(notes))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The instructions for a run, and what the program gives.
+
+    Attributes:
+        launches: those of the substitutions.
+    """
+
+    instructions: tuple[Instruction, ...]
+    launches: tuple[Launch, ...]
+    program: ProgramValues
+
+
+def plan(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str) -> Plan:
+    """The instructions for substitutions; see `what_if`.
+
+    Raises:
+        UsageError, ArtifactError, RunDirError, TargetError: as of `what_if`.
+    """
+    run = recorded(session, run)
+    earlier = list(recorded_results(run, run.launch(begin))) if begin else []
     launches = tuple(run.launch(substitution.launch) for substitution in substitutions)
     for substitution, launch in zip(substitutions, launches, strict=True):
         if substitution.source is Source.SKIP:
             _require_skippable(launch)
-    instructions: list[Instruction] = [Skip(s.launch) for s in substitutions if s.source is Source.SKIP]
+    instructions: list[Instruction] = [*earlier, *(Skip(s.launch) for s in substitutions if s.source is Source.SKIP)]
     instructions += _of_packages(session, run, substitutions)
     program, computed = _of_program(session, run, substitutions, instructions)
-    instructions += computed
-    before = session.again("as it is", ())
-    after = session.again("substituted", instructions)
-    outputs = Outputs(errors(before.outputs, program.outputs), errors(after.outputs, program.outputs))
-    notes = [*program.notes, *after.refused]
-    if program.failure or not outputs.before:
-        notes.append(f"what the program returns is not known: {program.failure or 'it returns no tensor'}")
-    return WhatIf(tuple(substitutions), launches, before, after, outputs, tuple(notes))
+    return Plan((*instructions, *computed), launches, program)
 
 
 def _of_program(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 BASE = "aoti_debug_bisects"
 
@@ -22,6 +24,29 @@ class BisectOptions:
 
     good: Path
     bad: Path
+    inputs: Path | None = None
+    calls: int = 1
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
+
+
+@dataclass(frozen=True)
+class SettingsOptions:
+    """A program that is wrong once it is compiled.
+
+    Attributes:
+        program: an exported program.
+        inductor_configs: the settings that it is wrong with.
+        inputs: a .pt or .safetensors file; None for the program's example inputs.
+        calls: how many times the model is called.
+        out: the directory for the directory of the bisection, which is named by program and settings.
+        imports, libraries, trusted: as for `build` and `run`.
+    """
+
+    program: Path
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     inputs: Path | None = None
     calls: int = 1
     out: Path = Path(BASE)

@@ -110,19 +110,26 @@ def _of_program(
     asked = sorted((s for s in substitutions if s.source in _ARITHMETICS), key=lambda s: run.launch(s.launch).sequence)
     replacements: list[Replace] = []
     notes: list[str] = []
-    first: ProgramValues | None = None
-    for position, substitution in enumerate(asked or (None,)):
-        wanted = {} if substitution is None else {substitution.launch: _ARITHMETICS[substitution.source]}
-        if position or (asked and others):
-            run = session.again(f"recorded {position}", (*others, *replacements), level=1).run
+    original: ProgramValues | None = None  # what it returns is computed from what was recorded before any replacement
+
+    def evaluated(of: RunDir, launches: Sequence[Substitution]) -> ProgramValues:
+        wanted = {substitution.launch: _ARITHMETICS[substitution.source] for substitution in launches}
         with session.steps.step("evaluate the program") as note:
-            found = program_values(run, wanted, scope, session.folder / f"program_{position}")
+            found = program_values(of, wanted, scope, session.folder / f"program_{session.runs}")
             note.text = f"{wording.count(len(found.outputs), 'output')}, {wording.count(len(wanted), 'result')}"
+        return found
+
+    if others or not asked:
+        original = evaluated(run, ())
+    for substitution in asked:
+        if others or replacements:
+            run = session.again(f"recorded before {substitution.launch}", (*others, *replacements), level=1).run
+        found = evaluated(run, (substitution,))
         replacements += found.replacements
         notes += found.notes
-        first = first or found
-    assert first is not None
-    return replace(first, notes=tuple(notes)), replacements
+        original = original or found
+    assert original is not None
+    return replace(original, notes=tuple(notes)), replacements
 
 
 def _require_skippable(launch: Launch) -> None:

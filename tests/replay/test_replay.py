@@ -11,6 +11,7 @@ from wrong_model import Wrong
 from aoti_debug.abi import Phase
 from aoti_debug.cli.main import group
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.manifest import Role
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import ExitKind
@@ -102,7 +103,7 @@ def test_what_is_before_a_launch_is_not_launched(recorded: Path, tmp_path: Path)
     run = open_run(next((tmp_path / "replays/latest/runs").glob("*/run.json")).parent)
     original = open_run(recorded).launch("0.5")
     hashes = [
-        {a.name: a.files[Phase.BEFORE].hash for a in launch.args if Phase.BEFORE in a.files}
+        {a.name: a.files[Phase.BEFORE].hash for a in launch.args if a.role is Role.IN}
         for launch in (run.launch("0.5"), original)
     ]
     assert hashes[0] == hashes[1]

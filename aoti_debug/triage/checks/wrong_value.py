@@ -62,7 +62,7 @@ def begin(model: Investigation, first: RunResult) -> None:
 
 
 def reason_against(model: Investigation, run: RunDir) -> str:
-    """Why the launches of a run are not compared with the program without being asked for; "" if they are."""
+    """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
     if not has_reference(run):
         return "the package does not hold the graph that it was compiled from"
     if len(run.launches) > MOST_LAUNCHES:

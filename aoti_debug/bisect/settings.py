@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Any
 from aoti_debug import wording
 from aoti_debug.bisect.options import SettingsOptions
 from aoti_debug.bisect.suspects import SettingChange, suspects
-from aoti_debug.bisect.trials import Trial, Trials
+from aoti_debug.bisect.trials import Operator, Trial, Trials
 from aoti_debug.compare.compare import compare
-from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import state_text
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
@@ -26,6 +27,8 @@ from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 
 AS_IT_IS = "as it is"
+_ALL = 1 << 31  # applications
+_MOST_OPERATORS = 6
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
             f"{options.program} is {found.kind.value}: its settings cannot be changed",
             hint="pass the exported program; or two packages, a good and a bad one",
         )
-    key = _key(options)
+    key = key_of(options)
     folder = options.out / f"settings-{key[:12]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +71,7 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
     return _Settings(options, folder, Trials(folder, key, options.inductor_configs), Steps(listener)).bisect()
 
 
-def _key(options: SettingsOptions) -> str:
+def key_of(options: SettingsOptions) -> str:
     """What identifies a bisection: the program, its settings and inputs."""
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
@@ -85,14 +88,20 @@ class _Settings:
         self._folder = folder
         self._trials = trials
         self._steps = steps
-        self._device = "cpu"
+        self._log = str(folder / "applied.txt")
 
     def bisect(self) -> SettingsBisection:
-        if self._tried(AS_IT_IS, self._configs).is_right:
+        as_it_is = self._tried(AS_IT_IS, self._configs)
+        if as_it_is.is_right:
             return self._ended()
-        for change in suspects(self._configs, self._device):
+        for change in suspects(self._configs, as_it_is.device):
             if self._tried(change.option, change.applied_to(self._configs)).is_right:
                 return self._ended(change.option, _concern(change))
+        for operator in as_it_is.operators:
+            limit = PassLimit("lowerings", _ALL, self._log, operator.nodes)
+            if self._tried(f"without the lowering of {operator.name}", self._configs, limit).is_right:
+                line = f"torch._inductor.lowering.make_fallback(torch.ops.{operator.name})"
+                return self._ended(line, f"the lowering of {operator.name}; the line goes into a module for --import")
         for subsystem in SUBSYSTEMS:
             if self._limited(subsystem, 0).is_right:
                 return self._searched(subsystem)
@@ -120,7 +129,7 @@ class _Settings:
 
     def _limited(self, subsystem: str, most: int) -> Trial:
         name = f"at most {most} {subsystem}" if most else f"no {subsystem}"
-        return self._tried(name, self._configs, PassLimit(subsystem, most, str(self._folder / "applied.txt")))
+        return self._tried(name, self._configs, PassLimit(subsystem, most, self._log))
 
     def _tried(self, name: str, configs: Mapping[str, Any], limit: PassLimit | None = None) -> Trial:
         """The trial of a name: a finished one, or a new one."""
@@ -157,11 +166,19 @@ class _Settings:
         wrong, failure = _finding(comparison), ""
         if not wrong and not comparison.coverage.compared:
             failure = "no launch could be compared with the program"
-        if name == AS_IT_IS:
-            self._device = comparison.run.manifest.device
-        else:
+        operators = tuple(_operators(comparison)) if name == AS_IT_IS and wrong else ()
+        if name != AS_IT_IS:
             shutil.rmtree(comparison.directory, ignore_errors=True)
-        return Trial(name, wrong, failure, applied)
+        return Trial(name, wrong, failure, applied, operators, comparison.run.manifest.device)
+
+
+def _operators(comparison: Comparison) -> Iterator[Operator]:
+    """The operators that may be to blame for the wrong launches, the likeliest first."""
+    graphs = reference_of(comparison.run)[0].graphs
+    suspected = (suspect.operator for row in comparison.rows if row.verdict in BAD for suspect in row.suspects)
+    for name in list(dict.fromkeys(suspected))[:_MOST_OPERATORS]:
+        nodes = (node.name for graph in graphs for node in graph.nodes if node.target == name)
+        yield Operator(name, tuple(nodes))
 
 
 def _finding(comparison: Comparison) -> str:

@@ -15,6 +15,14 @@ NAME = "bisect.json"
 
 
 @dataclass(frozen=True)
+class Operator:
+    """An operator of a wrong launch, "aten.relu.default", with the nodes of the lowered graph that call it."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Trial:
     """A build of the program with a change, and what was found.
 
@@ -23,6 +31,8 @@ class Trial:
         wrong: the finding, "0.7 cpp_fused_relu_3 is wrong"; "" if there is none.
         failure: why it was not built or run; "" if it was.
         applied: of a limited subsystem, its applications in order.
+        operators: of what is wrong as it is: those that may be to blame.
+        device: "cpu" or "cuda".
         seconds: the time that it took.
     """
 
@@ -30,6 +40,8 @@ class Trial:
     wrong: str = ""
     failure: str = ""
     applied: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
+    device: str = "cpu"
     seconds: float = 0.0
 
     @property

@@ -14,9 +14,11 @@ class PassLimit:
     Attributes:
         subsystem: one of SUBSYSTEMS, as torch._inductor.compiler_bisector names them.
         most: applications beyond this number are left out: a pass does nothing, an operator is called as it is.
+        without: names of applications that are left out, too: of passes, or of nodes of the lowered graph.
         log: a file that gets a line for each application, counted ones and left out ones.
     """
 
     subsystem: str
     most: int
     log: str
+    without: tuple[str, ...] = ()

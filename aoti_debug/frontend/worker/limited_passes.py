@@ -23,7 +23,7 @@ def limited(limit: PassLimit | None) -> Iterator[None]:
         if (backend, subsystem) != ("inductor", limit.subsystem):
             return False
         applied.append(subsystem if debug_info is None else debug_info())
-        return len(applied) > limit.most
+        return len(applied) > limit.most or applied[-1] in limit.without
 
     original = CompilerBisector.disable_subsystem
     CompilerBisector.disable_subsystem = disable_subsystem

@@ -62,7 +62,9 @@ def _conclusion(found: Bisection) -> str:
     if found.between:
         first, last = found.between[0].id, found.between[-1].id
         where = first if first == last else f"one of {first} to {last}"
-        return f"NOT HEALED with {culprits or 'nothing'} replaced: {where} is to blame as well"
+        if not found.culprits:
+            return f"FOUND {where}, by halves: with all results up to it replaced, the outputs are right"
+        return f"NOT HEALED with {culprits} replaced: {where} is to blame as well"
     if found.culprits:
         if not found.outputs.before:
             return f"FOUND {culprits}: the outputs cannot be compared"

@@ -72,7 +72,7 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
 
 
 def key_of(options: SettingsOptions) -> str:
-    """What identifies a bisection: the program, its settings and inputs."""
+    """The identity of a bisection, in hexadecimal digits: of the program, its settings and inputs."""
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())

@@ -71,12 +71,12 @@ def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
 def test_builds_and_the_change_that_heals() -> None:
     trials = (
         Trial("as it is", "0.1 relu is wrong", seconds=8.7),
-        Trial("--inductor-config a=1", failure="there is no a"),
+        Trial("--inductor-config a=1", failure="there is no a", seconds=0.4),
         Trial("no lowerings", seconds=9),
     )
     assert settings_lines(SettingsBisection(trials, 2, "--inductor-config b=1", "the vector width")) == [
         "as it is                  8.7 s  0.1 relu is wrong",
-        "--inductor-config a=1      0 s  not tried: there is no a",
+        "--inductor-config a=1    400 ms  not tried: there is no a",
         "no lowerings              9.0 s  right",
         "note: the first 2 builds had been made before",
         "",

@@ -196,8 +196,8 @@ Substitution* Substitutions::find(const LaunchId& id) {
 }
 
 std::string Substitutions::summary() const {
-  std::string text = "replaced " + std::to_string(replaced.load()) + " tensors, skipped " +
-                     std::to_string(skipped.load()) + " launches";
+  std::string text =
+      "results replaced: " + std::to_string(replaced.load()) + ", launches skipped: " + std::to_string(skipped.load());
   const char* before = "; not reached: ";
   for (const auto& [name, substitution] : by_launch_) {
     if (substitution.reached.load()) continue;

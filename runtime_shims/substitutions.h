@@ -45,7 +45,7 @@ class Substitutions {
   // Those of a launch; nullptr where there are none.
   Substitution* find(const LaunchId& id);
 
-  // "replaced 3 tensors, skipped 2 launches; not reached: 0.7".
+  // "results replaced: 3, launches skipped: 2; not reached: 0.7".
   std::string summary() const;
 
   std::atomic<uint32_t> replaced{0}, skipped{0};

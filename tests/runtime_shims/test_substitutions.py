@@ -80,7 +80,7 @@ def test_a_result_is_replaced(start: Callable[..., Runtime], journal: Decode, tm
     untouched = torch.ones_like(whole, dtype=torch.bool)
     untouched.as_strided(out.shape, out.stride(), out.storage_offset()).zero_()
     assert (whole[untouched] == -1.0).all()
-    assert notes(journal(), NoteCode.SUBSTITUTED) == ["replaced 1 tensors, skipped 0 launches"]
+    assert notes(journal(), NoteCode.SUBSTITUTED) == ["results replaced: 1, launches skipped: 0"]
 
 
 def test_the_launch_itself_is_recorded_before_its_result_is_replaced(
@@ -128,7 +128,7 @@ def test_a_launch_is_skipped(start: Callable[..., Runtime], journal: Decode) -> 
     assert launch(start([Skip("0.0"), Skip("0.9")]), out, 7.0) == [Action.SKIP]
     assert out.tolist() == [0.0] * 4
     (summary,) = notes(journal(), NoteCode.SUBSTITUTED)
-    assert summary == "replaced 0 tensors, skipped 1 launches; not reached: 0.9"
+    assert summary == "results replaced: 0, launches skipped: 1; not reached: 0.9"
     assert len(journal().of("launch_end")) == 1
 
 

@@ -51,6 +51,7 @@ class Healing(str, Enum):
     NEARER = "come nearer"  # by a clear factor, but not all of them are right
     UNCHANGED = "do not heal"
     RIGHT_BEFORE = "were right before"
+    BROKEN = "become wrong"
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ class Outputs:
     @property
     def healing(self) -> Healing:
         """The change of the outputs."""
-        worst, left = _largest(self.before), _largest(self.after)
+        was_right = all(error.is_right for error in self.before)
         if all(error.is_right for error in self.after):
-            was_wrong = not all(error.is_right for error in self.before)
-            return Healing.HEALED if was_wrong or left * _FACTOR <= worst > 0 else Healing.RIGHT_BEFORE
-        return Healing.NEARER if left * _FACTOR <= worst else Healing.UNCHANGED
+            return Healing.RIGHT_BEFORE if was_right else Healing.HEALED
+        if was_right:
+            return Healing.BROKEN
+        is_nearer = _largest(self.after) * _FACTOR <= _largest(self.before)
+        return Healing.NEARER if is_nearer else Healing.UNCHANGED
 
 
 def _largest(errors: tuple[OutputError, ...]) -> float:

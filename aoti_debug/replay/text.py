@@ -12,6 +12,7 @@ _CONCLUSIONS = {
     Healing.NEARER: "NEARER",
     Healing.UNCHANGED: "NOT HEALED",
     Healing.RIGHT_BEFORE: "RIGHT BEFORE",
+    Healing.BROKEN: "BROKEN",
 }
 
 

@@ -18,11 +18,12 @@ FOLDER = "proof"
 _MOST = 4  # launches that are replaced: each takes a run of its own
 
 
-def proof(model: Investigation, run: RunDir, launches: Sequence[str]) -> tuple[str, ...]:
+def proof(model: Investigation, run: RunDir, launches: Sequence[str], right: str) -> tuple[str, ...]:
     """A sentence that says whether the outputs are right with the results of these launches replaced; none if unknown.
 
     Args:
         run: of the package; one that saved no tensors is repeated.
+        right: the conclusion where the outputs are right without any replacement.
     """
     if not 0 < len(launches) <= _MOST or run.package is None:
         return ()
@@ -38,12 +39,12 @@ def proof(model: Investigation, run: RunDir, launches: Sequence[str]) -> tuple[s
         except AotiDebugError as error:
             note.text = f"no proof: {wording.first_line(str(error))}"
             return ()
-        sentence = _sentence(found)
+        sentence = _sentence(found, right)
         note.text = sentence or f"no proof: {wording.comma_separated(found.notes)}"
     return (sentence,) if sentence else ()
 
 
-def _sentence(found: WhatIf) -> str:
+def _sentence(found: WhatIf, right: str) -> str:
     outputs = found.outputs
     if not outputs.before or not outputs.after or found.after.refused:
         return ""
@@ -55,7 +56,7 @@ def _sentence(found: WhatIf) -> str:
         case Healing.HEALED:
             return f"{what} are right: relative error {before} as it is, {after} then"
         case Healing.RIGHT_BEFORE:
-            return "the outputs are right within rounding all the same"
+            return f"as it is, the outputs are eager's within rounding: {right}"
         case _:
             return f"{what} stay wrong: relative error {before} as it is, {after} then"
 

@@ -64,12 +64,12 @@ def of(*relative: float) -> tuple[OutputError, ...]:
     [
         ((0.1, 1e-7), (1e-7, 1e-7), Healing.HEALED),
         ((math.inf,), (0.0,), Healing.HEALED),
-        ((2e-5,), (1e-7,), Healing.HEALED),
+        ((2e-5,), (1e-7,), Healing.RIGHT_BEFORE),
         ((1e-7,), (1e-7,), Healing.RIGHT_BEFORE),
         ((0.0,), (0.0,), Healing.RIGHT_BEFORE),
         ((1.0,), (0.01,), Healing.NEARER),
         ((0.1,), (0.09,), Healing.UNCHANGED),
-        ((1e-7,), (0.1,), Healing.UNCHANGED),
+        ((1e-7,), (0.1,), Healing.BROKEN),
     ],
 )
 def test_healing(before: tuple[float, ...], after: tuple[float, ...], expected: Healing) -> None:

@@ -45,7 +45,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     where = finding.where
     if where is None or not where.launch or not model.options.compare or wrong_value.reason_against(model, saved.run):
         return outcome
-    proved = proof(model, model.first.run, (where.launch,))
+    proved = proof(model, model.first.run, (where.launch,), "the program itself makes it")
     return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *proved)))
 
 

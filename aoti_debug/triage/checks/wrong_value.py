@@ -89,7 +89,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
     stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
-    proved = proof(model, suspicion.run, suspicion.needed)
+    proved = proof(model, suspicion.run, suspicion.needed, "what is wrong does not reach them")
     return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
 
 

@@ -50,6 +50,7 @@ class Variable(str, Enum):
     ON_HIT = "AOTI_DEBUG_ON_HIT"
     INSPECT = "AOTI_DEBUG_INSPECT"
     RANKS = "AOTI_DEBUG_RANKS"
+    SUBSTITUTE = "AOTI_DEBUG_SUBSTITUTE"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
@@ -60,6 +61,14 @@ class CallKind(int, Enum):
 
     MODEL = 0
     CONSTANT = 1
+
+
+class Action(int, Enum):
+    """The use that the runtime tells generated code to make of a launch."""
+
+    RUN = 0
+    SKIP = 1
+    STOP = 2
 
 
 class RecordType(int, Enum):
@@ -175,6 +184,9 @@ class NoteCode(int, Enum):
     FLIGHT_OFF = 5
     GUARDS = 6
     WEIGHTS = 7
+    SUBSTITUTED = 8
+    NOT_SUBSTITUTED = 9
+    STOPPED = 10
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 // fixed-width fields. Pointers are borrowed unless a parameter says otherwise; every `const char*` in a static table
 // points to a string literal of the generated code.
 //
-// Functions never throw, and never change a tensor that the model can see.
+// Functions never throw, and never change a tensor that the model can see unless AOTI_DEBUG_SUBSTITUTE asks for it.
 #pragma once
 
 #include <stdint.h>
@@ -61,6 +61,13 @@ typedef enum AotiDebugType {
   AOTI_DEBUG_ADDRESS = 12,  // a device or host address
   AOTI_DEBUG_HANDLE = 13,   // an AtenTensorHandle
 } AotiDebugType;
+
+// What is to be done with a launch.
+typedef enum AotiDebugAction {
+  AOTI_DEBUG_RUN = 0,
+  AOTI_DEBUG_SKIP = 1,  // it counts as returned
+  AOTI_DEBUG_STOP = 2,  // neither it nor a later one is to run
+} AotiDebugAction;
 
 typedef enum AotiDebugCallKind {
   AOTI_DEBUG_CALL_MODEL = 0,     // run_impl
@@ -163,12 +170,14 @@ void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) AOTI_DEBUG_HIDDEN
 
 // Brackets one launch. `values` has one entry an expression of the call. `status` is what the callee returned: 0, or
 // an AOTITorchError. `message` (may be nullptr) is the text of an exception that left the callee.
-void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
-                             uint32_t n_values) AOTI_DEBUG_HIDDEN;
+// The beginning returns an AotiDebugAction; a launch that is to stop has no end.
+uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                                 uint32_t n_values) AOTI_DEBUG_HIDDEN;
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,
                            const char* message) AOTI_DEBUG_HIDDEN;
 
-// Why no further launch is to run: a watchpoint was hit that stops. nullptr where launches may run.
+// Why no further launch is to run: a watchpoint was hit that stops, or a launch before which to stop. nullptr where
+// launches may run.
 const char* aoti_debug_stopped(void) AOTI_DEBUG_HIDDEN;
 
 // Reports what launchKernel is about to start for the calling thread's innermost launch. `args` points to one address
@@ -281,15 +290,17 @@ inline __attribute__((always_inline)) AotiDebugValue describe(const T& argument)
 }
 
 // Out of line and apart from the generated code, which at level 0 then stays as dense as it was; shared by calls of
-// like arguments.
+// like arguments. True: the launch is to be skipped.
 template <class... Arguments>
-__attribute__((noinline, cold)) void begin(AotiDebugLaunch* launch, const AotiDebugSite& site, AotiDebugValue* values,
+__attribute__((noinline, cold)) bool begin(AotiDebugLaunch* launch, const AotiDebugSite& site, AotiDebugValue* values,
                                            const Arguments&... arguments) {
   if (const char* why = aoti_debug_stopped()) throw std::runtime_error(why);
   AotiDebugValue* value = values;
   static_cast<void>(value);
   ((*value++ = describe<Arguments>(arguments)), ...);
-  aoti_debug_launch_begin(launch, &site, values, sizeof...(Arguments));
+  const uint32_t action = aoti_debug_launch_begin(launch, &site, values, sizeof...(Arguments));
+  if (action == AOTI_DEBUG_STOP) throw std::runtime_error(aoti_debug_stopped());
+  return action == AOTI_DEBUG_SKIP;
 }
 
 // Ends a launch with the exception that is being handled.
@@ -311,13 +322,14 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
   AotiDebugValue values[sizeof...(Arguments) + 1];
   AotiDebugLaunch launch;
   const bool active = aoti_debug_level() != 0;
-  if (__builtin_expect(active, 0)) begin(&launch, site, values, arguments...);
+  const bool skipped = __builtin_expect(active, 0) && begin(&launch, site, values, arguments...);
   try {
     if constexpr (std::is_void_v<Result>) {
-      call(std::forward<Arguments>(arguments)...);
+      if (__builtin_expect(!skipped, 1)) call(std::forward<Arguments>(arguments)...);
       if (__builtin_expect(active, 0)) aoti_debug_launch_end(&launch, values, 0, nullptr);
     } else {
-      Result result = call(std::forward<Arguments>(arguments)...);
+      Result result =
+          __builtin_expect(skipped, 0) ? static_cast<Result>(0) : call(std::forward<Arguments>(arguments)...);
       if (__builtin_expect(active, 0)) aoti_debug_launch_end(&launch, values, static_cast<int32_t>(result), nullptr);
       return static_cast<Result>(result);
     }

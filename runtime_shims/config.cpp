@@ -306,6 +306,7 @@ Config load_config(const AotiDebugPackage& package) {
   config.lines = Filter::patterns(or_empty(lines != nullptr ? lines : package.line_filter));
   if (const char* base = variable("AOTI_DEBUG_DIR")) config.base_directory = base;
   if (const char* run = variable("AOTI_DEBUG_RUN")) config.run_directory = run;
+  if (const char* file = variable("AOTI_DEBUG_SUBSTITUTE")) config.substitute = file;
   loader.phase();
   loader.bytes("AOTI_DEBUG_MAX_BYTES", &config.max_bytes);
   loader.bytes("AOTI_DEBUG_MAX_FILES", &config.max_files);

@@ -47,6 +47,7 @@ struct Config {
   uint64_t summaries_bytes = uint64_t{64} << 20;
   AotiDebugInspector inspector = nullptr;
   Rank rank;
+  std::string substitute;  // a file of instructions (substitutions.h); "" where there is none
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates

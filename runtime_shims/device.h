@@ -72,6 +72,12 @@ bool wait_copy(uint64_t ticket);
 void* allocate_staging(size_t bytes);
 void free_staging(void* memory);
 
+// ---- what if: host memory to device memory
+
+// Copies host memory to an address of the device, after everything enqueued on `stream` so far; returns when it has
+// been read. False on a device error.
+bool write_memory(void* stream, uint64_t address, size_t bytes, const void* host);
+
 // ---- level 2: statistics on the device
 
 // Enqueues the statistics of a tensor of at most `max_values` shown elements; returns at once. The result is picked up

@@ -32,6 +32,8 @@ bool begin_copy(void*, const TensorView&, size_t, size_t, void*, uint64_t*) { re
 
 bool wait_copy(uint64_t) { return false; }
 
+bool write_memory(void*, uint64_t, size_t, const void*) { return false; }
+
 void* allocate_staging(size_t bytes) { return std::malloc(bytes); }
 
 void free_staging(void* memory) { std::free(memory); }

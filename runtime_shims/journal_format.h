@@ -310,6 +310,9 @@ typedef enum NoteCode {
   NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up
   NOTE_GUARDS = 6,             // a buffer without guards, or damage that is no longer recorded
   NOTE_WEIGHTS = 7,            // the host has changed, swapped, folded or freed the model's weights
+  NOTE_SUBSTITUTED = 8,        // at the end: how much was replaced and skipped
+  NOTE_NOT_SUBSTITUTED = 9,    // a launch that could not be skipped, a result that could not be replaced
+  NOTE_STOPPED = 10,           // the run has stopped before a launch, as it was told to
 } NoteCode;
 
 typedef struct Note {

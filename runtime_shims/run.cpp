@@ -70,6 +70,11 @@ void Run::start() {
     }
   }
   if (!config.watchpoints.empty() && journal.is_open()) start_watchpoints();
+  if (!config.substitute.empty()) {
+    substitutions = std::make_unique<Substitutions>();
+    const std::string mistake = substitutions->read(config.substitute);
+    if (!mistake.empty()) note(NOTE_NOT_SUBSTITUTED, mistake, true);
+  }
   const bool saves = config.level == 1 || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
@@ -127,6 +132,7 @@ void Run::finish(bool idle) {
   headlines.drain();
   if (watchpoints != nullptr) take_watched(idle);
   for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
+  if (substitutions != nullptr) note(NOTE_SUBSTITUTED, substitutions->summary(), false);
   if (idle) store.reset();
   note_stops();
   const std::lock_guard<std::mutex> lock(mutex_);

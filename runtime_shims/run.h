@@ -20,6 +20,7 @@
 #include "live_text.h"
 #include "rundir.h"
 #include "stats_queue.h"
+#include "substitutions.h"
 #include "summaries.h"
 #include "tensor_store.h"
 #include "watchpoints.h"
@@ -93,8 +94,9 @@ class Run {
   Summaries summaries;
   LiveText live;
   Headlines headlines{&live};
-  std::unique_ptr<TensorStore> store;        // level 1, and for watchpoints that save
-  std::unique_ptr<Watchpoints> watchpoints;  // nullptr: there are none
+  std::unique_ptr<TensorStore> store;            // level 1, and for watchpoints that save
+  std::unique_ptr<Watchpoints> watchpoints;      // nullptr: there are none
+  std::unique_ptr<Substitutions> substitutions;  // nullptr: there are none
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};

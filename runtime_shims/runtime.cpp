@@ -190,6 +190,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;
   call->watching = run->watchpoints != nullptr && !capturing;
+  call->substituting = run->substitutions != nullptr && !capturing;
   call->inspecting |= call->summarised;
   if (run->has_device && !capturing) {
     run->open_crumbs();
@@ -234,10 +235,10 @@ void end_call(CallState* call, bool failed) {
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
 
-void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values, uint32_t n_values,
-                  const void* return_address) {
+AotiDebugAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
+                             uint32_t n_values, const void* return_address) {
   ThreadState* thread = current_thread();
-  if (thread == nullptr || thread->call == nullptr) return;
+  if (thread == nullptr || thread->call == nullptr) return AOTI_DEBUG_RUN;
   CallState& call = *thread->call;
   Run* run = call.run;
   thread->return_address = return_address;
@@ -250,6 +251,7 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   launch->generation = run->generation;
   launch->selected = call.inspecting && run->selects(*site, call.kind, call.call, launch->launch);
   launch->grid_seen = false;
+  launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
   call.innermost = launch;
   launch->begin_ns = run->journal.now_ns();
   record_launch_begin(*launch, values, n_values);
@@ -258,6 +260,11 @@ void begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const Aot
   const bool inspected = launch->selected && run->config.inspector != nullptr;
   if (inspected) call_inspector(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
+  if (launch->substitution == nullptr) return AOTI_DEBUG_RUN;
+  const AotiDebugAction action = act_before(*launch);
+  if (action == AOTI_DEBUG_STOP) call.innermost = launch->outer;
+  if (action == AOTI_DEBUG_SKIP) launch->grid_seen = true;
+  return action;
 }
 
 void report_fault(const LaunchState& launch, int32_t status, const char* message) {
@@ -289,6 +296,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
   if (inspected) call_inspector(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
+  if (launch->substitution != nullptr && status == 0) replace_results(*launch, values);
   if (status != 0) {
     show_measured(call, false);
     call.thread->flush_text(now_ns);
@@ -343,11 +351,13 @@ void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) {
   if (CallState* state = call_of(call)) guarded([&] { end_call(state, failed != 0); });
 }
 
-void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
-                             uint32_t n_values) {
+uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                                 uint32_t n_values) {
   new (launch) LaunchState{};
   const void* return_address = __builtin_return_address(0);
-  guarded([&] { begin_launch(launch, site, values, n_values, return_address); });
+  AotiDebugAction action = AOTI_DEBUG_RUN;
+  guarded([&] { action = begin_launch(launch, site, values, n_values, return_address); });
+  return action;
 }
 
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {

@@ -82,6 +82,26 @@ void StridedReader::gather(int64_t first, int64_t count, uint8_t* to) const {
   }
 }
 
+void write_strided(const device::TensorView& view, const uint8_t* from) {
+  uint8_t* const data = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(view.data));
+  const size_t bytes = view.element_bytes;
+  if (StridedReader(view).is_contiguous()) {
+    memcpy(data, from, static_cast<size_t>(view.numel) * bytes);
+    return;
+  }
+  int64_t index[AOTI_DEBUG_MAX_DIMS] = {};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < view.numel; ++i) {
+    memcpy(data + offset * static_cast<int64_t>(bytes), from + static_cast<size_t>(i) * bytes, bytes);
+    for (int d = static_cast<int>(view.ndim) - 1; d >= 0; --d) {
+      offset += view.strides[d];
+      if (++index[d] < view.sizes[d]) break;
+      offset -= index[d] * view.strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
 bool fits_storage(const device::TensorView& view, int64_t offset, int64_t storage_bytes) {
   if (view.numel == 0) return true;
   __extension__ typedef __int128 Wide;

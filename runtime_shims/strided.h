@@ -30,6 +30,9 @@ class StridedReader {
   int64_t strides_[AOTI_DEBUG_MAX_DIMS];  // elements
 };
 
+// Writes the elements of a strided tensor in host memory; `from` has them in row-major order, without gaps.
+void write_strided(const device::TensorView& view, const uint8_t* from);
+
 // Whether every element lies within its storage, which is `storage_bytes` bytes long; element 0 is `offset` elements
 // from its start.
 bool fits_storage(const device::TensorView& view, int64_t offset, int64_t storage_bytes);

@@ -28,8 +28,9 @@ struct LaunchState {
   uint64_t begin_ns;
   uint32_t launch;
   uint32_t sequence;
-  uint32_t generation;  // Run::generation
-  bool selected;        // printed, measured or saved
+  uint32_t generation;         // Run::generation
+  Substitution* substitution;  // nullptr: there is none
+  bool selected;               // printed, measured or saved
   bool grid_seen;
 };
 static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
@@ -61,6 +62,7 @@ struct CallState {
   bool summarised;
   bool inspecting;  // something is printed, measured or saved
   bool watching;
+  bool substituting;
   bool fault_seen;
 
   LaunchId id(uint32_t launch) const { return {call, launch, kind}; }

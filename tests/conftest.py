@@ -15,9 +15,11 @@ from pathlib import Path
 
 import order
 import pytest
+import wrong_model
 from built_model import Built, FromPackage, importable
 from once import once
 from session_models import SessionModels
+from wrong_model import Wrong
 
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
@@ -108,6 +110,12 @@ def from_package(session_models: SessionModels) -> Callable[[str], FromPackage]:
 def saved(session_models: SessionModels) -> Callable[[str], RunDir]:
     """A run of a model of models.py at level 1, once a session."""
     return session_models.saved
+
+
+@pytest.fixture(scope="session")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Wrong:
+    """A model with a wrong kernel, and the same without it."""
+    return once(tmp_path_factory, "wrong", wrong_model.build)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.frontend.pass_limit import PassLimit
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.site_filter import SiteFilter
 
@@ -40,6 +41,7 @@ class BuildOptions:
         plain: file for an uninstrumented package, as torch would have built it from the same sources.
         trusted: build from a program or package even if it does not count as this user's own.
         timeout: seconds until the lowering counts as hung.
+        limit: leaves out applications of a part of Inductor; None to leave out none.
     """
 
     program: str | Path | Artifact | ExportedProgram
@@ -60,6 +62,7 @@ class BuildOptions:
     against: Path | None = None
     exported: Path | None = None
     trusted: bool = False
+    limit: PassLimit | None = None
 
     @property
     def site_filter(self) -> SiteFilter:

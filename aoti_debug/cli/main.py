@@ -21,6 +21,8 @@ VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
     "compare": "Compare every kernel launch with what the program says.",
     "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
+    "replay": "Run again with results of launches replaced: do the outputs heal?",
+    "bisect": "Find the launches, or the settings, that make a model wrong.",
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",

@@ -171,6 +171,7 @@ class _Session:
             imports=options.imports,
             libraries=tuple(map(str, options.libraries)),
             trusted=options.trusted,
+            limit=options.limit,
         )
         built = build_step("build", building, self._steps)
         if built.program_difference:

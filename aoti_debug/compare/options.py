@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.frontend.pass_limit import PassLimit
 from aoti_debug.site_filter import EVERYTHING, SiteFilter
 
 BASE = "aoti_debug_compares"
@@ -25,6 +26,7 @@ class CompareOptions:
         filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
+        limit: leaves out applications of a part of Inductor when the model is built; None to leave out none.
         inductor_configs, imports, libraries, trusted: as for `build` and `run`.
     """
 
@@ -40,3 +42,4 @@ class CompareOptions:
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     trusted: bool = False
+    limit: PassLimit | None = None

@@ -19,6 +19,8 @@ from aoti_debug.compare.protocol.measurement import (
     PeakMemory,
     ProgramFailure,
     RegionResult,
+    SavedOutput,
+    SavedValue,
     StateChange,
     StatesFailure,
 )
@@ -48,6 +50,8 @@ class Evaluated:
     bad_operands: list[BadOperand] = field(default_factory=list)
     inherited: list[Inherited] = field(default_factory=list)
     states: list[StateChange] = field(default_factory=list)
+    values: list[SavedValue] = field(default_factory=list)
+    outputs: list[SavedOutput] = field(default_factory=list)
     program_failure: str = ""
     states_failure: str = ""
     peak_bytes: int = 0
@@ -178,6 +182,10 @@ def _run(
                 evaluated.inherited.append(difference)
             case StateChange() as change:
                 evaluated.states.append(change)
+            case SavedValue() as value:
+                evaluated.values.append(value)
+            case SavedOutput() as output:
+                evaluated.outputs.append(output)
             case StatesFailure(reason):
                 evaluated.states_failure = reason
             case ProgramFailure(reason):

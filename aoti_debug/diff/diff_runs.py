@@ -35,7 +35,7 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
     """
     for run in (a, b):
         require_values(run)
-    pairing, notes = _paired(a, b)
+    pairing, notes = pair_runs(a, b)
     if not pairing.pairs:
         raise UsageError("no launch of one run computes what a launch of the other does", hint=_PROGRAM)
     read_first = list(_read_first(pairing, b))
@@ -89,11 +89,14 @@ def require_values(run: RunDir) -> None:
     )
 
 
-def _paired(a: RunDir, b: RunDir) -> tuple[Pairing, tuple[str, ...]]:
+def pair_runs(a: RunDir, b: RunDir) -> tuple[Pairing, tuple[str, ...]]:
     """The launches, paired by the values of the program if the calls differ and both packages hold their graphs.
 
     Returns:
         The pairs, and why they are not paired so.
+
+    Raises:
+        UsageError: the runs are of programs that take other inputs.
     """
     if _calls(a) == _calls(b):
         return pair_by_launch(a, b), ()
@@ -170,6 +173,11 @@ def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]
                 met.add(name)
                 yield name, read
         met |= {name_of(written.b.argument) for written in pair.writes}
+
+
+def differing_inputs(pairing: Pairing, b: RunDir) -> tuple[str, ...]:
+    """The names of model inputs and weights that are not the same in both runs before any launch wrote them."""
+    return tuple(name for name, pair in _read_first(pairing, b) if pair.equal is False)
 
 
 def _inputs(read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir) -> Iterator[InputDifference]:

@@ -109,6 +109,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         inspector=options.inspector,
         tag=options.tag,
         ranks=options.ranks,
+        outputs="" if options.outputs is None else str(options.outputs.resolve()),
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,
@@ -144,6 +145,7 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
         Variable.WATCH: ";".join(options.watch) or None,
         Variable.ON_HIT: options.on_hit or None,
         Variable.RANKS: options.ranks or None,
+        Variable.SUBSTITUTE: options.substitute,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
     return {

@@ -51,6 +51,9 @@ class RunOptions:
             directory of its own.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
+        substitute: a file of instructions for the runtime (runtime_shims/substitutions.h): launches to skip, to replace
+            the results of, or to stop before; level 1 or more.
+        outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
     """
 
     package: Path
@@ -82,6 +85,8 @@ class RunOptions:
     model: str = ""
     trusted: bool = False
     summaries: int | None = None
+    substitute: Path | None = None
+    outputs: Path | None = None
 
     @property
     def site_filter(self) -> SiteFilter:

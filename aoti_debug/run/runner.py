@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug import site_filter
+from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
@@ -157,6 +158,7 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
         "--watch": bool(options.watch),
         "--summaries": options.summaries is not None,
         "--inspect": bool(options.inspector),
+        "replacing results": options.substitute is not None,
     }
     for option, is_set in given.items():
         if is_set:
@@ -299,6 +301,11 @@ def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
     stopped = next((watchpoint for watchpoint in finished.timeline.watchpoints if watchpoint.stopped), None)
     if stopped is not None and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
         info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=f"watchpoint {stopped.text}"))
+        run_json.write(info, path)
+        finished = finished.with_info(info)
+    told = next((note.text for note in finished.timeline.notes if note.code == NoteCode.STOPPED), "")
+    if told and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=told.removeprefix("stopped ")))
         run_json.write(info, path)
         finished = finished.with_info(info)
     if info.exit.kind is ExitKind.CLEAN and finished.timeline.faults:

@@ -26,6 +26,7 @@ from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
+from aoti_debug.run import outputs
 from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
@@ -107,25 +108,27 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request.calls):
-            _call(model, inputs, inspector)
+            result = _call(model, inputs, inspector)
     if request.device == "cuda":
         _send(pipe, StageReached(Stage.SYNCHRONISE))
         torch.cuda.synchronize()
     _send(pipe, CallsDone(time.monotonic() - began))
+    if request.outputs:
+        outputs.save(result, Path(request.outputs))
     _send(pipe, StageReached(Stage.UNLOAD))
-    del model
+    del model, result
     gc.collect()
     _send(pipe, Unloaded())
 
 
-def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> None:
-    """Calls the model.
+def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> Any:
+    """Calls the model; returns what it returns.
 
     Raises:
         InspectorError: the inspector raised an exception, or has changed a tensor.
     """
     try:
-        model(*inputs.args, **inputs.kwargs)
+        return model(*inputs.args, **inputs.kwargs)
     finally:
         if inspector is not None:
             inspector.check()

@@ -31,7 +31,7 @@ class ExitKind(str, Enum):
     FAULT = "fault"  # an exception, a device error, SIGSEGV, SIGABRT, …
     ABORTED = "aborted"  # killed from outside, or it disappeared
     TIMEOUT = "timeout"
-    STOPPED = "stopped"  # by a watchpoint or an inspector
+    STOPPED = "stopped"  # by a watchpoint or an inspector, or before a launch
     ERROR = "error"  # loading the model failed
 
 

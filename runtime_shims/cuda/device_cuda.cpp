@@ -365,6 +365,12 @@ bool wait_copy(uint64_t ticket) {
   return true;
 }
 
+bool write_memory(void* stream, uint64_t address, size_t bytes, const void* host) {
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
+  if (cuMemcpyHtoDAsync(address, host, bytes, static_cast<CUstream>(stream)) != CUDA_SUCCESS) return false;
+  return synchronize(static_cast<CUstream>(stream));
+}
+
 void* allocate_staging(size_t bytes) {
   CUcontext context = current_context();
   if (context == nullptr) {

@@ -50,8 +50,9 @@ EXPORT void h_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, 
   aoti_debug_call_begin(call, kind, model, stream);
 }
 EXPORT void h_call_end(AotiDebugCall* call, uint32_t failed) { aoti_debug_call_end(call, failed); }
-EXPORT void h_launch_begin(AotiDebugLaunch* launch, uint32_t site, const AotiDebugValue* values, uint32_t n_values) {
-  aoti_debug_launch_begin(launch, &g_sites[site], values, n_values);
+EXPORT uint32_t h_launch_begin(AotiDebugLaunch* launch, uint32_t site, const AotiDebugValue* values,
+                               uint32_t n_values) {
+  return aoti_debug_launch_begin(launch, &g_sites[site], values, n_values);
 }
 EXPORT void h_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   aoti_debug_launch_end(launch, values, status, message);

@@ -189,8 +189,9 @@ class Launch:
         self.count = len(values)
         self.storage = Opaque()
 
-    def begin(self) -> None:
-        self.runtime.lib.h_launch_begin(ctypes.byref(self.storage), self.site, self.values, self.count)
+    def begin(self) -> int:
+        """What is to be done with it, an AotiDebugAction."""
+        return int(self.runtime.lib.h_launch_begin(ctypes.byref(self.storage), self.site, self.values, self.count))
 
     def end(self, status: int = 0, message: str | None = None) -> None:
         text = None if message is None else message.encode()
@@ -252,8 +253,12 @@ class Runtime:
         finally:
             self.lib.h_call_end(address, failed)
 
+    def launch_of(self, site: int, *values: CValue) -> Launch:
+        """A launch that has not begun."""
+        return Launch(self, site, values)
+
     def open_launch(self, site: int, *values: CValue) -> Launch:
-        launch = Launch(self, site, values)
+        launch = self.launch_of(site, *values)
         launch.begin()
         return launch
 

@@ -168,6 +168,7 @@ class DeviceLibrary:
         library.harness_pending_error.restype = c_int32
         library.harness_begin_copy.argtypes = [c_void_p, POINTER(View), c_size_t, c_size_t, c_void_p, POINTER(c_uint64)]
         library.harness_wait_copy.argtypes = [c_uint64]
+        library.harness_write_memory.argtypes = [c_void_p, c_uint64, c_size_t, c_void_p]
         library.harness_allocate_staging.argtypes = [c_size_t]
         library.harness_allocate_staging.restype = c_void_p
         library.harness_free_staging.argtypes = [c_void_p]
@@ -211,6 +212,9 @@ class DeviceLibrary:
                 pass
         self.streams.clear()
         self.described.clear()
+
+    def write_memory(self, address: int, host: bytes, stream: int = 0) -> bool:
+        return bool(self.library.harness_write_memory(stream, address, len(host), host))
 
     def wait_copy(self, ticket: int) -> bool:
         return bool(self.library.harness_wait_copy(ticket))

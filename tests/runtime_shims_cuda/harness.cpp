@@ -30,6 +30,9 @@ EXPORT int harness_begin_copy(void* stream, const TensorView* view, size_t first
                               uint64_t* ticket) {
   return aoti_debug::device::begin_copy(stream, *view, first_byte, bytes, host, ticket);
 }
+EXPORT int harness_write_memory(void* stream, uint64_t address, size_t bytes, const void* host) {
+  return aoti_debug::device::write_memory(stream, address, bytes, host);
+}
 EXPORT int harness_wait_copy(uint64_t ticket) { return aoti_debug::device::wait_copy(ticket); }
 EXPORT void* harness_allocate_staging(size_t bytes) { return aoti_debug::device::allocate_staging(bytes); }
 EXPORT void harness_free_staging(void* memory) { aoti_debug::device::free_staging(memory); }

@@ -180,3 +180,18 @@ def test_a_strided_tensor_of_another_device_is_refused(device: DeviceLibrary, st
     tensor = samples.random_bits(torch.uint8, 1000)[::2]
     use_context(device, 2)
     assert device.begin_copy(tensor, staging, 0, 500, STREAM) is None
+
+
+def test_host_memory_is_written_after_what_was_enqueued(device: DeviceLibrary, staging: int) -> None:
+    tensor = torch.arange(16, dtype=torch.uint8)
+    ticket = device.begin_copy(tensor, staging, 0, 16, STREAM)
+    assert ticket is not None
+    assert device.write_memory(tensor.data_ptr() + 4, b"\xaa\xbb", STREAM)
+    assert device.wait_copy(ticket)
+    assert ctypes.string_at(staging, 16) == bytes(range(16))
+    assert tensor.tolist() == [0, 1, 2, 3, 0xAA, 0xBB, *range(6, 16)]
+
+
+def test_memory_of_a_broken_device_is_not_written(device: DeviceLibrary) -> None:
+    fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
+    assert not device.write_memory(torch.zeros(4).data_ptr(), b"\x01", STREAM)

@@ -65,6 +65,7 @@ def test_it_needs_the_old_driver_api_alone(tmp_path: Path, command: list[str]) -
         "cuMemHostRegister_v2",
         "cuMemHostUnregister",
         "cuMemcpyDtoHAsync_v2",
+        "cuMemcpyHtoDAsync_v2",
         "cuMemsetD32Async",
         "cuModuleGetFunction",
         "cuModuleLoadDataEx",

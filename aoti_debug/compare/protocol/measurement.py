@@ -168,6 +168,33 @@ class StatesFailure:
 
 
 @dataclass(frozen=True)
+class SavedValue:
+    """A file with what a launch should have written, in the dtype and shape that it was recorded with.
+
+    Attributes:
+        argument: its name in the launch: "buf4".
+    """
+
+    launch: str
+    argument: str
+    path: str
+
+
+@dataclass(frozen=True)
+class SavedOutput:
+    """A file with what the program returns.
+
+    Attributes:
+        call: the number of the call.
+        index: among the outputs of the graph, from 0.
+    """
+
+    call: int
+    index: int
+    path: str
+
+
+@dataclass(frozen=True)
 class PeakMemory:
     """The largest resident size that the evaluating process had, in bytes."""
 

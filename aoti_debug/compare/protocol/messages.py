@@ -10,6 +10,8 @@ from aoti_debug.compare.protocol.measurement import (
     PeakMemory,
     ProgramFailure,
     RegionResult,
+    SavedOutput,
+    SavedValue,
     StateChange,
     StatesFailure,
 )
@@ -30,7 +32,17 @@ class Failed:
     error: ErrorData
 
 
-Outcome = RegionResult | Origin | BadOperand | Inherited | StateChange | StatesFailure | ProgramFailure
+Outcome = (
+    RegionResult
+    | Origin
+    | BadOperand
+    | Inherited
+    | StateChange
+    | StatesFailure
+    | ProgramFailure
+    | SavedValue
+    | SavedOutput
+)
 Message = Started | Outcome | PeakMemory | Failed
 
 _MESSAGES: Messages[Message] = Messages(
@@ -43,6 +55,8 @@ _MESSAGES: Messages[Message] = Messages(
         "state": StateChange,
         "states failure": StatesFailure,
         "program failure": ProgramFailure,
+        "saved value": SavedValue,
+        "saved output": SavedOutput,
         "peak memory": PeakMemory,
         "failed": Failed,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from aoti_debug.compare.protocol.origin import TracedElement
 from aoti_debug.machine.user_function import UserFunction
@@ -113,6 +114,21 @@ class ProgramRun:
     states: tuple[ProgramState, ...] = ()
 
 
+class ValueArithmetic(str, Enum):
+    """The arithmetic of values that are saved."""
+
+    EAGER = "eager"
+    DOUBLE = "fp64"
+
+
+@dataclass(frozen=True)
+class WantedValues:
+    """A region whose values are saved instead of being compared: what its launch should have written."""
+
+    launch: str
+    arithmetic: ValueArithmetic
+
+
 @dataclass(frozen=True)
 class CompareRequest:
     """The request to evaluate regions, and the whole program.
@@ -127,6 +143,8 @@ class CompareRequest:
         imports, libraries: Python modules and shared libraries that register operators.
         exported: the program that the package was built from, to be called for its states; "" if it is not known.
         inputs: the inputs file of the run; "" for those embedded in the package.
+        wanted: regions whose values are saved beside the request; these regions are not measured.
+        outputs: also save what the programs return, beside the request.
     """
 
     package: str
@@ -140,6 +158,8 @@ class CompareRequest:
     libraries: tuple[str, ...] = ()
     exported: str = ""
     inputs: str = ""
+    wanted: tuple[WantedValues, ...] = ()
+    outputs: bool = False
 
 
 def metric_function(text: str) -> UserFunction:

@@ -23,6 +23,7 @@ from aoti_debug.compare.worker.exported import exported_states
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
+from aoti_debug.compare.worker.saved_values import save_region
 from aoti_debug.compare.worker.threads import threads_for
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import json_data
@@ -74,18 +75,23 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     locator = OperatorLocator(reference, device)
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
     traced = {element.launch: element for element in request.traced}
+    wanted = {values.launch: values.arithmetic for values in request.wanted}
     for region in request.regions:
         with threads_for((*region.inputs, *region.outputs)):
             if region.launch in request.faulty:
                 if (bad := locator.bad_operand(region)) is not None:
                     pipe.write(message_line(bad) + "\n")
+            elif region.launch in wanted:
+                for message in save_region(reference, region, wanted[region.launch], device, weights, folder):
+                    pipe.write(message_line(message) + "\n")
             elif region.launch not in traced:
                 pipe.write(message_line(evaluator.measure(region)) + "\n")
             elif (origin := locator.origin(region, traced[region.launch])) is not None:
                 pipe.write(message_line(origin) + "\n")
     for run in request.programs:
         with threads_for((*run.inputs, *(output.recorded for output in run.outputs))):
-            for difference in evaluate_program(reference, run, device, weights):
+            kept = folder if request.outputs else None
+            for difference in evaluate_program(reference, run, device, weights, kept):
                 pipe.write(message_line(difference) + "\n")
     if request.exported:
         package = archive.inspect(request.package)

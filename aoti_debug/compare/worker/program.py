@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -15,18 +16,27 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.state_change import state_change
 from aoti_debug.compare.measure.ulp import relative_difference
-from aoti_debug.compare.protocol.measurement import Inherited, ProgramFailure, StateChange
+from aoti_debug.compare.protocol.measurement import Inherited, ProgramFailure, SavedOutput, StateChange
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.compare.worker.layouts import as_written, load, load_value
+from aoti_debug.compare.worker.saved_values import save_outputs
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
 
 def evaluate_program(
-    reference: Reference, program: ProgramRun, device: str, weights: ExportedWeights | None = None
-) -> Iterator[Inherited | StateChange | ProgramFailure]:
-    """Yields the difference of each output and state that could be evaluated, or the first reason why one could not."""
+    reference: Reference,
+    program: ProgramRun,
+    device: str,
+    weights: ExportedWeights | None = None,
+    kept: Path | None = None,
+) -> Iterator[Inherited | StateChange | SavedOutput | ProgramFailure]:
+    """Yields the difference of each output and state that could be evaluated, or the first reason why one could not.
+
+    Args:
+        kept: a folder for what the program returns; None to drop it.
+    """
     import torch
 
     graph = reference.graph(program.graph, program.function)
@@ -63,6 +73,8 @@ def evaluate_program(
             for name in last_uses.get(node.name, ()):
                 for key in [key for key in evaluation.values if key.node == name]:
                     del evaluation.values[key]
+    if kept is not None:
+        yield from save_outputs(evaluation, graph, program, kept)
     failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
     if failed:
         yield ProgramFailure(failed[0])

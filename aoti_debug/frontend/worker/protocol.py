@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.frontend.pass_limit import PassLimit
 from aoti_debug.machine import files, json_data
 from aoti_debug.manifest import OperatorSchema, Promise
 
@@ -35,6 +36,7 @@ class Request:
         inputs: file to embed instead of the program's example inputs; "" for those.
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
         random_inputs: seed of the inputs to make; None to make none.
+        limit: leaves out applications of a part of Inductor; None to leave out none.
     """
 
     program: str
@@ -45,6 +47,7 @@ class Request:
     inputs: str = ""
     hashed_kernels: bool = False
     random_inputs: int | None = None
+    limit: PassLimit | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.in_graph import with_origin
+from aoti_debug.triage.proof import proof
 
 KIND = NONFINITE
 
@@ -40,7 +41,12 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         return Outcome(suspicion.finding, suspicion.run)
     saved = model.trials.tensors(launches)
     finding = _with_operator(model, nonfinite.explain(suspicion.finding, saved.run), saved.run)
-    return replay.same_values(model, Suspicion(finding, saved.diagnosed))
+    outcome = replay.same_values(model, Suspicion(finding, saved.diagnosed))
+    where = finding.where
+    if where is None or not where.launch or not model.options.compare or wrong_value.reason_against(model, saved.run):
+        return outcome
+    proved = proof(model, model.first.run, (where.launch,), "the program itself makes it")
+    return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *proved)))
 
 
 def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Finding:

@@ -10,6 +10,7 @@ from aoti_debug import wording
 from aoti_debug.compare import stored
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
@@ -19,6 +20,7 @@ from aoti_debug.triage import confirm as replay
 from aoti_debug.triage import wrong_values
 from aoti_debug.triage.checks import fault
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.proof import proof
 
 KIND = wrong_values.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
@@ -31,7 +33,7 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
     if not model.options.compare or first.run.package is None:
         return None
-    if reason := _reason_against(model, first.run):
+    if reason := reason_against(model, first.run):
         return _not_compared(reason, first)
     saved = model.trials.all_tensors()
     if saved.verdict is not None:
@@ -40,7 +42,8 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
         comparison = _compared(model, saved)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
-    return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed)
+    wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
+    return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed, needed=wrong)
 
 
 def begin(model: Investigation, first: RunResult) -> None:
@@ -51,15 +54,15 @@ def begin(model: Investigation, first: RunResult) -> None:
     package = first.run.package
     if not model.options.compare or package is None or first.run.manifest.device == "cpu":
         return
-    if (os.cpu_count() or 1) < CORES or _reason_against(model, first.run):
+    if (os.cpu_count() or 1) < CORES or reason_against(model, first.run):
         return
     if max(wrong_values.bytes_to_save(first.run), package.stat().st_size) <= SMALL:
         model.trials.begin_all_tensors()
         model.trials.prepare_evaluation(first.run.manifest.device, model.repro.parent)
 
 
-def _reason_against(model: Investigation, run: RunDir) -> str:
-    """Why the launches of a run are not compared with the program without being asked for; "" if they are."""
+def reason_against(model: Investigation, run: RunDir) -> str:
+    """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
     if not has_reference(run):
         return "the package does not hold the graph that it was compiled from"
     if len(run.launches) > MOST_LAUNCHES:
@@ -86,7 +89,8 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
     stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
-    return Outcome(replace(finding, evidence=(*finding.evidence, *stage)), suspicion.run)
+    proved = proof(model, suspicion.run, suspicion.needed, "what is wrong does not reach them")
+    return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
 
 
 def _compared(model: Investigation, saved: RunResult) -> Comparison:

@@ -186,6 +186,9 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* memory, unsigned 
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return enqueue(stream, [=] { memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return enqueue(stream, [=] { memcpy(reinterpret_cast<void*>(to), from, bytes); });
+}
 CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count, CUstream stream) {
   return enqueue(stream, [=] { std::fill_n(reinterpret_cast<uint32_t*>(address), count, value); });
 }

@@ -1,0 +1,1 @@
+"""Finds which launches, or which settings, make a model wrong."""

@@ -1,0 +1,73 @@
+"""`aoti-debug bisect --settings`: what makes a program wrong, from the builds that an interrupted bisection left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from wrong_model import CONFIGS, Wrong
+
+from aoti_debug.bisect.options import SettingsOptions
+from aoti_debug.bisect.settings import AS_IT_IS, key_of
+from aoti_debug.bisect.suspects import suspects
+from aoti_debug.bisect.trials import NAME, Operator, Trial, Trials
+from aoti_debug.cli.main import group
+from aoti_debug.errors import ArtifactError, UsageError
+
+WRONG = "0.2 cpp_fused_relu_1 is wrong"
+
+
+def bisect(folder: Path, *words: str | Path) -> Result:
+    return CliRunner().invoke(group, ["bisect", *map(str, words), "--settings", "--out", str(folder)])
+
+
+def interrupted(options: SettingsOptions, *trials: Trial) -> Path:
+    """The folder of a bisection that has made these builds."""
+    key = key_of(options)
+    folder = options.out / f"settings-{key[:12]}"
+    folder.mkdir(parents=True)
+    state = Trials(folder, key, options.inductor_configs)
+    for trial in trials:
+        state.add(trial)
+    return folder
+
+
+def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
+    folder = interrupted(SettingsOptions(wrong.program, CONFIGS, out=tmp_path), Trial(AS_IT_IS, WRONG))
+    ((key, value),) = CONFIGS.items()
+    result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
+    assert result.exit_code == 1, result.output
+    assert f"HEALED by  without --inductor-config {key}" in result.stdout
+    assert "note: the first 1 build had been made before" in result.stdout
+    assert json.loads((folder / NAME).read_text())["is_done"]
+
+
+def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
+    options = SettingsOptions(wrong.program, out=tmp_path, imports=("wrong_lowering",))
+    others = [Trial(change.option, WRONG) for change in suspects({}, "cpu")]
+    operator = Operator("aten.relu.default", ("relu", "relu_1"))
+    interrupted(options, Trial(AS_IT_IS, WRONG, operators=(operator,)), *others)
+    result = bisect(tmp_path, wrong.program, "--import", "wrong_lowering")
+    assert result.exit_code == 1, result.output
+    assert "HEALED by  torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default)" in result.stdout
+    assert "without the lowering of aten.relu.default" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "problem"),
+    [
+        (("{good}",), ArtifactError, "its settings cannot be changed"),
+        (("{program}", "{good}"), UsageError, "--settings takes one exported program"),
+    ],
+)
+def test_bad_input(wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: type[Exception], problem: str) -> None:
+    result = bisect(tmp_path, *(word.format(good=wrong.good, program=wrong.program) for word in words))
+    assert isinstance(result.exception, error)
+    assert problem in str(result.exception)
+
+
+def test_two_packages_are_needed_without_settings(wrong: Wrong, tmp_path: Path) -> None:
+    result = CliRunner().invoke(group, ["bisect", str(wrong.good), "--out", str(tmp_path)])
+    assert isinstance(result.exception, UsageError)

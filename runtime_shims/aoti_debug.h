@@ -63,11 +63,11 @@ typedef enum AotiDebugType {
 } AotiDebugType;
 
 // What is to be done with a launch.
-typedef enum AotiDebugAction {
+typedef enum AotiDebugLaunchAction {
   AOTI_DEBUG_RUN = 0,
   AOTI_DEBUG_SKIP = 1,  // it counts as returned
   AOTI_DEBUG_STOP = 2,  // neither it nor a later one is to run
-} AotiDebugAction;
+} AotiDebugLaunchAction;
 
 typedef enum AotiDebugCallKind {
   AOTI_DEBUG_CALL_MODEL = 0,     // run_impl
@@ -170,7 +170,7 @@ void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) AOTI_DEBUG_HIDDEN
 
 // Brackets one launch. `values` has one entry an expression of the call. `status` is what the callee returned: 0, or
 // an AOTITorchError. `message` (may be nullptr) is the text of an exception that left the callee.
-// The beginning returns an AotiDebugAction; a launch that is to stop has no end.
+// The beginning returns an AotiDebugLaunchAction; a launch that is to stop has no end.
 uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
                                  uint32_t n_values) AOTI_DEBUG_HIDDEN;
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status,

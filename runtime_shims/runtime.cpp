@@ -235,8 +235,8 @@ void end_call(CallState* call, bool failed) {
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
 
-AotiDebugAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
-                             uint32_t n_values, const void* return_address) {
+AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
+                                   uint32_t n_values, const void* return_address) {
   ThreadState* thread = current_thread();
   if (thread == nullptr || thread->call == nullptr) return AOTI_DEBUG_RUN;
   CallState& call = *thread->call;
@@ -261,7 +261,7 @@ AotiDebugAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site
   if (inspected) call_inspector(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
   if (launch->substitution == nullptr) return AOTI_DEBUG_RUN;
-  const AotiDebugAction action = act_before(*launch);
+  const AotiDebugLaunchAction action = act_before(*launch);
   if (action == AOTI_DEBUG_STOP) call.innermost = launch->outer;
   if (action == AOTI_DEBUG_SKIP) launch->grid_seen = true;
   return action;
@@ -355,7 +355,7 @@ uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* s
                                  uint32_t n_values) {
   new (launch) LaunchState{};
   const void* return_address = __builtin_return_address(0);
-  AotiDebugAction action = AOTI_DEBUG_RUN;
+  AotiDebugLaunchAction action = AOTI_DEBUG_RUN;
   guarded([&] { action = begin_launch(launch, site, values, n_values, return_address); });
   return action;
 }

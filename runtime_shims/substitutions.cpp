@@ -207,7 +207,7 @@ std::string Substitutions::summary() const {
   return text;
 }
 
-AotiDebugAction act_before(const LaunchState& launch) {
+AotiDebugLaunchAction act_before(const LaunchState& launch) {
   Run& run = *launch.call->run;
   Substitution& what = *launch.substitution;
   what.reached.store(true);

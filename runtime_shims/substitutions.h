@@ -58,7 +58,7 @@ class Substitutions {
 };
 
 // Before a launch, whose arguments have been recorded: notes what is done, waits. Returns what its caller is to do.
-AotiDebugAction act_before(const LaunchState& launch);
+AotiDebugLaunchAction act_before(const LaunchState& launch);
 
 // After a launch that has returned, or was skipped, and was inspected: writes what replaces its results.
 void replace_results(const LaunchState& launch, const AotiDebugValue* values);

@@ -24,7 +24,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
     "AotiDebugRole": ("AOTI_DEBUG_ROLE_", manifest.Role),
     "AotiDebugType": ("AOTI_DEBUG_", manifest.CType),
-    "AotiDebugAction": ("AOTI_DEBUG_", abi.Action),
+    "AotiDebugLaunchAction": ("AOTI_DEBUG_", abi.Action),
     "AotiDebugCallKind": ("AOTI_DEBUG_CALL_", abi.CallKind),
     "RecordType": ("RECORD_", abi.RecordType),
     "CallFlag": ("CALL_", abi.CallFlag),

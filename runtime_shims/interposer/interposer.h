@@ -1,5 +1,5 @@
-// Between the library that stands in front of the functions that a model's library calls (dispatch.cpp, entry.cpp and
-// the generated entries), and the one that records what it is told (recorder.cpp and the generated tables).
+// Between the library that interposes the functions that a model's library calls (dispatch.cpp, entry.cpp and the
+// generated entries), and the one that records what it is told (recorder.cpp and the generated tables).
 //
 // They are two so that only the first one has to be in the global scope of the dynamic linker: the other one brings
 // torch's libraries along.
@@ -23,8 +23,8 @@ typedef enum AotiDebugAction {
   AOTI_DEBUG_ACTION_NAME = 4,    // cuModuleGetFunction: no launch; its function gets a name
 } AotiDebugAction;
 
-// A symbol that is stood in front of. The sites of a launch of several are one after the other; the last one stands
-// for what is none of the others.
+// An interposed symbol. The sites of a launch of several are one after the other; the last one is for what is none of
+// the others.
 typedef struct AotiDebugInterposed {
   const char* symbol;
   uint32_t first_site;

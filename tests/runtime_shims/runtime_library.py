@@ -190,7 +190,7 @@ class Launch:
         self.storage = Opaque()
 
     def begin(self) -> int:
-        """What is to be done with it, an AotiDebugAction."""
+        """What is to be done with it, an AotiDebugLaunchAction."""
         return int(self.runtime.lib.h_launch_begin(ctypes.byref(self.storage), self.site, self.values, self.count))
 
     def end(self, status: int = 0, message: str | None = None) -> None:

@@ -15,9 +15,10 @@ from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.evaluate.selections import other_choice
+from aoti_debug.compare.evaluate.selections import Choice, may_choose, other_choice, tolerance
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure import index_ties
+from aoti_debug.compare.measure.choices import ChoiceRange, choice_range
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.protocol import program_values
@@ -199,18 +200,18 @@ class RegionEvaluator:
             largest_sum=double.largest_sum,
         )
         measured = measure(subject, output)
+        choices = None
+        if measured.wrong and any(map(may_choose, graph.nodes)):
+            choices = self._choices(graph, expected, actual, known, evaluate)
+            measured = measured if choices is None else measure(subject, choices.applied(output))
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
             moved = tuple(
                 expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise), adjust=approximated(noise)))
                 for noise in noises
             )
-            if measured.wrong:
-                # Eager's rounding would count as a change of floating numbers.
-                rounded = actual.dtype.is_floating_point or actual.dtype.is_complex
-                arithmetic = Arithmetic.DOUBLE if rounded else Arithmetic.EAGER
-                moved += (expected(evaluate(arithmetic, known, adjust=other_choice)),)
-            measured = measure(subject, replace(output, perturbed=moved))
+            output = replace(output, perturbed=moved)
+            measured = measure(subject, output if choices is None else choices.applied(output))
         if measured.wrong:
             again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
             if measure(subject, again).wrong:
@@ -222,6 +223,24 @@ class RegionEvaluator:
             number = self._metric(actual, output.double)
             measured = replace(measured, metric=number if math.isfinite(number) else None)
         return measured
+
+    def _choices(
+        self,
+        graph: Graph,
+        expected: Callable[[Evaluation], torch.Tensor],
+        actual: torch.Tensor,
+        known: dict[ValueKey, Any],
+        evaluate: Callable[..., Evaluation],
+    ) -> ChoiceRange | None:
+        """What the output may be if other ones of equal elements are chosen."""
+        # Eager's rounding would count as a choice of floating numbers.
+        arithmetic = Arithmetic.DOUBLE if actual.dtype.is_floating_point else Arithmetic.EAGER
+
+        def adjust(choice: Choice) -> Adjustment:
+            return lambda node, args, result: other_choice(node, args, result, choice, tolerance(graph, node))
+
+        evaluations = [evaluate(arithmetic, known), *(evaluate(arithmetic, known, adjust=adjust(c)) for c in Choice)]
+        return choice_range([expected(evaluation) for evaluation in evaluations])
 
 
 def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.Tensor:

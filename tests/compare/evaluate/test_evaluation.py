@@ -12,7 +12,7 @@ import torch
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
-from aoti_debug.compare.evaluate.selections import other_choice
+from aoti_debug.compare.evaluate.selections import Choice, other_choice
 from aoti_debug.compare.measure.index_ties import equal_choices
 from aoti_debug.reference.program import (
     FORMAT,
@@ -103,7 +103,11 @@ def test_results_are_adjusted() -> None:
         call("order", "_operator.getitem", node("sort"), 1, dtype="int64"),
         call("twice", "aten.mul.Tensor", node("order"), 2, dtype="int64"),
     )
-    evaluation = Evaluation(Reference(FORMAT, "2.13", (whole,)), whole, Arithmetic.EAGER, "cpu", adjust=other_choice)
+
+    def adjust(node: Node, args: list[Any], result: Any) -> Any:
+        return other_choice(node, args, result, Choice.NEXT)
+
+    evaluation = Evaluation(Reference(FORMAT, "2.13", (whole,)), whole, Arithmetic.EAGER, "cpu", adjust=adjust)
     evaluation.set(ValueKey("x"), torch.tensor([7.0, 2.0, 7.0, 3.0]))
     for item in whole.nodes[1:]:
         evaluation.run(item)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate.selections import may_choose, other_choice
+from aoti_debug.compare.evaluate.selections import Choice, may_choose, other_choice
 from aoti_debug.reference.program import Node, NodeKind
 
 NAN = float("nan")
@@ -33,11 +33,12 @@ CHOICES = {
 }
 
 
+@pytest.mark.parametrize("choice", [Choice.NEXT, Choice.PREVIOUS])
 @pytest.mark.parametrize("name", CHOICES)
-def test_every_index_becomes_that_of_an_equal_element(name: str) -> None:
+def test_every_index_becomes_that_of_an_equal_element(name: str, choice: Choice) -> None:
     chosen, function = CHOICES[name]
     result = function(COARSE)
-    values, index = other_choice(chosen, [COARSE], result)
+    values, index = other_choice(chosen, [COARSE], result, choice)
     dim = {"sort of columns, descending": 0, "topk of columns": 0, "min, kept": 0}.get(name, 1)
     kept = index if index.dim() == COARSE.dim() else index.unsqueeze(dim)
     assert torch.equal(COARSE.gather(dim, kept).reshape(values.shape), values)
@@ -47,17 +48,35 @@ def test_every_index_becomes_that_of_an_equal_element(name: str) -> None:
     assert kept.sort(dim).values.diff(dim=dim).ne(0).all()  # none twice
 
 
-def test_the_next_equal_element_in_a_circle_and_nan_equals_nan() -> None:
-    assert other_choice(node("aten.argmax.default", 1), [ROWS], torch.tensor([1, 1])).tolist() == [2, 3]
-    assert other_choice(node("aten.argmax.default", 1), [ROWS], torch.tensor([4, 3])).tolist() == [1, 1]
-    whole = other_choice(node("aten.argmax.default"), [torch.tensor([[1, 7], [7, 0]])], torch.tensor(1))
+ARGMAX = node("aten.argmax.default", 1)
+
+
+def chosen(index: list[int], choice: Choice) -> list[int]:
+    found: list[int] = other_choice(ARGMAX, [ROWS], torch.tensor(index), choice).tolist()
+    return found
+
+
+def test_choices_and_nan_equals_nan() -> None:
+    assert chosen([1, 1], Choice.NEXT) == [2, 3]
+    assert chosen([4, 3], Choice.NEXT) == [1, 1]
+    assert chosen([1, 1], Choice.PREVIOUS) == [4, 3]
+    assert chosen([2, 3], Choice.FIRST) == [1, 1]
+    assert chosen([2, 1], Choice.LAST) == [4, 3]
+    assert chosen([3, 0], Choice.LAST) == [3, 0]
+    whole = other_choice(node("aten.argmax.default"), [torch.tensor([[1, 7], [7, 0]])], torch.tensor(1), Choice.NEXT)
     assert whole.item() == 2
+
+
+def test_elements_that_nearly_equal() -> None:
+    near = torch.tensor([[1.0, 1.0 + 1e-7, 2.0]])
+    assert other_choice(ARGMAX, [near], torch.tensor([0]), Choice.NEXT, 1e-6).tolist() == [1]
+    assert other_choice(ARGMAX, [near], torch.tensor([0]), Choice.NEXT).tolist() == [0]
 
 
 def test_others_are_left_alone() -> None:
     result = ROWS.sort(stable=True)
-    assert other_choice(node("aten.sort.stable", stable=True), [ROWS], result) is result
-    assert other_choice(node("aten.neg.default"), [ROWS], ROWS) is ROWS
+    assert other_choice(node("aten.sort.stable", stable=True), [ROWS], result, Choice.NEXT) is result
+    assert other_choice(node("aten.neg.default"), [ROWS], ROWS, Choice.NEXT) is ROWS
     assert not may_choose(node("aten.sort.stable", True, 0))
     number = torch.tensor(3.0)
-    assert other_choice(node("aten.argmax.default"), [number], torch.tensor(0)).item() == 0
+    assert other_choice(node("aten.argmax.default"), [number], torch.tensor(0), Choice.LAST).item() == 0

@@ -59,6 +59,34 @@ def test_what_is_computed_from_the_indices_of_equal_elements(tmp_path: Path) -> 
     assert measured(tmp_path, SORTED_TWICE, distinct, wrong).wrong == 1
 
 
+def test_no_value_that_a_choice_can_make(tmp_path: Path) -> None:
+    x = torch.randint(0, 3, (4, 16), generator=GENERATOR).float()
+    assert measured(tmp_path, SORTED_TWICE, x, torch.full((4, 16), -777)).wrong == 64
+
+
+CHOSEN = (
+    call("argmax", "aten.argmax.default", X, 1, dtype="int64", shape=(4,)),
+    call(
+        "float",
+        "prims.convert_element_type.default",
+        {"node": "argmax"},
+        {"dtype": "float32"},
+        dtype="float32",
+        shape=(4,),
+    ),
+    call("scaled", "aten.mul.Tensor", {"node": "float"}, 1.5, dtype="float32", shape=(4,)),
+)
+
+
+def test_the_last_of_many_equal_elements_and_rows_without_any(tmp_path: Path) -> None:
+    x = torch.ones(4, 64)
+    assert measured(tmp_path, CHOSEN, x, torch.full((4,), 63 * 1.5)).wrong == 0
+    x[1:] = torch.arange(64.0)
+    right = torch.tensor([63, 63, 63, 63]) * 1.5
+    assert measured(tmp_path, CHOSEN, x, right).wrong == 0
+    assert measured(tmp_path, CHOSEN, x, right * torch.tensor([1.0, 0.5, 0.5, 0.5])).wrong == 3
+
+
 HALF = "bfloat16"
 NORMALISED = (
     call("wide", "prims.convert_element_type.default", X, {"dtype": "float32"}, dtype="float32", shape=(8, 64)),

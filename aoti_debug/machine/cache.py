@@ -60,10 +60,10 @@ def key(*parts: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def entry(kind: str, name: str, fill: Fill) -> Path:
+def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
     """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
 
-    An exception of `fill` is passed on and leaves no entry.
+    An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most.
     """
     found = find(kind, name)
     if found is not None:
@@ -74,7 +74,7 @@ def entry(kind: str, name: str, fill: Fill) -> Path:
     with _lock(f"{kind}-{name}"):
         if path.is_dir():
             return path
-        _delete_old(folder, UNUSED_AFTER, KEPT_ENTRIES - 1)
+        _delete_old(folder, UNUSED_AFTER, kept - 1)
         with scratch() as work:
             fill(work)
             try:

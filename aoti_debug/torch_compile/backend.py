@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def aoti_debug(
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = compile_options.from_mapping(options)
-    directory = functools.partial(_directory, chosen.out.absolute())
+    directory = functools.partial(_current_directory, chosen.out.absolute())
 
     def compiler(kind: str) -> Callable[..., Callable[..., Any]]:
         return lambda traced, _: _boxed(CompiledGraph(traced, kind, chosen, directory))
@@ -54,6 +55,10 @@ def _boxed(compiled: CompiledGraph) -> Callable[[list[Any]], list[Any]]:
     return call
 
 
+def _current_directory(base: Path) -> CompilationDirectory:
+    return _directory(base, os.getpid())  # a forked process has one of its own
+
+
 @functools.cache
-def _directory(base: Path) -> CompilationDirectory:
+def _directory(base: Path, _: int) -> CompilationDirectory:
     return CompilationDirectory.create(base)

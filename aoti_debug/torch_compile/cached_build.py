@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import __version__, abi
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.options import BuildOptions
+from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.machine import cache, files
+from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM
 
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _CACHE = "compiled-graph"
+_KEPT = 200  # packages without weights: about a megabyte each
+_NUMBERED = re.compile(r"(?<=<eval_with_key>)\.\d+")  # names of generated functions, numbered in each process
+_OWN_CODE = ("aten", "prims", "aoti_debug")  # operators that do not change between two processes
+_OWN_HIGHER_ORDER = ("cond", "while_loop")
 
 
 def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapping[str, Any]) -> bool:
@@ -40,24 +49,49 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
     def build(work: Path) -> None:
         builder.build_report(BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs))
 
+    if not _is_cacheable(program):
+        build(folder)
+        return False
     key = _key(program, inductor_configs)
     is_cached = cache.find(_CACHE, key) is not None
-    files.write(folder / PACKAGE, (cache.entry(_CACHE, key, build) / PACKAGE).read_bytes())
+    files.write(folder / PACKAGE, (cache.entry(_CACHE, key, build, _KEPT) / PACKAGE).read_bytes())
     trust.remember(archive.inspect(folder / PACKAGE))
     return is_cached
 
 
-def _key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -> str:
+def _is_cacheable(program: ExportedProgram) -> bool:
+    """True if the key holds all of its code: the source of Triton kernels and custom operators is not in the graph."""
     import torch
 
+    for graph in _graphs(program):
+        for node in graph.graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in _OWN_CODE:
+                return False
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() not in _OWN_HIGHER_ORDER:
+                return False
+    return True
+
+
+def _graphs(program: ExportedProgram) -> list[torch.fx.GraphModule]:
+    """The graph and those of branches and loops."""
+    import torch
+
+    return [module for _, module in program.graph_module.named_modules() if isinstance(module, torch.fx.GraphModule)]
+
+
+def _key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -> str:
+
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
-    lines = [str(node.meta.get("stack_trace", "")) for node in program.graph.nodes]
+    nodes = (node for graph in _graphs(program) for node in graph.graph.nodes)
+    lines = [_NUMBERED.sub("", str(node.meta.get("stack_trace", ""))) for node in nodes]
     tensors = {**program.state_dict, **program.constants}
-    return cache.key(
+    toolchain = Toolchain(find_compiler(), find_torch())
+    return toolchain.key(
         __version__,
         str(abi.ABI_VERSION),
-        torch.__version__,
-        program.graph_module.code,
+        *_machine(),
+        *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("TORCHINDUCTOR_")),
+        *(graph.code for graph in _graphs(program)),
         str(program.graph_signature),
         str(program.range_constraints),
         str(program.call_spec),
@@ -66,6 +100,15 @@ def _key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -> str:
         *(f"{name} {_digest(tensors[name])}" for name in sorted(tensors)),
         repr(sorted(inductor_configs.items())),
     )
+
+
+def _machine() -> list[str]:
+    """The processor and the GPU, which kernels are compiled for."""
+    import torch
+
+    information = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    flags = next((line for line in information if line.startswith(("flags", "Features"))), platform.machine())
+    return [flags, torch.cuda.get_device_name() if torch.cuda.is_available() else ""]
 
 
 def _values(nodes: Sequence[torch.fx.Node]) -> list[torch.Tensor]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.abi import Variable
+from aoti_debug.errors import UsageError
 from aoti_debug.machine.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.run import load_model
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("aoti_debug.torch_compile")
 _MAX_REASON = 300
+_MOST_PACKAGES = 16  # of one graph
+_LOCK = threading.RLock()  # environment variables belong to the whole process
 
 Model = Callable[[Sequence[Any]], list[Any]]
 
@@ -33,6 +38,7 @@ class CompiledGraph:
     Args:
         graph: of ATen operators, functional.
         kind: "inference", "forward" or "backward".
+        directory: returns where its packages lie.
     """
 
     def __init__(
@@ -46,52 +52,70 @@ class CompiledGraph:
         self._kind = kind
         self._options = options
         self._directory = directory
+        self._line = graph_program.first_line(graph)
         self._inputs = graph_program.inputs_of(graph)
         self._outputs = graph_program.outputs_of(graph)
         self._is_dynamic = bool(self._inputs.symbolic)
         self._models: dict[tuple[Any, ...], Model] = {}
+        self._runs_in_eager = False
 
     def __call__(self, boxed: list[Any]) -> list[Any]:
         inputs = list(boxed)
         boxed.clear()
         if not self._outputs.computed:
             return self._outputs.joined(inputs, ())
-        tensors = [inputs[position] for position in self._inputs.tensors]
-        model = self._models.get(self._variant(inputs)) or self._build(inputs)
-        return self._outputs.joined(inputs, model(tensors))
+        model = self._models.get(self._variant(inputs)) or self._built(inputs)
+        if model is None:
+            return list(self._graph(*inputs))
+        return self._outputs.joined(inputs, model([inputs[position] for position in self._inputs.tensors]))
 
     def _variant(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What a package is built for, of the inputs."""
+        """The properties of the inputs that a package is built for."""
         constants = self._inputs.constants(inputs)
         return constants if self._is_dynamic else (*constants, *self._sizes(inputs))
 
     def _sizes(self, inputs: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(inputs[position].shape) for position in self._inputs.symbolic)
 
-    def _build(self, inputs: Sequence[Any]) -> Model:
-        directory, line = self._directory(), graph_program.first_line(self._graph)
-        folder = directory.new_folder()
-        reason = ""
-        for is_dynamic in (True, False) if self._is_dynamic else (False,):
-            self._is_dynamic = is_dynamic
+    def _built(self, inputs: Sequence[Any]) -> Model | None:
+        """The package for these inputs, built if there is none; None where the graph runs in eager."""
+        with _LOCK:
+            if self._runs_in_eager or (found := self._models.get(self._variant(inputs))) is not None:
+                return None if self._runs_in_eager else found
             try:
-                program = graph_program.exported(self._graph, inputs, dynamic=is_dynamic)
-                is_cached = cached_build.write_package(program, folder, self._options.inductor_configs)
+                if len(self._models) == _MOST_PACKAGES:
+                    raise UsageError(f"{_MOST_PACKAGES} packages were built for other sizes or numbers")
+                return self._build(inputs, self._directory())
             except Exception as error:  # of any kind, from export and from the builder
-                reason = f"{first_line(str(error))[:_MAX_REASON] or type(error).__name__}"
-                LOGGER.debug("%s cannot be built", folder.name, exc_info=True)
-                continue
-            sizes = "" if is_dynamic or not self._inputs.symbolic else str(self._sizes(inputs))
-            directory.add(GraphEntry(folder.name, self._kind, line, sizes, is_cached))
-            LOGGER.info("%s (%s, %s): %s", folder.name, self._kind, line, folder)
-            model = self._loaded(folder)
-            self._models[self._variant(inputs)] = model
-            return model
-        directory.add(GraphEntry(folder.name, self._kind, line, eager=reason))
-        LOGGER.warning("%s (%s, %s) runs in eager: %s", folder.name, self._kind, line, reason)
-        model = self._in_eager(inputs)
+                LOGGER.debug("a graph cannot be built", exc_info=True)
+                self._runs_in_eager = True
+                reason = first_line(str(error))[:_MAX_REASON] or type(error).__name__
+            LOGGER.warning("a graph (%s, %s) runs in eager: %s", self._kind, self._line, reason)
+            with contextlib.suppress(OSError, UsageError):  # the warning has said it
+                self._directory().add(GraphEntry("", self._kind, self._line, eager=reason))
+            return None
+
+    def _build(self, inputs: Sequence[Any], directory: CompilationDirectory) -> Model:
+        folder = directory.new_folder()
+        is_cached = self._write_package(inputs, folder)
+        model = self._loaded(folder)
+        sizes = "" if self._is_dynamic or not self._inputs.symbolic else str(self._sizes(inputs))
+        directory.add(GraphEntry(folder.name, self._kind, self._line, sizes, is_cached))
+        LOGGER.info("%s (%s, %s): %s", folder.name, self._kind, self._line, folder)
         self._models[self._variant(inputs)] = model
         return model
+
+    def _write_package(self, inputs: Sequence[Any], folder: Path) -> bool:
+        """Exports and builds, for sizes that may change where that can be; True if an equal graph was built before."""
+        configs = self._options.inductor_configs
+        if self._is_dynamic:
+            try:
+                program = graph_program.exported(self._graph, inputs, dynamic=True)
+                return cached_build.write_package(program, folder, configs)
+            except Exception:  # of any kind; the next attempt reports its own
+                LOGGER.debug("a graph cannot be built for sizes that change", exc_info=True)
+                self._is_dynamic = False
+        return cached_build.write_package(graph_program.exported(self._graph, inputs, dynamic=False), folder, configs)
 
     def _loaded(self, folder: Path) -> Model:
         """The package, whose first call makes its run directory."""
@@ -115,20 +139,8 @@ class CompiledGraph:
             with torch.no_grad():
                 if is_called:
                     return list(loaded(*tensors))
-                is_called = True
-                with changed_environment(environment):
+                with _LOCK, changed_environment(environment):  # the runtime reads them in its first call
+                    is_called = True
                     return list(loaded(*tensors))
-
-        return call
-
-    def _in_eager(self, inputs: Sequence[Any]) -> Model:
-        graph, known, outputs = self._graph, self._inputs, self._outputs
-        constants = dict(zip(known.numbers, known.constants(inputs), strict=True))
-
-        def call(tensors: Sequence[Any]) -> list[Any]:
-            values: dict[int, Any] = {**constants, **dict(zip(known.tensors, tensors, strict=True))}
-            values |= {position: values[size.position].shape[size.dim] for position, size in known.sizes.items()}
-            results = graph(*(values[position] for position in range(len(values))))
-            return [results[number] for number in outputs.computed]
 
         return call

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import report
 from aoti_debug.abi import Variable
 from aoti_debug.diagnosis.verdict_finding import finding_of
+from aoti_debug.errors import UsageError
 from aoti_debug.machine.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.run import load_model, runner
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.torch_compile import cached_build
+from aoti_debug.torch_compile import options as compile_options
 from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
 from aoti_debug.torch_compile.options import BASE
+from aoti_debug.wording import first_line
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
     from aoti_debug.diagnosis.verdict import Verdict
     from aoti_debug.manifest import ModelLine
     from aoti_debug.rundir.run_directory import RunDir
@@ -89,21 +94,29 @@ def debug(
         out: where the directory of the program, the package and the run is made.
 
     Raises:
-        UsageError: an argument is wrong, or a file cannot be written.
+        UsageError: an argument is wrong, the model cannot be exported, or a file cannot be written.
         ToolchainError: torch or the compiler failed.
         TargetError: the model never started.
     """
     import torch
 
-    with torch.no_grad():
-        exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)
+    compile_options.from_mapping({"level": level})
+    try:
+        with torch.no_grad():
+            exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise UsageError(
+            f"the model cannot be exported: {type(error).__name__}: {first_line(str(error))}",
+            hint="torch.export.export(model, inputs) says more; a graph that Dynamo can split runs with "
+            'torch.compile(model, backend="aoti_debug")',
+        ) from error
     directory = CompilationDirectory.create(Path(out).absolute())
     folder = directory.new_folder()
     is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
     torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)
     directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
     result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
-    outputs = _outputs(folder / PACKAGE, inputs, keywords) if _is_clean(result) else None
+    outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
     return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, folder / PROGRAM)
 
 
@@ -111,13 +124,24 @@ def _is_clean(result: RunResult) -> bool:
     return result.verdict is None and result.run.info.exit.kind is ExitKind.CLEAN
 
 
-def _outputs(package: Path, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+def _outputs(package: Path, program: ExportedProgram, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """The outputs of the package; numbers, which it returns as tensors, are numbers again."""
     import torch
+    from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArgument
+    from torch.utils import _pytree as pytree
 
     artifact = archive.inspect(package)
     manifest = artifact.manifest()
     with changed_environment({Variable.LEVEL.value: "0"}), torch.no_grad():
-        return load_model.load(artifact, manifest.model, manifest.device)(*inputs, **keywords)
+        outputs = load_model.load(artifact, manifest.model, manifest.device)(*inputs, **keywords)
+    leaves, structure = pytree.tree_flatten(outputs)
+    specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    for number, argument in enumerate(specs):
+        if isinstance(argument, ConstantArgument):
+            leaves[number] = argument.value
+        elif isinstance(argument, SymIntArgument):
+            leaves[number] = int(leaves[number])
+    return pytree.tree_unflatten(leaves, structure)
 
 
 def _text(frame: ModelLine | None) -> str:

@@ -76,11 +76,19 @@ class CompilationDirectory:
         return cls(path)
 
     def new_folder(self) -> Path:
-        """Makes the folder of the next package."""
-        folder = self.path / f"graph{self._folders}"
-        self._folders += 1
-        folder.mkdir()
-        return folder
+        """Makes the folder of the next package; also where the directory was deleted.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        while True:
+            folder = self.path / f"graph{self._folders}"
+            self._folders += 1
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder
 
     def add(self, entry: GraphEntry) -> None:
         """Adds a graph to the list."""

@@ -110,7 +110,9 @@ def outputs_of(graph: torch.fx.GraphModule) -> GraphOutputs:
             passed[number] = placeholders.index(value)
         elif isinstance(value, torch.fx.Node):
             (computed if isinstance(value.meta.get("val"), torch.Tensor) else numbers).append(number)
-    return GraphOutputs(passed, tuple(computed), tuple(numbers), _returning(graph, numbers), len(returned))
+    return GraphOutputs(
+        passed, tuple(computed), tuple(numbers), _returning(graph, numbers, _is_signature), len(returned)
+    )
 
 
 def exported(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, dynamic: bool) -> ExportedProgram:
@@ -145,8 +147,14 @@ def exported(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, dynamic: boo
         return torch.export.export(Graph(), tensors, dynamic_shapes=shapes, strict=False)
 
 
-def _returning(graph: torch.fx.GraphModule, computed: Sequence[int]) -> torch.fx.GraphModule:
-    """The graph with fewer outputs."""
+def _returning(
+    graph: torch.fx.GraphModule, computed: Sequence[int], kept: Callable[[torch.fx.Node], bool] | None = None
+) -> torch.fx.GraphModule:
+    """The graph with fewer outputs.
+
+    Args:
+        kept: whether a node is kept that no output needs; None for those with side effects.
+    """
     import torch
 
     copy = torch.fx.Graph()
@@ -154,8 +162,12 @@ def _returning(graph: torch.fx.GraphModule, computed: Sequence[int]) -> torch.fx
     copied: Callable[..., Any] = copy.graph_copy
     returned = copied(graph.graph, values)
     copy.output(tuple(returned[number] for number in computed))
-    copy.eliminate_dead_code()
+    copy.eliminate_dead_code(kept)
     return torch.fx.GraphModule(graph, copy)
+
+
+def _is_signature(node: torch.fx.Node) -> bool:
+    return node.op in ("placeholder", "output")
 
 
 def first_line(graph: torch.fx.GraphModule) -> str:

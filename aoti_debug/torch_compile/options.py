@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,10 +46,15 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
             f'the backend "aoti_debug" has no option {", ".join(map(repr, unknown))}',
             hint=f"it has {', '.join(known)}",
         )
-    if given.get("level", 3) not in (0, 1, 2, 3):
-        raise UsageError(f"level is {given['level']!r}", hint="0 off, 1 save, 2 print values, 3 kernel names")
-    if given.get("phase", "") not in ("", "before", "after", "both"):
-        raise UsageError(f"phase is {given['phase']!r}", hint='"before", "after" or "both"')
-    if "out" in given:
-        given["out"] = Path(given["out"])
-    return CompileOptions(**given)
+    chosen = CompileOptions(**given)
+    if type(chosen.level) is not int or chosen.level not in range(4):
+        raise UsageError(f"level is {chosen.level!r}", hint="0 off, 1 save, 2 print values, 3 kernel names")
+    if chosen.phase not in ("", "before", "after", "both"):
+        raise UsageError(f"phase is {chosen.phase!r}", hint='"before", "after" or "both"')
+    if not isinstance(chosen.filter, str):
+        raise UsageError(f"filter is {chosen.filter!r}", hint="patterns in one text: 'triton_*,!*softmax*'")
+    if not isinstance(chosen.inductor_configs, Mapping):
+        raise UsageError(f"inductor_configs is {chosen.inductor_configs!r}", hint="{'max_autotune': True}")
+    if not isinstance(chosen.out, str | os.PathLike):
+        raise UsageError(f"out is {chosen.out!r}", hint="the path of a directory")
+    return dataclasses.replace(chosen, out=Path(chosen.out))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import aoti_debug
+from aoti_debug.errors import UsageError
 
 
 class Gathered(nn.Module):
-    def forward(self, x: Tensor, index: Tensor, *, scale: Tensor) -> dict[str, Tensor]:
-        return {"rows": torch.relu(x)[index] * scale}
+    def forward(self, x: Tensor, index: Tensor, *, scale: Tensor) -> dict[str, Any]:
+        return {"count": 3, "rows": torch.relu(x)[index] * scale}
 
 
 @pytest.mark.slow
@@ -21,6 +23,8 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     x, scale = torch.randn(4, 3), torch.tensor(2.0)
     good = aoti_debug.debug(Gathered(), x, torch.tensor([1, 3]), scale=scale, out=tmp_path)
     assert torch.equal(good.outputs["rows"], x.relu()[[1, 3]] * 2)
+    assert good.outputs["count"] == 3
+    assert not isinstance(good.outputs["count"], Tensor)
     assert good.verdict is None
     assert str(good).startswith("CLEAN ")
     assert any(good.run.path.glob("tensors/*/*/*.safetensors"))
@@ -30,5 +34,19 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert bad.verdict is not None
     text = str(bad).splitlines()
     assert text[0].startswith("FAULT index out of bounds")
-    assert "test_debug.py:16" in text[1]
+    assert "test_debug.py:18" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+def test_a_model_that_cannot_be_exported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the model cannot be exported: ") as caught:
+        aoti_debug.debug(Branching(), torch.ones(3), out=tmp_path)
+    assert "torch.export.export" in caught.value.hint
+    with pytest.raises(UsageError, match="level is 9"):
+        aoti_debug.debug(Branching(), torch.ones(3), level=9, out=tmp_path)
+    assert not any(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,13 @@ def test_a_place_where_nothing_can_be_made(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot make a directory in .*file: Not a directory") as caught:
         CompilationDirectory.create(tmp_path / "file")
     assert caught.value.hint
+
+
+def test_folders_that_exist_are_left_alone_and_a_deleted_directory_is_made_again(tmp_path: Path) -> None:
+    directory = CompilationDirectory.create(tmp_path / "base")
+    (directory.path / "graph0").mkdir()
+    assert directory.new_folder().name == "graph1"
+    shutil.rmtree(tmp_path / "base")
+    assert directory.new_folder().is_dir()
+    directory.add(GraphEntry("graph2", "inference", ""))
+    assert len(read_graphs(directory.path)) == 1

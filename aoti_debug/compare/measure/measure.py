@@ -20,6 +20,9 @@ NaN do not count.
 
 Integers and booleans have to equal eager's, except where the decision is not stable: the arithmetics or the perturbed
 inputs disagree, or two indices select equal elements.
+
+What is computed from the index of one of several equal elements may be anything between what the choices among them
+give: see aoti_debug.compare.measure.choices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where in a tensor of two runs the elements lie that differ."""
+"""The distribution of the elements in which a tensor of two runs differs: how much, and where they lie."""
 
 from __future__ import annotations
 

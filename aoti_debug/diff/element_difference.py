@@ -69,7 +69,7 @@ def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
 
 
 def element_sizes(a: StoredTensor, b: StoredTensor) -> NDArray[np.float64]:
-    """How much each element differs, row-major: in ULP, or in absolute value where the dtype has none.
+    """The difference of each element, row-major: in ULP, or in absolute value where the dtype has none.
 
     0 where the bytes are equal; 1 where they are not, but the numbers are (0 and -0) or cannot be read; inf where one
     of two elements is NaN.

@@ -195,7 +195,7 @@ def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
 
 
 def note_lines(diff: Diff) -> list[str]:
-    """What limits the comparison, one sentence each."""
+    """The limits of the comparison, one sentence each."""
     notes = [*diff.notes, *diff.unfinished]
     if diff.unpaired_outputs:
         notes.append(f"outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")

@@ -39,7 +39,7 @@ class _Row:
 
 
 def data_of(diff: Diff, spread: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the scripts of the page read.
+    """The data that the scripts of the page read.
 
     Args:
         spread: where the elements of the first tensor differ; empty if it is not known.

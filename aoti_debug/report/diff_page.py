@@ -24,10 +24,6 @@ _PARTS = PageParts(
     ("tabulator_simple.min.css", "report.css"),
     ("LICENSE-tabulator",),
 )
-_ABOUT = (
-    "Dots: the largest difference in what each launch wrote, in ULP (of integers, the difference itself). "
-    "At the top, ?: a NaN, or how much was not recorded."
-)
 
 
 def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
@@ -56,7 +52,6 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
         "summary": text.summary(diff),
         "notes": [note for item in (first,) if item is not None for note in item.notes],
         "remarks": [*text.alone_lines(diff), *text.note_lines(diff)],
-        "about": _ABOUT,
         "no_spread": no_spread,
         "excesses": excesses,
         "runs": list(_runs(diff)),

@@ -24,7 +24,7 @@
   const counts = {};
   data.launches.forEach(({ comparison: { verdict } }) => (counts[verdict] = (counts[verdict] ?? 0) + 1));
 
-  const areas = Report.errors({
+  const { areMeasured, isBeyond } = Report.errors({
     launches: data.launches,
     verdicts: VERDICTS,
     gaps: GAPS,
@@ -35,7 +35,9 @@
     exponents: [-20, 20],
     numbers: ({ local, inUlp }) => (local === 0 ? "the same bytes" : local === Infinity ? (inUlp ? "NaN in one of the runs" : "how much is not known") : `differs by up to ${inUlp ? `${ulps(local)} ULP` : Report.error(local)}`),
   });
-  if (!areas.areMeasured) document.getElementById("errors-about").textContent = "No launch of one run was compared with one of the other.";
+  const about = document.getElementById("errors-about");
+  if (!areMeasured) about.textContent = "What the launches wrote was not recorded.";
+  else if (isBeyond) about.append(" At the top, ?: a NaN, or how much they differ was not recorded.");
   document.getElementById("first-spread").append(...data.spread.map(Report.spread));
 
   const named = (launches) => launches.map(([id, kernel]) => `${id} ${kernel}`).join(", ");

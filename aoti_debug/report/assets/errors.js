@@ -8,7 +8,6 @@ Report.errors = (picture) => {
   const place = document.getElementById("errors");
   const { element, svg } = Report;
   const { launches } = picture;
-  const HEIGHT = 300;
   const BOX = { left: 62, right: 16, top: 26, bottom: 30 };
   const [LOWEST, HIGHEST] = picture.exponents; // what is beyond stands at the border
   const ORDER = picture.verdicts.map(([verdict]) => verdict); // the last is drawn above the others
@@ -16,11 +15,12 @@ Report.errors = (picture) => {
   const GRAVEST = ORDER[ORDER.length - 1];
 
   const errors = launches.flatMap(({ comparison }) => [comparison.local, comparison.inherited]).filter((x) => x > 0 && x !== Infinity);
+  const isBeyond = launches.some(({ comparison }) => comparison.local === Infinity);
+  const HEIGHT = errors.length || isBeyond ? 300 : 110;
   const exponents = errors.map((x) => Math.min(Math.max(Math.log10(x), LOWEST), HIGHEST));
   const low = errors.length ? Math.floor(exponents.reduce((a, b) => Math.min(a, b))) : -8;
   const high = errors.length ? Math.max(Math.ceil(exponents.reduce((a, b) => Math.max(a, b))), low + 2) : 0;
   const first = launches.findIndex((launch) => launch.id === picture.first);
-  const isBeyond = launches.some(({ comparison }) => comparison.local === Infinity);
 
   const floor = HEIGHT - BOX.bottom; // the line of no error at all
   const ceiling = BOX.top + (isBeyond ? 22 : 0); // the line of the largest error
@@ -59,7 +59,7 @@ Report.errors = (picture) => {
 
   // A line where a call of the model begins, if there are few.
   function calls() {
-    const callOf = (i) => launches[i].id.split(".")[0];
+    const callOf = (i) => launches[i].id.split(" ").pop().split(".")[0]; // "A 0.3" is of call 0, too
     const begins = launches.map((_, i) => i).filter((i) => i && callOf(i) !== callOf(i - 1));
     if (begins.length > 12) return [];
     return begins.flatMap((i) => {
@@ -202,5 +202,5 @@ Report.errors = (picture) => {
     ...gaps.map((verdict) => element("li", { title: why(verdict) }, element("span", { class: "dot gap", "aria-hidden": "true" }), ` ${verdict} ${counts[verdict]}`)),
     ...(areInherited ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
   );
-  return { areMeasured, areInherited };
+  return { areMeasured, areInherited, isBeyond };
 };

@@ -18,6 +18,7 @@ from aoti_debug.report.page import PageParts, render
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.values import unravel
 
+_VERDICTS = ("same", "different", "not compared")
 _PARTS = PageParts(
     "diff.html",
     ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),
@@ -38,14 +39,13 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
     first, tensor = diff.first, _first_tensor(diff)
     spread, no_spread = _spread(diff, tensor)
     is_clean = diff.is_same if excesses is None else not excesses
-    verdict = text.verdict(diff)
-    word, _, rest = verdict.partition(" ")
+    verdict, rest = _verdict(diff)
     values = {
         "a": diff.a.path,
         "b": diff.b.path,
         "is_clean": is_clean,
-        "kind": _kind(diff, excesses),
-        "what": f"{word.capitalize()} {rest}".strip(),
+        "kind": verdict if excesses is None else "over the budget" if excesses else "within the budget",
+        "what": f"{verdict.capitalize()}{rest}",
         "first": None if first is None else _first(first),
         "element": None if tensor is None else _element(tensor),
         "inputs": [text.input_text(item) for item in diff.inputs],
@@ -71,10 +71,11 @@ def write(diff: Diff, excesses: Sequence[str] | None, path: Path) -> Path:
     return page_file.write(diff_page(diff, excesses), path, path)
 
 
-def _kind(diff: Diff, excesses: Sequence[str] | None) -> str:
-    if excesses is not None:
-        return "over the budget" if excesses else "within the budget"
-    return "the same" if diff.is_same else "different"
+def _verdict(diff: Diff) -> tuple[str, str]:
+    """The verdict in small letters, and what follows it: ("different", " from 0.5 cpp_fused_add_0 on")."""
+    sentence = text.verdict(diff)
+    verdict = next(word for word in _VERDICTS if sentence.startswith(word.upper()))
+    return verdict, sentence[len(verdict) :]
 
 
 def _first_tensor(diff: Diff) -> TensorDifference | None:

@@ -108,6 +108,13 @@ def test_the_gate_has_the_last_word(
     assert ('id="budget"' in page) == (excesses is not None)
 
 
+def test_a_run_that_did_not_end_well(tmp_path: Path) -> None:
+    diff = of_chains(tmp_path)
+    page = diff_page.diff_page(replace(diff, unfinished=("run b did not end well: fault",)))
+    assert '<h1 id="what">Not compared to the end</h1>' in page
+    assert '<p class="remark">run b did not end well: fault</p>' in page
+
+
 def test_settings_and_facts_of_both_runs(tmp_path: Path) -> None:
     a, b = record(tmp_path / "a", changed()), record(tmp_path / "b", changed())
     other = replace(b, info=replace(b.info, torch_version="2.11.0"))

@@ -106,8 +106,8 @@ Report.errors = (picture) => {
   function entry() {
     if (first < 0) return [];
     const at = x(first);
-    const anchor = at > width * 0.6 ? "end" : "start";
-    const room = Math.floor((anchor === "end" ? at : width - at) / 7.5) - picture.label.length - 3; // characters
+    const anchor = at > width * 0.5 ? "end" : "start";
+    const room = Math.floor((anchor === "end" ? at : width - at) / 7.2) - picture.label.length - 3; // characters
     const words = Report.cut(`${launches[first].id} ${launches[first].info.kernel}`, Math.min(Math.max(room, 12), 56));
     const label = text(`${picture.label}: ${words}`, { x: at + (anchor === "end" ? -6 : 6), y: 15, "text-anchor": anchor, class: "entry" });
     return [svg("path", { d: `M${at} 4V${floor}`, class: "entry" }), label];

@@ -12,6 +12,7 @@ from chains import chain
 from chromium import Browser, needs_chromium
 from recorder import Recorder
 from subjects import data_of
+from test_browser import HOVER
 from test_page import EVIL, Tags, policy_of
 
 from aoti_debug.diff.diff_runs import diff_runs
@@ -162,6 +163,20 @@ def test_the_picture_the_table_and_the_first_launch(tmp_path: Path, browser: Bro
     assert "buf0 2 of 24" in launches
     assert "consequence" in launches
     assert "parts: it read the same bytes, and wrote others" in section(dom, "detail")
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [("0.3", ("0.0  cpp_mul", "parts", "differs by up to 4 ULP")), ("0.9", ("0.1  cpp_neg", "consequence"))],
+)
+def test_the_launch_under_the_pointer(tmp_path: Path, browser: Browser, share: str, words: tuple[str, ...]) -> None:
+    page = diff_page.write(of_records(tmp_path, e12=1e-6), None, tmp_path / "page.html")
+    text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text())  # it forbids other scripts
+    page.write_text(text.replace("</body>", HOVER.replace("SHARE", share)))
+    tip = section(browser.dom(page), "errors").partition('class="tip"')[2].partition("</div></div>")[0]
+    assert browser.said == ""
+    assert [word for word in words if word not in re.sub(r"<[^>]*>", "", tip)] == []
 
 
 @needs_chromium

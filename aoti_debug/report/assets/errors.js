@@ -16,7 +16,7 @@ Report.errors = (picture) => {
 
   const errors = launches.flatMap(({ comparison }) => [comparison.local, comparison.inherited]).filter((x) => x > 0 && x !== Infinity);
   const isBeyond = launches.some(({ comparison }) => comparison.local === Infinity);
-  const HEIGHT = errors.length || isBeyond ? 300 : 110;
+  const HEIGHT = errors.length ? 300 : isBeyond ? 170 : 110;
   const exponents = errors.map((x) => Math.min(Math.max(Math.log10(x), LOWEST), HIGHEST));
   const low = errors.length ? Math.floor(exponents.reduce((a, b) => Math.min(a, b))) : -8;
   const high = errors.length ? Math.max(Math.ceil(exponents.reduce((a, b) => Math.max(a, b))), low + 2) : 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,10 +14,12 @@ from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.diff import budget
 from aoti_debug.diff.diff import diff
+from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.document import document
 from aoti_debug.diff.options import BASE, DiffOptions
 from aoti_debug.diff.text import MOST, diff_lines
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.last_durations import LastDurations
 
 
@@ -57,9 +60,17 @@ from aoti_debug.machine.last_durations import LastDurations
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(BASE),
     show_default=True,
-    help="Where the directory of the runs is made.",
+    help="Where the directory of the runs, or of the page, is made.",
 )
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
+@click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=options.FilePath(dir_okay=False),
+    help="With --report: the file to write.  [default: report/index.html in the directory of the runs]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/diff.schema.json).")
 @click.pass_context
 def command(
@@ -75,6 +86,8 @@ def command(
     trusted: bool,
     out: Path,
     show_all: bool,
+    with_report: bool,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Compare run B with run A: the first launch that reads the same bytes and writes others.
@@ -84,14 +97,39 @@ def command(
     the values of the program that they write: with other fusion, on another device, with another torch. What later
     launches make of a difference counts as its consequence. Exit code 1: the runs differ, or by more than the budget.
     """
+    if output is not None and not with_report:
+        raise UsageError("-o needs --report", hint="aoti-debug diff A B --report -o FILE")
     allowed = None if gate is None else budget.read(gate)
     chosen = DiffOptions(a, b, inputs, calls, level, out, imports, libraries, trusted)
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)
+    page = [_report(found, excesses, output, out)] if with_report else []
     if as_json:
         click.echo(json.dumps(document(found, excesses), indent=1, allow_nan=False))
     else:
-        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MOST)])
+        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MOST), *page])
     is_clean = found.is_same if excesses is None else not excesses
     context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)
+
+
+def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> str:
+    """Writes the page; returns the line that names it."""
+    from aoti_debug.report import REPORT, diff_page  # a comparison without a page starts without the templates
+
+    path = output or (found.directory or _new_directory(base)) / REPORT
+    return f"  report   {diff_page.write(found, excesses, path)}"
+
+
+def _new_directory(base: Path) -> Path:
+    """A directory for the page of two runs that were there.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        directory = stamped_directories.create(base)
+    except OSError as error:
+        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR") from error
+    stamped_directories.link_latest(directory)
+    return directory

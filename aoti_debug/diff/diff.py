@@ -54,16 +54,18 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
         raise UsageError(
             "--inputs and --calls are for models, and both sides are runs", hint="name a model.pt2 to run it"
         )
+    directory: Path | None = None
     if models:
         with _folder(options) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
             server.preload()
+            directory = folder
             beside = next(iter(runs.values()), None)
             for name, model in models.items():
                 runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
     with steps.step("compare") as note:
         found = diff_runs(runs["a"], runs["b"])
         note.text = f"{wording.count(found.paired, 'pair')} of launches"
-    return found
+    return replace(found, directory=directory)
 
 
 @contextmanager

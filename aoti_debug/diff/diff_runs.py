@@ -45,7 +45,7 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         a,
         b,
         pairing.by,
-        len(pairing.pairs),
+        pairing.pairs,
         outcomes[Outcome.SAME],
         outcomes[Outcome.NOT_RECORDED],
         differing_settings(a, b),

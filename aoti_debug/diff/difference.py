@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.pair import LaunchPair, Outcome, PairedBy, TensorPair
@@ -68,19 +69,20 @@ class Diff:
 
     Attributes:
         by: how their launches are paired.
-        paired: the number of pairs.
+        pairs: in the order of the second run.
         same, not_recorded: how many of them wrote the same bytes, or bytes that were not recorded.
         launches: those that wrote other bytes, in the order of the second run.
         only_a, only_b: launches that have no counterpart.
         unpaired_outputs: outputs of the model in the second run that have no counterpart.
         unfinished: sentences about runs that did not end well.
         notes: what else limits the comparison.
+        directory: that was made for the comparison; None if both runs were there.
     """
 
     a: RunDir
     b: RunDir
     by: PairedBy
-    paired: int
+    pairs: tuple[LaunchPair, ...]
     same: int
     not_recorded: int
     settings: tuple[Setting, ...]
@@ -91,6 +93,12 @@ class Diff:
     unpaired_outputs: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    directory: Path | None = None
+
+    @property
+    def paired(self) -> int:
+        """The number of pairs."""
+        return len(self.pairs)
 
     @property
     def parted(self) -> tuple[LaunchDifference, ...]:

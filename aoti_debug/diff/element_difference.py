@@ -68,6 +68,26 @@ def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
     )
 
 
+def element_sizes(a: StoredTensor, b: StoredTensor) -> NDArray[np.float64]:
+    """The difference of each element, row-major: in ULP, or in absolute value where the dtype has none.
+
+    0 where the bytes are equal; 1 where they are not, but the numbers are (0 and -0) or cannot be read; inf where one
+    of two elements is NaN.
+
+    Args:
+        a, b: of the same dtype and number of elements.
+    """
+    import numpy as np
+
+    sizes = np.zeros(a.numel, np.float64)
+    for start in range(0, a.numel, _CHUNK):
+        found = _differing(a, b, start)
+        if found.indices.size:
+            known = 1.0 if found.sizes is None else np.where(found.sizes == 0, 1.0, found.sizes)
+            sizes[start + found.indices] = known
+    return sizes
+
+
 def _size(part: ElementDifference) -> float:
     return next((size for size in (part.max_ulp, part.max_absolute) if size is not None), 0.0)
 
@@ -77,33 +97,61 @@ def _largest(values: list[float | None]) -> float | None:
     return max(known) if known else None
 
 
-def _part(a: StoredTensor, b: StoredTensor, start: int) -> ElementDifference:
+@dataclass(frozen=True)
+class _Differing:
+    """The elements of a part of two tensors whose bytes differ.
+
+    Attributes:
+        indices: in the part.
+        values: in the first and the second tensor; () if they cannot be read as numbers.
+    """
+
+    indices: NDArray[Any]
+    values: tuple[NDArray[Any], ...] = ()
+    ulp: NDArray[Any] | None = None
+    absolute: NDArray[Any] | None = None
+
+    @property
+    def sizes(self) -> NDArray[Any] | None:
+        """How much they differ: in ULP, or in absolute value where the dtype has none."""
+        return self.absolute if self.ulp is None else self.ulp
+
+
+def _differing(a: StoredTensor, b: StoredTensor, start: int) -> _Differing:
     import numpy as np
 
     stop = min(start + _CHUNK, a.numel)
     first, second = (_bytes(tensor, start, stop) for tensor in (a, b))
-    differs = (first != second).any(axis=1)
-    indices = np.flatnonzero(differs)
+    indices = np.flatnonzero((first != second).any(axis=1))
     if not indices.size:
-        return ElementDifference(stop - start, 0, -1, -1, None, None, None, None)
+        return _Differing(indices)
     raw = (first[indices].tobytes(), second[indices].tobytes())
-    ulp = _ulp(*raw, a.dtype)
     try:
         values = tuple(numbers(data, a.dtype) for data in raw)
     except TypeError:
         values = ()
     with np.errstate(all="ignore"):
-        absolute = _absolute(*values) if values else None
+        return _Differing(indices, values, _ulp(*raw, a.dtype), _absolute(*values) if values else None)
+
+
+def _part(a: StoredTensor, b: StoredTensor, start: int) -> ElementDifference:
+    import numpy as np
+
+    elements = min(start + _CHUNK, a.numel) - start
+    found = _differing(a, b, start)
+    indices, values, absolute = found.indices, found.values, found.absolute
+    if not indices.size:
+        return ElementDifference(elements, 0, -1, -1, None, None, None, None)
+    with np.errstate(all="ignore"):
         relative = None if absolute is None else _relative(absolute, *values)
-    sizes = ulp if ulp is not None else absolute
-    worst = 0 if sizes is None else int(np.argmax(sizes))
+    worst = 0 if found.sizes is None else int(np.argmax(found.sizes))
     return ElementDifference(
-        stop - start,
+        elements,
         int(indices.size),
         start + int(indices[0]),
         start + int(indices[worst]),
         (values[0][worst].item(), values[1][worst].item()) if values else None,
-        None if ulp is None else float(ulp[worst]),
+        None if found.ulp is None else float(found.ulp[worst]),
         None if absolute is None else float(absolute.max()),
         None if relative is None else float(relative.max()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
-from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
@@ -22,6 +22,13 @@ _PAIRED = {
 }
 
 
+OUTCOMES = {
+    Outcome.PARTS: "parts: it read the same bytes, and wrote others",
+    Outcome.CONSEQUENCE: "read other bytes, and wrote others",
+    Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+}
+
+
 def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MOST) -> list[str]:
     """The two runs, what they do not have in common, and the launches that part.
 
@@ -31,14 +38,12 @@ def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int =
     """
     lines = [f"a  {_run(diff.a)}", f"b  {_run(diff.b)}", ""]
     lines += _settings(diff, most)
-    lines += [_summary(diff), ""]
+    lines += [summary(diff), ""]
     lines += _inputs(diff, most)
     lines += _launches(diff, most)
-    lines += _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
-    lines += [f"note: {note}" for note in (*diff.notes, *diff.unfinished)]
-    if diff.unpaired_outputs:
-        lines.append(f"note: outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")
-    lines += _verdict(diff, excesses, most)
+    lines += alone_lines(diff)
+    lines += [f"note: {note}" for note in note_lines(diff)]
+    lines += _excesses(excesses, most) if excesses is not None else [verdict(diff)]
     return lines
 
 
@@ -76,7 +81,7 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
 def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
     """ "3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
     place = ", ".join(map(str, unravel(found.worst, shape)))
-    values = "" if found.values is None else f": {_number(found.values[0])} and {_number(found.values[1])}"
+    values = "" if found.values is None else f": {number_text(found.values[0])} and {number_text(found.values[1])}"
     if found.max_ulp is not None:
         size = f", at most {wording.number(found.max_ulp)} ULP"
     else:
@@ -84,7 +89,8 @@ def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
     return f"{found.different} of {wording.count(found.elements, 'element')} differ{size}; [{place}]{values}"
 
 
-def _number(value: object) -> str:
+def number_text(value: object) -> str:
+    """An element as it is: all digits of a float."""
     return repr(value) if isinstance(value, float) else str(value)
 
 
@@ -102,7 +108,8 @@ def _settings(diff: Diff, most: int) -> list[str]:
     return ["what they do not have in common (a | b)", *lines, ""] if lines else []
 
 
-def _summary(diff: Diff) -> str:
+def summary(diff: Diff) -> str:
+    """ "21 launches paired launch by launch, 5 the same bytes, 16 others"."""
     differing = len(diff.launches)
     parts = [f"{wording.count(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
     parts += [f"{differing} others"] if differing else []
@@ -111,9 +118,14 @@ def _summary(diff: Diff) -> str:
 
 
 def _inputs(diff: Diff, most: int) -> list[str]:
-    lines = [f"INPUT {item.name}: {_tensor(item.tensor)}" for item in diff.inputs[:most]]
+    lines = [f"INPUT {input_text(item)}" for item in diff.inputs[:most]]
     lines += _more(len(diff.inputs), most)
     return [*lines, ""] if lines else []
+
+
+def input_text(item: InputDifference) -> str:
+    """ "scale.weight: 3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
+    return f"{item.name}: {_tensor(item.tensor)}"
 
 
 def _launches(diff: Diff, most: int) -> list[str]:
@@ -135,21 +147,23 @@ def _launches(diff: Diff, most: int) -> list[str]:
 
 
 def _launch(item: LaunchDifference) -> Iterator[str]:
-    what = {
-        Outcome.PARTS: "parts: it read the same bytes, and wrote others",
-        Outcome.CONSEQUENCE: "read other bytes, and wrote others",
-        Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
-    }
     launch = item.launch
-    yield f"{launch.id} {launch.kernel} {what[item.outcome]}"
-    counterparts = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
+    yield f"{launch.id} {launch.kernel} {OUTCOMES[item.outcome]}"
+    counterparts = counterparts_text(item)
     if counterparts:
-        yield f"  in a     {wording.some([f'{other.id} {other.kernel}' for other in counterparts], 4)}"
+        yield f"  in a     {counterparts}"
     yield from _model_line(launch)
     for tensor in item.tensors:
         yield f"  {tensor.name:<8} {_tensor(tensor)}"
     for note in item.notes:
         yield f"  note     {note}"
+
+
+def counterparts_text(item: LaunchDifference) -> str:
+    """The launches of the first run that it is compared with; "" if it is one of the same name and position."""
+    launch = item.launch
+    others = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
+    return wording.some([f"{other.id} {other.kernel}" for other in others], 4) if others else ""
 
 
 def _model_line(launch: Launch) -> list[str]:
@@ -167,6 +181,11 @@ def _ids(items: Sequence[LaunchDifference]) -> str:
     return wording.some([item.launch.id for item in items], 6)
 
 
+def alone_lines(diff: Diff) -> list[str]:
+    """The launches that only one of the runs has, a sentence for each run."""
+    return _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
+
+
 def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
     if not launches:
         return []
@@ -175,18 +194,29 @@ def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
     return [f"{wording.count(len(launches), 'launch')} of {side} {what}: {names}"]
 
 
-def _verdict(diff: Diff, excesses: Sequence[str] | None, most: int) -> list[str]:
-    if excesses is not None:
-        shown = [f"  {line}" for line in excesses[:most]] + _more(len(excesses), most)
-        return ["OVER THE BUDGET" if excesses else "WITHIN THE BUDGET", *shown]
+def note_lines(diff: Diff) -> list[str]:
+    """The limits of the comparison, one sentence each."""
+    notes = [*diff.notes, *diff.unfinished]
+    if diff.unpaired_outputs:
+        notes.append(f"outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")
+    return notes
+
+
+def _excesses(excesses: Sequence[str], most: int) -> list[str]:
+    shown = [f"  {line}" for line in excesses[:most]] + _more(len(excesses), most)
+    return ["OVER THE BUDGET" if excesses else "WITHIN THE BUDGET", *shown]
+
+
+def verdict(diff: Diff) -> str:
+    """ "SAME", or "DIFFERENT from 0.5 cpp_fused_add_0 on"."""
     if diff.is_same:
-        return ["SAME" if not diff.not_recorded else "SAME as far as it was recorded"]
+        return "SAME" if not diff.not_recorded else "SAME as far as it was recorded"
     first = diff.first
     if diff.inputs:
-        return [f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"]
+        return f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"
     if first is not None:
-        return [f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"]
-    return ["NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"]
+        return f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"
+    return "NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"
 
 
 def _more(total: int, most: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
@@ -88,6 +89,7 @@ def _spread(output: Measurement) -> Mapping[str, Any]:
     assert spread is not None
     place = "" if worst is None else ", ".join(map(str, unravel(worst.index, output.shape)))
     return {
+        "kind": "wrong",
         "argument": output.argument,
         "value": output.value,
         "operator": output.operator,
@@ -96,10 +98,5 @@ def _spread(output: Measurement) -> Mapping[str, Any]:
         "count": output.count,
         "wrong": output.wrong,
         "element": "" if worst is None else f"{output.argument}[{place}] {values_text(worst)}",
-        "ulp": spread.ulp,
-        "misplaced": spread.misplaced,
-        "rows": spread.rows,
-        "columns": spread.columns,
-        "map": spread.map,
-        "ranges": spread.ranges,
+        **asdict(spread),
     }

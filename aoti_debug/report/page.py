@@ -27,10 +27,12 @@ SCRIPTS = (
     "data.js",
     "spread.js",
     "errors.js",
+    "comparison.js",
     "timeline.js",
     "graph.js",
     "histogram.js",
     "detail.js",
+    "rows.js",
     "table.js",
     "main.js",
 )

@@ -44,6 +44,28 @@ def test_a_gate(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["excesses"][0] == "0.1 cpp_fused_add_1 buf1: atol 1 is more than 0.5"
 
 
+def test_the_page_of_two_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    result = diff(a.path, b.path, "--report")
+    assert result.exit_code == 1
+    page = tmp_path / "aoti_debug_diffs" / "latest" / "report" / "index.html"
+    assert f"  report   {page.resolve()}" in result.stdout
+    assert "Different from 0.1 cpp_fused_add_1 on" in page.read_text()
+
+
+def test_the_page_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = chain(tmp_path / "a", ADD)
+    result = diff(run.path, run.path, "--report", "-o", "page.html", "--json")
+    assert json.loads(result.stdout)["same"]
+    assert "<h1" in (tmp_path / "page.html").read_text()
+    assert not (tmp_path / "aoti_debug_diffs").exists()
+    alone = diff(run.path, run.path, "-o", "page.html")
+    assert isinstance(alone.exception, UsageError)
+    assert "-o needs --report" in str(alone.exception)
+
+
 def test_a_run_and_its_package(built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path) -> None:
     run, package = saved("half"), built("half").package
     result = diff(run.path, package, "--out", tmp_path / "diffs", "--json", "--import", "models")
@@ -68,9 +90,10 @@ def test_a_program_is_built_and_run_like_the_run_beside_it(
 def test_level_2_is_enough_to_say_that_they_are_the_same(
     built: Callable[[str], Built], saved: Callable[[str], RunDir], tmp_path: Path
 ) -> None:
-    words = ("--level", "2", "--out", tmp_path / "diffs", "--json", "--import", "models")
+    words = ("--level", "2", "--out", tmp_path / "diffs", "--json", "--report", "--import", "models")
     result = diff(saved("half").path, built("half").package, *words)
     assert result.exit_code == 0, result.output
+    assert (tmp_path / "diffs" / "latest" / "report" / "index.html").is_file()
     assert json.loads(result.stdout)["b"]["level"] == 2
 
 
@@ -80,6 +103,7 @@ def test_level_2_is_enough_to_say_that_they_are_the_same(
         (("missing", "{run}"), RunDirError, "no runs in aoti_debug_runs"),
         (("{run}", "missing.pt2"), ArtifactError, "missing.pt2 does not exist"),
         (("{run}", "{run}", "--gate", "missing.toml"), UsageError, "cannot read the budget"),
+        (("{run}", "{run}", "--report", "-o", "/dev/null/page.html"), UsageError, "cannot write /dev/null/page.html"),
     ],
 )
 def test_bad_input(

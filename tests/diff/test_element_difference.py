@@ -7,7 +7,7 @@ import pytest
 import torch
 from saved_tensors import save
 
-from aoti_debug.diff.element_difference import ElementDifference, element_difference
+from aoti_debug.diff.element_difference import ElementDifference, element_difference, element_sizes
 from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
 
 
@@ -74,6 +74,16 @@ def test_the_worst_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     b[2], b[5], b[9] = 1.5, 3.0, 2.0
     found = difference(tmp_path, a, b)
     assert (found.different, found.first, found.worst, found.values) == (3, 2, 5, (1.0, 3.0))
+
+
+def test_the_size_of_each_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aoti_debug.diff.element_difference._CHUNK", 3)
+    a = torch.tensor([1.0, 0.0, 1.0, math.nan, 2.0])
+    b = torch.tensor([1.0, -0.0, math.nan, math.nan, 2.0])
+    b[4] = torch.nextafter(b[4], b[4] + 1)
+    assert element_sizes(stored(tmp_path, "a", a), stored(tmp_path, "b", b)).tolist() == [0, 1, math.inf, 0, 1]
+    integers = [stored(tmp_path, name, torch.tensor(values)) for name, values in (("c", [1, 2]), ("d", [1, 9]))]
+    assert element_sizes(*integers).tolist() == [0, 7]
 
 
 def test_tensors_of_other_dtypes(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def spread_of(
     excess: torch.Tensor,
     ulp: torch.Tensor | None = None,
     misplaced: torch.Tensor | None = None,
+    *,
+    bound: float = 1.0,
 ) -> ErrorSpread:
     """The distribution of errors.
 
@@ -33,6 +35,7 @@ def spread_of(
         excess: the error of each element as a multiple of what is allowed there. Flat.
         ulp: the error of each element in ULP; None for integers and booleans. Flat.
         misplaced: True for NaN and infinities where none should be, and numbers where one should be. Flat.
+        bound: an element with a larger error is wrong.
     """
     import torch
 
@@ -50,7 +53,7 @@ def spread_of(
         rows,
         columns,
         tuple(float(f"{value:.3g}") for value in largest.tolist()),
-        _ranges(shape, excess > 1),
+        _ranges(shape, excess > bound),
     )
 
 

@@ -1,27 +1,31 @@
 "use strict";
 // The error of every launch: from its own inputs (dots) and inherited (line), on a log scale.
-(() => {
+// A picture has its `launches`, each with a comparison {verdict, reason, local, inherited}: without `local` it is a gap,
+// of an infinite one the dot stands at the top, beside the sign `beyond`; `verdicts` with their tones, the gravest last;
+// `first`, the launch that matters most, and its `label`; `numbers` of a comparison in words; the `counts` of verdicts;
+// the verdicts that are `gaps`; `exponents` of ten that are drawn.
+Report.errors = (picture) => {
   const place = document.getElementById("errors");
-  const { data, element, svg } = Report;
-  if (!place) return;
-  const launches = data.launches.filter((launch) => launch.comparison);
-  const HEIGHT = 300;
+  const { element, svg } = Report;
+  const { launches } = picture;
   const BOX = { left: 62, right: 16, top: 26, bottom: 30 };
-  const [LOWEST, HIGHEST] = [-20, 6]; // exponents of ten that are drawn; what is beyond stands at the border
-  const ORDER = ["matches its source", "ok", "better than eager", "rounding", "ill-conditioned", "differs from its source", "wrong"]; // the last is drawn above the others
-  const TONE = {
-    "matches its source": "good", ok: "good", "better than eager": "good", rounding: "mild", "ill-conditioned": "warn", "differs from its source": "bad", wrong: "bad",
-  };
+  const [LOWEST, HIGHEST] = picture.exponents; // what is beyond stands at the border
+  const ORDER = picture.verdicts.map(([verdict]) => verdict); // the last is drawn above the others
+  const TONE = Object.fromEntries(picture.verdicts);
+  const GRAVEST = ORDER[ORDER.length - 1];
 
-  const errors = launches.flatMap(({ comparison }) => [comparison.local, comparison.inherited]).filter((x) => x > 0);
+  const errors = launches.flatMap(({ comparison }) => [comparison.local, comparison.inherited]).filter((x) => x > 0 && x !== Infinity);
+  const isBeyond = launches.some(({ comparison }) => comparison.local === Infinity);
+  const HEIGHT = errors.length ? 300 : isBeyond ? 170 : 110;
   const exponents = errors.map((x) => Math.min(Math.max(Math.log10(x), LOWEST), HIGHEST));
   const low = errors.length ? Math.floor(exponents.reduce((a, b) => Math.min(a, b))) : -8;
   const high = errors.length ? Math.max(Math.ceil(exponents.reduce((a, b) => Math.max(a, b))), low + 2) : 0;
-  const first = launches.findIndex((launch) => launch.id === data.comparison.first_wrong);
+  const first = launches.findIndex((launch) => launch.id === picture.first);
 
   const floor = HEIGHT - BOX.bottom; // the line of no error at all
-  const unit = (floor - 18 - BOX.top) / (high - low);
-  const y = (error) => (error > 0 ? BOX.top + (high - Math.min(Math.max(Math.log10(error), low), high)) * unit : floor);
+  const ceiling = BOX.top + (isBeyond ? 22 : 0); // the line of the largest error
+  const unit = (floor - 18 - ceiling) / (high - low);
+  const y = (error) => (error === Infinity ? BOX.top : error > 0 ? ceiling + (high - Math.min(Math.max(Math.log10(error), low), high)) * unit : floor);
   let width = 0;
   const x = (i) => BOX.left + ((i + 0.5) / launches.length) * (width - BOX.left - BOX.right);
 
@@ -34,7 +38,7 @@
   function scale() {
     const step = Math.ceil((high - low) / 7);
     const drawn = [];
-    for (let exponent = low; exponent <= high; exponent += step) {
+    for (let exponent = low; errors.length && exponent <= high; exponent += step) {
       const at = y(10 ** exponent);
       drawn.push(svg("path", { d: `M${BOX.left} ${at}H${width - BOX.right}`, class: "rule" }));
       const name = text("10", { x: BOX.left - 8, y: at + 4, "text-anchor": "end" });
@@ -44,14 +48,18 @@
       drawn.push(name);
     }
     drawn.push(svg("path", { d: `M${BOX.left} ${floor}H${width - BOX.right}`, class: "rule zero" }), text("none", { x: BOX.left - 8, y: floor + 4, "text-anchor": "end" }));
+    if (isBeyond) drawn.push(svg("path", { d: `M${BOX.left} ${BOX.top}H${width - BOX.right}`, class: "rule zero" }), text(picture.beyond, { x: BOX.left - 8, y: BOX.top + 4, "text-anchor": "end" }));
     const ends = [[0, "start"], [launches.length - 1, "end"]].filter(([i], n) => n === 0 || i > 0);
     drawn.push(...ends.map(([i, anchor]) => text(launches[i].id, { x: anchor === "start" ? BOX.left : width - BOX.right, y: HEIGHT - 8, "text-anchor": anchor })));
     return drawn;
   }
 
+  const gaps = picture.gaps.filter((verdict) => picture.counts[verdict]);
+  const gapCount = gaps.reduce((sum, verdict) => sum + picture.counts[verdict], 0);
+
   // A line where a call of the model begins, if there are few.
   function calls() {
-    const callOf = (i) => launches[i].id.split(".")[0];
+    const callOf = (i) => launches[i].id.split(" ").pop().split(".")[0]; // "A 0.3" is of call 0, too
     const begins = launches.map((_, i) => i).filter((i) => i && callOf(i) !== callOf(i - 1));
     if (begins.length > 12) return [];
     return begins.flatMap((i) => {
@@ -61,9 +69,9 @@
   }
 
   // Launches without a verdict: one rectangle for each series of them.
-  function gaps() {
+  function gapShapes() {
     const half = (width - BOX.left - BOX.right) / launches.length / 2;
-    const least = (data.comparison.counts["not comparable"] ?? 0) < width / 8 ? 1.5 : 0; // pixels: a few narrow gaps must be seen, many must not hide the rest
+    const least = gapCount < width / 8 ? 1.5 : 0; // pixels: a few narrow gaps must be seen, many must not hide the rest
     let path = "";
     launches.forEach((launch, i) => {
       if (launch.comparison.local !== undefined) return;
@@ -90,7 +98,7 @@
   function local(verdicts) {
     return verdicts.flatMap((verdict) => {
       const points = launches.flatMap(({ comparison }, i) => (comparison.verdict === verdict ? [`M${x(i).toFixed(1)} ${y(comparison.local).toFixed(1)}h0`] : []));
-      const size = verdict === "wrong" ? 9 : launches.length > 2000 ? 3 : launches.length > 300 ? 4.5 : 6.5;
+      const size = verdict === GRAVEST ? 9 : launches.length > 2000 ? 3 : launches.length > 300 ? 4.5 : 6.5;
       return points.length ? [svg("path", { d: points.join(""), class: `local ${TONE[verdict]}`, "stroke-width": size })] : [];
     });
   }
@@ -98,9 +106,10 @@
   function entry() {
     if (first < 0) return [];
     const at = x(first);
-    const words = Report.cut(`${launches[first].id} ${launches[first].info.kernel}`, 56);
-    const anchor = at > width * 0.6 ? "end" : "start";
-    const label = text(`≉ first wrong: ${words}`, { x: at + (anchor === "end" ? -6 : 6), y: 15, "text-anchor": anchor, class: "entry" });
+    const anchor = at > width * 0.5 ? "end" : "start";
+    const room = Math.floor((anchor === "end" ? at : width - at) / 7.2) - picture.label.length - 3; // characters
+    const words = Report.cut(`${launches[first].id} ${launches[first].info.kernel}`, Math.min(Math.max(room, 12), 56));
+    const label = text(`${picture.label}: ${words}`, { x: at + (anchor === "end" ? -6 : 6), y: 15, "text-anchor": anchor, class: "entry" });
     return [svg("path", { d: `M${at} 4V${floor}`, class: "entry" }), label];
   }
 
@@ -113,7 +122,7 @@
     const frame = launch.info.frames[0];
     const more = comparison.local === undefined
       ? [comparison.reason]
-      : [`local ${Report.error(comparison.local)} · inherited ${Report.error(comparison.inherited)} · eager ${Report.error(comparison.eager)} · largest ${Report.error(comparison.ulpMax)} ULP`];
+      : [picture.numbers(comparison)];
     return [
       element("strong", {}, `${launch.id}  ${Report.cut(launch.info.kernel, 60)}`),
       ...(frame ? [element("div", {}, Report.modelLine(launch.info), frame.text ? element("code", {}, ` ${Report.cut(frame.text.trim(), 70)}`) : "")] : []),
@@ -129,7 +138,7 @@
     let best = Math.min(Math.max(i, 0), launches.length - 1);
     const rank = (n) => ORDER.indexOf(launches[n].comparison.verdict);
     for (let n = best - reach; n <= best + reach; n += 1) {
-      if (n >= 0 && n < launches.length && rank(n) >= 3 && rank(n) > rank(best)) best = n;
+      if (n >= 0 && n < launches.length && TONE[launches[n].comparison.verdict] !== "good" && rank(n) > rank(best)) best = n;
     }
     return at < BOX.left - 4 || at > width - BOX.right + 4 ? -1 : best;
   }
@@ -154,9 +163,9 @@
     if (!place.clientWidth || place.clientWidth === width) return;
     width = place.clientWidth;
     const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("rect", { width: 6, height: 6, class: "hatch-ground" }), svg("path", { d: "M0 0V6", class: "hatch-line" }));
-    const wrong = data.comparison.counts.wrong ?? 0;
-    const drawing = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `errors of ${Report.count(launches.length, "launch")}, ${wrong} of them wrong; the table below lists them all` },
-      svg("defs", {}, hatch), ...gaps(), ...scale(), ...calls(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local(["wrong"]), cursor, picked);
+    const gravest = picture.counts[GRAVEST] ?? 0;
+    const drawing = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `errors of ${Report.count(launches.length, "launch")}, ${gravest} of them ${GRAVEST}; the table below lists them all` },
+      svg("defs", {}, hatch), ...gapShapes(), ...scale(), ...calls(), ...local(ORDER.slice(0, -1)), ...inherited(), ...entry(), ...local([GRAVEST]), cursor, picked);
     place.replaceChildren(drawing, tip);
     mark();
   }
@@ -177,25 +186,21 @@
     new ResizeObserver(draw).observe(place);
     Report.onChoose(mark);
   } else {
-    document.getElementById("errors-about").textContent = "No error of the launches that are shown was measured against a program.";
     place.remove();
   }
 
-  if (areMeasured && !areInherited) {
-    document.getElementById("errors-about").textContent = "Dots: the error of each launch from its own inputs, relative, root mean square. aoti-debug compare also shows what it inherited.";
-  }
-  const counts = data.comparison.counts;
+  const { counts } = picture;
   const entries = [...ORDER].reverse().filter((verdict) => counts[verdict]);
   const names = entries.map((verdict) => element("li", {}, element("span", { class: `dot ${TONE[verdict]}`, "aria-hidden": "true" }), ` ${verdict} ${counts[verdict]}`));
-  const gap = counts["not comparable"];
-  const reasons = new Map();
-  launches.filter(({ comparison }) => comparison.local === undefined && comparison.reason).forEach(({ comparison }) => reasons.set(comparison.reason, (reasons.get(comparison.reason) ?? 0) + 1));
-  const why = [...reasons].sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${n} × ${reason}`).join("\n");
+  function why(verdict) {
+    const reasons = new Map();
+    launches.filter(({ comparison }) => comparison.verdict === verdict && comparison.reason).forEach(({ comparison }) => reasons.set(comparison.reason, (reasons.get(comparison.reason) ?? 0) + 1));
+    return [...reasons].sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${n} × ${reason}`).join("\n");
+  }
   document.getElementById("errors-legend").append(
     ...names,
-    ...(gap ? [element("li", { title: why }, element("span", { class: "dot gap", "aria-hidden": "true" }), ` not comparable ${gap}`)] : []),
+    ...gaps.map((verdict) => element("li", { title: why(verdict) }, element("span", { class: "dot gap", "aria-hidden": "true" }), ` ${verdict} ${counts[verdict]}`)),
     ...(areInherited ? [element("li", {}, element("span", { class: "dot line", "aria-hidden": "true" }), " inherited")] : []),
   );
-  const spreads = data.comparison.spreads[data.comparison.first_wrong] ?? [];
-  document.getElementById("first-wrong").append(...spreads.slice(0, 1).map(Report.spread));
-})();
+  return { areMeasured, areInherited, isBeyond };
+};

@@ -1,4 +1,4 @@
-// Levels 1 to 3 of one launch: what is printed, measured and saved, before it and after it.
+// The levels above 0 of one launch: what is printed, measured, hashed and saved, before it and after it.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,9 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
 // Saves the tensors of a launch that a watchpoint hit in a phase: before it, what it reads; after it, also what it has
 // written. Inputs that it does not write count as they were before it.
 void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase phase);
+
+// Records and prints what was measured.
+void show_sight(ThreadState& thread, const Sight& sight);
 
 // Shows what the device has measured by now. With `wait`, all that it was asked for.
 void show_measured(CallState& call, bool wait);

@@ -9,8 +9,8 @@
 
 #include "device.h"
 #include "dtype.h"
+#include "inspection.h"
 #include "thread_state.h"
-#include "watch_launch.h"
 
 namespace aoti_debug {
 
@@ -47,7 +47,7 @@ void Run::start() {
     return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.path() + ": " + strerror(error), true);
   }
   const int journal_error =
-      journal.open(directory.take_journal(), {config.level, config.level == 3, config.journal_bytes});
+      journal.open(directory.take_journal(), {config.level, config.level == LEVEL_NAMES, config.journal_bytes});
   if (journal_error != 0) {
     const std::string path = directory.path() + "/journal.bin";
     unlink(path.c_str());
@@ -70,7 +70,7 @@ void Run::start() {
     }
   }
   if (!config.watchpoints.empty() && journal.is_open()) start_watchpoints();
-  const bool saves = config.level == 1 || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
+  const bool saves = config.level == LEVEL_SAVE || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
@@ -91,8 +91,7 @@ void Run::record_print(const LaunchId& id, const std::string& text) {
   append(*prints_, RECORD_PRINT, 0, &fields, sizeof(fields), text.data(), fields.text_bytes);
 }
 
-// What the device had yet to measure for watchpoints when the last call ended.
-void Run::take_watched(bool wait) {
+void Run::take_measured(bool wait) {
   std::vector<StatsQueue*> queues;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -100,9 +99,7 @@ void Run::take_watched(bool wait) {
   }
   ThreadState thread(this, static_cast<uint32_t>(syscall(SYS_gettid)));
   for (StatsQueue* queue : queues) {
-    queue->take(wait, [&thread](const Sight& sight) {
-      if (sight.watched) look_at_watched(thread, sight);
-    });
+    queue->take(wait, [&thread](const Sight& sight) { show_sight(thread, sight); });
   }
   if (!thread.text.empty()) live.write(thread.text);
 }
@@ -125,7 +122,7 @@ void Run::record_watch_count(uint32_t watch) {
 
 void Run::finish(bool idle) {
   headlines.drain();
-  if (watchpoints != nullptr) take_watched(idle);
+  if (watchpoints != nullptr || config.level == LEVEL_HASH) take_measured(idle);
   for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
   if (idle) store.reset();
   note_stops();
@@ -169,7 +166,7 @@ void Run::append(JournalWriter& writer, RecordType type, uint16_t flags, const v
 void Run::note_stops() {
   if (journal.has_stopped()) {
     if (const std::string reason = journal.take_stop_reason(); !reason.empty()) {
-      note(NOTE_RECORDING_STOPPED, (config.level == 3 ? "" : "recording stopped: ") + reason, true);
+      note(NOTE_RECORDING_STOPPED, (config.level == LEVEL_NAMES ? "" : "recording stopped: ") + reason, true);
     }
   }
   if (const std::string news = summaries.take_news(); !news.empty()) note(NOTE_CONFIGURATION, news, true);

@@ -80,7 +80,9 @@ class Run {
   bool is_newly_unguarded(uint32_t allocation);
 
   // Whether anything is recorded or shown at all.
-  bool is_useful() const { return journal.is_open() || (config.print && config.level >= 2); }
+  bool is_useful() const {
+    return journal.is_open() || (config.print && (config.level == LEVEL_VALUES || config.level == LEVEL_NAMES));
+  }
 
   const Config config;
   const AotiDebugPackage& package;
@@ -107,7 +109,9 @@ class Run {
 
  private:
   void start_watchpoints();
-  void take_watched(bool wait);
+
+  // Shows what the device had yet to measure when the last call ended.
+  void take_measured(bool wait);
 
   // Appends a record: its fields, then a text. `mutex_` is held.
   void append(JournalWriter& writer, RecordType type, uint16_t flags, const void* fields, size_t bytes,

@@ -25,6 +25,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugRole": ("AOTI_DEBUG_ROLE_", manifest.Role),
     "AotiDebugType": ("AOTI_DEBUG_", manifest.CType),
     "AotiDebugCallKind": ("AOTI_DEBUG_CALL_", abi.CallKind),
+    "Level": ("LEVEL_", abi.Level),
     "RecordType": ("RECORD_", abi.RecordType),
     "CallFlag": ("CALL_", abi.CallFlag),
     "ValueTag": ("VALUE_", abi.ValueTag),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.machine.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
@@ -98,7 +99,7 @@ class CompiledGraph:
         artifact = archive.inspect(folder / PACKAGE)
         manifest = artifact.manifest()
         variables = {
-            Variable.LEVEL: str(self._options.level),
+            Variable.LEVEL: str(levels.written(self._options.level)),
             Variable.FILTER: self._options.filter,
             Variable.PHASE: self._options.phase,
             Variable.DIR: str(folder),

@@ -93,6 +93,16 @@ void summarise(Run& run, const Sight& sight) {
   run.summaries.add(row);
 }
 
+void show(ThreadState& thread, const Sight& sight) {
+  if (sight.watched) return look_at_watched(thread, sight);
+  Run& run = *thread.run;
+  if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
+  const bool is_launch = sight.state == Sight::State::kHeadline;
+  const uint32_t level = run.config.level;
+  if (!is_launch && (level == LEVEL_VALUES || level == LEVEL_HASH)) record_stats(thread, sight, run.journal.now_ns());
+  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
+}
+
 void hash_on_host(Sight& sight) {
   sight.state = Sight::State::kMeasured;
   sight.stats = TensorStats{};
@@ -140,7 +150,7 @@ void measure(CallState& call, Sight sight) {
     sight.state = Sight::State::kUnread;
     sight.text = "not read: the device has no room for its statistics";
   }
-  if (call.queue == nullptr) return show_sight(thread, sight);
+  if (call.queue == nullptr) return show(thread, sight);
   sight.own_dims();
   call.queue->add(std::move(sight));
 }
@@ -250,20 +260,10 @@ void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase 
   save_subjects(launch, written, PHASE_AFTER);
 }
 
-void show_sight(ThreadState& thread, const Sight& sight) {
-  if (sight.watched) return look_at_watched(thread, sight);
-  Run& run = *thread.run;
-  if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
-  const bool is_launch = sight.state == Sight::State::kHeadline;
-  const uint32_t level = run.config.level;
-  if (!is_launch && (level == LEVEL_VALUES || level == LEVEL_HASH)) record_stats(thread, sight, run.journal.now_ns());
-  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
-}
-
 void show_measured(CallState& call, bool wait) {
   if (call.queue == nullptr) return;
   ThreadState& thread = *call.thread;
-  call.queue->take(wait, [&thread](const Sight& sight) { show_sight(thread, sight); });
+  call.queue->take(wait, [&thread](const Sight& sight) { show(thread, sight); });
 }
 
 void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns) {
@@ -273,7 +273,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   constexpr size_t kFlushBytes = 32768;
   constexpr size_t kFlushLines = 512;
   const bool after = phase == PHASE_AFTER;
-  if (call.level >= 2 && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
+  if (call.level >= LEVEL_VALUES && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
   if (!after || succeeded) {
     if (call.level == LEVEL_VALUES || call.level == LEVEL_HASH || (call.summarised && after)) {
       measure_all(launch, values, phase, after);

@@ -17,9 +17,6 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
 // written. Inputs that it does not write count as they were before it.
 void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase phase);
 
-// Records and prints what was measured.
-void show_sight(ThreadState& thread, const Sight& sight);
-
 // Shows what the device has measured by now. With `wait`, all that it was asked for.
 void show_measured(CallState& call, bool wait);
 

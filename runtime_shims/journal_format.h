@@ -313,7 +313,7 @@ typedef struct WatchCount {
 
 typedef enum NoteCode {
   NOTE_RECORDING_STOPPED = 1,  // a limit, a full disk, a directory that cannot be written
-  NOTE_CAPTURING = 2,          // levels 1 and 2 stand aside under CUDA graph capture
+  NOTE_CAPTURING = 2,          // levels 1, 2 and hash stand aside under CUDA graph capture
   NOTE_CONFIGURATION = 3,      // an environment variable that was not understood
   NOTE_CRUMBS_OFF = 4,         // breadcrumbs could not be set up
   NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up

@@ -9,8 +9,8 @@
 
 #include "device.h"
 #include "dtype.h"
-#include "inspection.h"
 #include "thread_state.h"
+#include "watch_launch.h"
 
 namespace aoti_debug {
 
@@ -91,7 +91,8 @@ void Run::record_print(const LaunchId& id, const std::string& text) {
   append(*prints_, RECORD_PRINT, 0, &fields, sizeof(fields), text.data(), fields.text_bytes);
 }
 
-void Run::take_measured(bool wait) {
+// What the device had yet to measure for watchpoints when the last call ended.
+void Run::take_watched(bool wait) {
   std::vector<StatsQueue*> queues;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -99,7 +100,9 @@ void Run::take_measured(bool wait) {
   }
   ThreadState thread(this, static_cast<uint32_t>(syscall(SYS_gettid)));
   for (StatsQueue* queue : queues) {
-    queue->take(wait, [&thread](const Sight& sight) { show_sight(thread, sight); });
+    queue->take(wait, [&thread](const Sight& sight) {
+      if (sight.watched) look_at_watched(thread, sight);
+    });
   }
   if (!thread.text.empty()) live.write(thread.text);
 }
@@ -122,7 +125,7 @@ void Run::record_watch_count(uint32_t watch) {
 
 void Run::finish(bool idle) {
   headlines.drain();
-  if (watchpoints != nullptr || config.level == LEVEL_HASH) take_measured(idle);
+  if (watchpoints != nullptr) take_watched(idle);
   for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
   if (idle) store.reset();
   note_stops();

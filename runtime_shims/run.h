@@ -109,9 +109,7 @@ class Run {
 
  private:
   void start_watchpoints();
-
-  // Shows what the device had yet to measure when the last call ended.
-  void take_measured(bool wait);
+  void take_watched(bool wait);
 
   // Appends a record: its fields, then a text. `mutex_` is held.
   void append(JournalWriter& writer, RecordType type, uint16_t flags, const void* fields, size_t bytes,

@@ -185,7 +185,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
   call->call = run->calls[call->kind].fetch_add(1);
   const bool capturing = run->has_device && device::is_capturing(stream);
-  call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
+  call->level = static_cast<uint8_t>(capturing ? uint32_t{LEVEL_NAMES} : run->config.level);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
   const bool measures = call->level == LEVEL_VALUES || call->level == LEVEL_HASH;
   call->inspecting = call->level == LEVEL_SAVE ? run->store != nullptr : measures || run->config.print;
@@ -224,8 +224,7 @@ void end_call(CallState* call, bool failed) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
-  const bool may_come_later = call->level == LEVEL_NAMES || call->level == LEVEL_HASH;  // also what is watched
-  show_measured(*call, !may_come_later || call->summarised);
+  show_measured(*call, call->level != LEVEL_NAMES || call->summarised);  // what watchpoints asked for may come later
   if (call->summarised) run->summaries.flush();
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());

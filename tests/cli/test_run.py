@@ -191,7 +191,11 @@ def test_the_printers_own_stderr_is_kept_in_order(
     ("arguments", "code", "message"),
     [
         (["nothing.pt2"], 3, "error: nothing.pt2 does not exist"),
-        (["nothing.pt2", "--level", "5"], 2, "error: Invalid value for '--level': level 5 is not one of 0, 1, 2, 3, hash"),
+        (
+            ["nothing.pt2", "--level", "5"],
+            2,
+            "error: Invalid value for '--level': level 5 is not one of 0, 1, 2, 3, hash",
+        ),
         (["nothing.pt2", "--timeout", "-1"], 2, "error: --timeout -1 is not greater than 0"),
         (["nothing.pt2", "--inputs", "no.pt"], 3, "error: no.pt does not exist"),
         (["nothing.pt2", "--filter", "a,b"], 2, "error: --filter 'a,b' contains a comma"),

@@ -38,13 +38,10 @@ def test_a_clean_run(tmp_path: Path) -> None:
 def test_hashes_stand_in_place_of_values(tmp_path: Path) -> None:
     printed = lines(hashes(tmp_path))
     assert printed[1].startswith("  level hash  cpu")
-    assert [line[74:].strip() for line in printed[4:]] == [
-        "hash",
-        "----------------------------",
-        "#01234567 in buf0",
-        "#deadbeef in buf0 and 1 more",
-        "",
-    ]
+    titles, _, first, second = printed[4:8]
+    assert titles.endswith("  hash")
+    assert first.endswith("  #01234567 in buf0")
+    assert second.endswith("  #deadbeef in buf0 and 1 more")
 
 
 def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,10 +103,10 @@ void show(ThreadState& thread, const Sight& sight) {
   if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
 }
 
-void hash_on_host(Sight& sight) {
+void hash_on_host(StatisticsMemo& memo, Sight& sight) {
   sight.state = Sight::State::kMeasured;
   sight.stats = TensorStats{};
-  sight.stats.hash = host_hash(view_of(sight.meta));
+  sight.stats.hash = memo.hash(view_of(sight.meta));
 }
 
 void measure_on_host(StatisticsMemo& memo, Sight& sight) {
@@ -140,7 +140,7 @@ void measure(CallState& call, Sight sight) {
     sight.state = Sight::State::kUnread;
     sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
   } else if (sight.meta.device_type == kDeviceCpu) {
-    sight.hash_only ? hash_on_host(sight) : measure_on_host(thread.statistics, sight);
+    sight.hash_only ? hash_on_host(thread.statistics, sight) : measure_on_host(thread.statistics, sight);
   } else {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);

@@ -58,6 +58,24 @@ def test_every_tensor_has_its_hash_and_nothing_is_printed(
     assert capfd.readouterr().err == ""
 
 
+def test_a_transposed_tensor_that_changes_between_launches(load: Load, journal: Decode) -> None:
+    runtime = load(LEVEL="hash", PHASE="before")
+    site = runtime.site(0, "k", Slot("w", role=IN))
+    w = torch.randn(200, 300)
+    views = (w.t(), w.t(), w, w.t()[:100], w.reshape(300, 200).t())
+    handles = [Handle(view) for view in views]
+    expected = []
+    with runtime.call():
+        for change in (0, 0, 1):
+            w[3, 4] += change
+            for view, handle in zip(views, handles, strict=True):
+                expected.append(hash_of(view))
+                with runtime.launch(site, handle.value):
+                    pass
+    runtime.unload()
+    assert [r.hash for r in journal().of("tensor_stats")] == expected
+
+
 def test_what_has_no_bytes_yet_or_cannot_be_read(load: Load, journal: Decode) -> None:
     runtime = load(LEVEL="hash", PHASE="before")
     site = runtime.site(0, "k", Slot("a", role=OUT), Slot("b", role=IN, value=1))

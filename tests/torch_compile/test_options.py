@@ -21,7 +21,7 @@ def test_defaults_and_values() -> None:
     ("given", "text", "hint"),
     [
         ({"levels": 1}, "has no option 'levels'", "level, filter"),
-        ({"level": 7}, "level is 7", "1 save"),
+        ({"level": 7}, "level 7 is not one of", "1 save"),
         ({"phase": "during"}, "phase is 'during'", "before"),
     ],
 )

@@ -56,6 +56,16 @@ class Variable(str, Enum):
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 
 
+class Level(int, Enum):
+    """A recording level; HASH is written "hash" and records the hash of every tensor, and nothing else of it."""
+
+    OFF = 0
+    SAVE = 1
+    VALUES = 2
+    NAMES = 3
+    HASH = 4
+
+
 class CallKind(int, Enum):
     """The kind of a call: the model, or its constant folding."""
 
@@ -122,6 +132,7 @@ class StatsFlag(IntFlag):
 
     UNINITIALISED = 1
     SKIPPED = 2
+    HASH_ONLY = 4
 
 
 class Phase(int, Enum):

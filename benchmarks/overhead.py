@@ -150,7 +150,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def calls_section(bench: Bench, name: str) -> None:
-    """Levels 0, 2 and 3 against plain and the built-in printer."""
+    """Levels 0, 3, hash and 2 against plain and the built-in printer."""
     ours = bench.instrumented(name)
     variants: Variants = {
         "plain": (bench.plain(name), {}),
@@ -162,6 +162,7 @@ def calls_section(bench: Bench, name: str) -> None:
         exact = {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_CRUMB_EVERY": "1"}
         variants["level 3, a breadcrumb every launch"] = (ours, exact)
     if name == "blocks":
+        variants["level hash"] = (ours, {"AOTI_DEBUG_LEVEL": "hash"})
         variants["level 2"] = (ours, {"AOTI_DEBUG_LEVEL": "2"})
         variants["built-in level 2"] = (bench.built_in(name, 2), {})
     timings, _ = bench.time(name, variants, bench.calls, repeats=5)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug import levels
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError, UsageError
@@ -90,7 +91,7 @@ def write_repro(
 
     arguments = arguments_of(recorded)
     if any(arguments.missing(bool(recorded.fault))):
-        say(f"{opened.path.name} (level {opened.level}) has no tensors of launch {selected.id}")
+        say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
         from aoti_debug.repro.again import run_again  # imports all that runs a package
 

@@ -38,8 +38,10 @@ class Loader {
     if (value == nullptr) return;
     if (value[0] >= '0' && value[0] <= '3' && value[1] == '\0') {
       config_.level = static_cast<uint32_t>(value[0] - '0');
+    } else if (strcmp(value, "hash") == 0) {
+      config_.level = LEVEL_HASH;
     } else {
-      complain(name, value, "0, 1, 2 or 3", std::to_string(baked));
+      complain(name, value, "0, 1, 2, 3 or hash", baked == LEVEL_HASH ? "hash" : std::to_string(baked));
     }
   }
 
@@ -137,7 +139,7 @@ class Loader {
       watchpoint(words.substr(start, end - start));
       start = end + 1;
     }
-    if (config_.watchpoints.empty() || config_.level != 0) return;
+    if (config_.watchpoints.empty() || config_.level != LEVEL_OFF) return;
     config_.complaints.push_back("AOTI_DEBUG_WATCH does nothing at level 0");
   }
 
@@ -179,13 +181,13 @@ class Loader {
   // What AOTI_DEBUG_RANKS leaves out keeps its journal: who waits for whom is seen in those of all.
   void ranks() {
     const char* value = variable("AOTI_DEBUG_RANKS");
-    if (value == nullptr || config_.level == 0) return;
+    if (value == nullptr || config_.level == LEVEL_OFF) return;
     bool is_chosen = false;
     if (!parse_ranks(value, config_.rank.number, &is_chosen)) {
       return complain("AOTI_DEBUG_RANKS", value, "numbers such as 0,2-3", "all ranks");
     }
     if (is_chosen) return;
-    config_.level = 3;
+    config_.level = LEVEL_NAMES;
     config_.print = config_.guards = false;
     config_.flight = config_.summaries = 0;
     config_.watchpoints.clear();

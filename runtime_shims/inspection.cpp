@@ -49,7 +49,9 @@ void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {
   if (to == nullptr) return;
   memcpy(to, &record, sizeof(record));
   if (record.value_bytes != 0) memcpy(to + sizeof(record), tail, record.value_bytes);
-  thread.journal.finish(RECORD_TENSOR_STATS, measured ? 0 : unread ? STATS_SKIPPED : STATS_UNINITIALISED, now_ns);
+  const uint16_t as_read = sight.hash_only ? STATS_HASH_ONLY : 0;
+  const uint16_t flags = measured ? as_read : unread ? uint16_t{STATS_SKIPPED} : uint16_t{STATS_UNINITIALISED};
+  thread.journal.finish(RECORD_TENSOR_STATS, flags, now_ns);
 }
 
 void print_sight(ThreadState& thread, const Sight& sight) {
@@ -95,9 +97,16 @@ void show(ThreadState& thread, const Sight& sight) {
   if (sight.watched) return look_at_watched(thread, sight);
   Run& run = *thread.run;
   if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
-  if (sight.state != Sight::State::kHeadline && run.config.level != 2) return;
-  if (sight.state != Sight::State::kHeadline) record_stats(thread, sight, run.journal.now_ns());
-  if (run.config.print) print_sight(thread, sight);
+  const bool is_launch = sight.state == Sight::State::kHeadline;
+  const uint32_t level = run.config.level;
+  if (!is_launch && (level == LEVEL_VALUES || level == LEVEL_HASH)) record_stats(thread, sight, run.journal.now_ns());
+  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
+}
+
+void hash_on_host(StatisticsMemo& memo, Sight& sight) {
+  sight.state = Sight::State::kMeasured;
+  sight.stats = TensorStats{};
+  sight.stats.hash = memo.hash(view_of(sight.meta));
 }
 
 void measure_on_host(StatisticsMemo& memo, Sight& sight) {
@@ -131,13 +140,13 @@ void measure(CallState& call, Sight sight) {
     sight.state = Sight::State::kUnread;
     sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
   } else if (sight.meta.device_type == kDeviceCpu) {
-    measure_on_host(thread.statistics, sight);
+    sight.hash_only ? hash_on_host(thread.statistics, sight) : measure_on_host(thread.statistics, sight);
   } else {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);
-    if (call.queue->begin(sight, view, true)) return;
+    if (call.queue->begin(sight, view)) return;
     show_measured(call, true);
-    if (call.queue->begin(sight, view, true)) return;
+    if (call.queue->begin(sight, view)) return;
     sight.state = Sight::State::kUnread;
     sight.text = "not read: the device has no room for its statistics";
   }
@@ -157,6 +166,7 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     sight.site = launch.site;
     sight.meta = subject.meta;
     sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
+    sight.hash_only = call.level == LEVEL_HASH && !sight.summarised;
     measure(call, std::move(sight));
   }
 }
@@ -217,7 +227,7 @@ void print_headline(const LaunchState& launch, Phase phase) {
   CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   if (!call.run->config.print) return;
-  if (call.level == 3 && call.run->has_device) {
+  if (call.level == LEVEL_NAMES && call.run->has_device) {
     Headline line{call.id(launch.launch), phase, thread.shown_id(), launch.site->kernel, call.loop_counts().n, {}};
     memcpy(line.loops, call.loops, sizeof(line.loops));
     return thread.headlines.push_back(line);
@@ -263,10 +273,12 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   constexpr size_t kFlushBytes = 32768;
   constexpr size_t kFlushLines = 512;
   const bool after = phase == PHASE_AFTER;
-  if (call.level >= 2) print_headline(launch, phase);
+  if (call.level >= LEVEL_VALUES && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
   if (!after || succeeded) {
-    if (call.level == 2 || (call.summarised && after)) measure_all(launch, values, phase, after);
-    if (call.level == 1) save_subjects(launch, subjects(launch, values, phase, after), phase);
+    if (call.level == LEVEL_VALUES || call.level == LEVEL_HASH || (call.summarised && after)) {
+      measure_all(launch, values, phase, after);
+    }
+    if (call.level == LEVEL_SAVE) save_subjects(launch, subjects(launch, values, phase, after), phase);
   }
   if (!call.run->has_device) return thread.flush_text(now_ns);
   if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&

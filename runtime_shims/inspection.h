@@ -1,4 +1,4 @@
-// Levels 1 to 3 of one launch: what is printed, measured and saved, before it and after it.
+// The levels above 0 of one launch: what is printed, measured, hashed and saved, before it and after it.
 #pragma once
 
 #include <cstdint>

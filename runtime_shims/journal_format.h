@@ -21,12 +21,20 @@
 #define AOTI_DEBUG_BLOCK_MAGIC 0x4b4c4231u  // "1BLK"
 #define AOTI_DEBUG_MAX_DIMS 64
 
+typedef enum Level {
+  LEVEL_OFF = 0,
+  LEVEL_SAVE = 1,
+  LEVEL_VALUES = 2,
+  LEVEL_NAMES = 3,
+  LEVEL_HASH = 4,  // "hash": the hash of every tensor, and nothing else
+} Level;
+
 typedef struct JournalHeader {
   char magic[8];
   uint32_t version;
   uint32_t block_bytes;
   uint32_t pid;
-  uint32_t level;          // the level in force
+  uint32_t level;          // the Level in force
   uint64_t start_unix_ns;  // wall clock when RecordHeader::time_ns was 0
   uint64_t blocks_reused;  // > 0: older launches were overwritten
   uint64_t crumb_every;    // a crumb at least every this many launches; 0: no crumbs (CPU)
@@ -177,6 +185,7 @@ typedef struct TensorFile {
 typedef enum StatsFlag {
   STATS_UNINITIALISED = 1,  // an output before its launch: nothing was read
   STATS_SKIPPED = 2,        // `value_bytes` of text say why
+  STATS_HASH_ONLY = 4,      // only `numel` and `hash` were computed; the other statistics are 0
 } StatsFlag;                // in RecordHeader::flags of TENSOR_STATS
 
 // Statistics of one tensor. A complex tensor counts each element once (its magnitude gives min, max, mean and std).
@@ -304,7 +313,7 @@ typedef struct WatchCount {
 
 typedef enum NoteCode {
   NOTE_RECORDING_STOPPED = 1,  // a limit, a full disk, a directory that cannot be written
-  NOTE_CAPTURING = 2,          // levels 1 and 2 stand aside under CUDA graph capture
+  NOTE_CAPTURING = 2,          // levels 1, 2 and hash stand aside under CUDA graph capture
   NOTE_CONFIGURATION = 3,      // an environment variable that was not understood
   NOTE_CRUMBS_OFF = 4,         // breadcrumbs could not be set up
   NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up

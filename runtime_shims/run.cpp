@@ -47,7 +47,7 @@ void Run::start() {
     return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.path() + ": " + strerror(error), true);
   }
   const int journal_error =
-      journal.open(directory.take_journal(), {config.level, config.level == 3, config.journal_bytes});
+      journal.open(directory.take_journal(), {config.level, config.level == LEVEL_NAMES, config.journal_bytes});
   if (journal_error != 0) {
     const std::string path = directory.path() + "/journal.bin";
     unlink(path.c_str());
@@ -75,7 +75,7 @@ void Run::start() {
     const std::string mistake = substitutions->read(config.substitute);
     if (!mistake.empty()) note(NOTE_NOT_SUBSTITUTED, mistake, true);
   }
-  const bool saves = config.level == 1 || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
+  const bool saves = config.level == LEVEL_SAVE || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
@@ -175,7 +175,7 @@ void Run::append(JournalWriter& writer, RecordType type, uint16_t flags, const v
 void Run::note_stops() {
   if (journal.has_stopped()) {
     if (const std::string reason = journal.take_stop_reason(); !reason.empty()) {
-      note(NOTE_RECORDING_STOPPED, (config.level == 3 ? "" : "recording stopped: ") + reason, true);
+      note(NOTE_RECORDING_STOPPED, (config.level == LEVEL_NAMES ? "" : "recording stopped: ") + reason, true);
     }
   }
   if (const std::string news = summaries.take_news(); !news.empty()) note(NOTE_CONFIGURATION, news, true);

@@ -81,7 +81,9 @@ class Run {
   bool is_newly_unguarded(uint32_t allocation);
 
   // Whether anything is recorded or shown at all.
-  bool is_useful() const { return journal.is_open() || (config.print && config.level >= 2); }
+  bool is_useful() const {
+    return journal.is_open() || (config.print && (config.level == LEVEL_VALUES || config.level == LEVEL_NAMES));
+  }
 
   const Config config;
   const AotiDebugPackage& package;

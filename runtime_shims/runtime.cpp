@@ -185,9 +185,10 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
   call->call = run->calls[call->kind].fetch_add(1);
   const bool capturing = run->has_device && device::is_capturing(stream);
-  call->level = static_cast<uint8_t>(capturing ? 3 : run->config.level);
+  call->level = static_cast<uint8_t>(capturing ? uint32_t{LEVEL_NAMES} : run->config.level);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
-  call->inspecting = call->level == 1 ? run->store != nullptr : call->level == 2 || run->config.print;
+  const bool measures = call->level == LEVEL_VALUES || call->level == LEVEL_HASH;
+  call->inspecting = call->level == LEVEL_SAVE ? run->store != nullptr : measures || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;
   call->watching = run->watchpoints != nullptr && !capturing;
   call->substituting = run->substitutions != nullptr && !capturing;
@@ -197,7 +198,8 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
     call->crumbs = run->crumbs.is_open();
     if (call->crumbs) call->stream_slot = run->crumbs.slot(stream, model);
     call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
-    if (call->level != 3 || call->watching || call->summarised) call->queue = &run->stats_queue(stream, thread->id);
+    if (call->level != LEVEL_NAMES || call->watching || call->summarised)
+      call->queue = &run->stats_queue(stream, thread->id);
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
   if (run->config.flight != 0 && !capturing) {
@@ -205,8 +207,8 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
     call->flight = run->flight.is_open();
   }
   record_call_begin(*call, capturing, run->journal.now_ns());
-  if (capturing && run->config.level < 3 && !run->capture_noted.exchange(true)) {
-    run->note(NOTE_CAPTURING, "a CUDA graph is being captured: tensors are neither printed nor saved", true);
+  if (capturing && run->config.level != LEVEL_NAMES && !run->capture_noted.exchange(true)) {
+    run->note(NOTE_CAPTURING, "a CUDA graph is being captured: tensors are neither printed, hashed nor saved", true);
   }
 }
 
@@ -223,7 +225,7 @@ void end_call(CallState* call, bool failed) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
-  show_measured(*call, call->level != 3 || call->summarised);  // what watchpoints asked for may come later
+  show_measured(*call, call->level != LEVEL_NAMES || call->summarised);  // what watchpoints asked for may come later
   if (call->summarised) run->summaries.flush();
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());

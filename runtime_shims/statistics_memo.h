@@ -1,4 +1,5 @@
-// Statistics of tensors in host memory that are met again and again: as one launch's output, as the next one's input.
+// Statistics and hashes of tensors in host memory that are met again and again: as one launch's output, as the next
+// one's input.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,10 @@ class StatisticsMemo {
   // As host_statistics, for elements that have just been written.
   void measure_written(const device::TensorView& view, TensorStats* stats);
 
+  // As host_hash. Elements that lie in another order, as those of a transposed weight, are hashed in the order of their
+  // memory, which takes a fraction of the time, and again only if that hash has changed.
+  uint64_t hash(const device::TensorView& view);
+
  private:
   static constexpr size_t kMostKnown = 4096;
   static constexpr int64_t kFewestElements = 4096;
@@ -30,7 +35,8 @@ class StatisticsMemo {
     TensorStats stats;
   };
 
-  std::unordered_map<uint64_t, Known> known_;  // by address and strides
+  std::unordered_map<uint64_t, Known> known_;   // by address and strides
+  std::unordered_map<uint64_t, Known> hashed_;  // of their `stats`, only the hash is known
 };
 
 }  // namespace aoti_debug

@@ -16,6 +16,11 @@ void fill(Sight& sight, const device::StatsResult& result) {
     return;
   }
   sight.state = Sight::State::kMeasured;
+  if (sight.hash_only) {
+    sight.stats = TensorStats{};
+    sight.stats.hash = result.stats.hash;
+    return;
+  }
   sight.stats = result.stats;
   sight.specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
   sight.values.assign(result.values, end);
@@ -35,9 +40,9 @@ void StatsQueue::add(Sight sight) {
   sights_.push_back(std::move(sight));
 }
 
-bool StatsQueue::begin(Sight& sight, const device::TensorView& view, bool with_statistics) {
+bool StatsQueue::begin(Sight& sight, const device::TensorView& view) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!device::begin_stats(stream_, view, with_statistics)) return false;
+  if (!device::begin_stats(stream_, view, !sight.hash_only)) return false;
   sight.state = Sight::State::kOnDevice;
   sights_.push_back(std::move(sight));
   ++n_waiting_;

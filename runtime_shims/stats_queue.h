@@ -1,4 +1,4 @@
-// Level 2 on a device: what is being computed on one stream, in the order in which it will be shown.
+// Levels 2 and hash on a device: what is being computed on one stream, in the order in which it will be shown.
 #pragma once
 
 #include <atomic>
@@ -35,6 +35,7 @@ struct Sight {
   bool watched = false;  // measured for watchpoints alone: not shown
   Phase phase = PHASE_BEFORE;
   bool summarised = false;  // goes to the summaries
+  bool hash_only = false;   // `stats` has the hash, and no statistics
   uint16_t slot = 0;
   LaunchId id{};
   uint32_t thread = 0;  // 0 where there is one only
@@ -60,8 +61,9 @@ class StatsQueue {
   // Adds what is there already.
   void add(Sight sight);
 
-  // Enqueues the statistics of a tensor on the stream. False: the device has no room before some are taken.
-  bool begin(Sight& sight, const device::TensorView& view, bool with_statistics);
+  // Enqueues the statistics of a tensor on the stream, or its hash only (Sight::hash_only). False: the device has no
+  // room before some are taken.
+  bool begin(Sight& sight, const device::TensorView& view);
 
   // The content hashes of several tensors, after what is enqueued on the stream; waits for them. Empty where the device
   // does not give one. Not for a queue that holds anything.

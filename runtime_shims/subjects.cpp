@@ -17,7 +17,7 @@ bool is_wanted(const Config& config, Phase phase, uint8_t role) {
     case PhaseChoice::kByRole:
       break;
   }
-  if (config.level == 1) return true;
+  if (config.level == LEVEL_SAVE) return true;
   if (role == AOTI_DEBUG_ROLE_IN) return phase == PHASE_BEFORE;
   if (role == AOTI_DEBUG_ROLE_OUT) return phase == PHASE_AFTER;
   return true;

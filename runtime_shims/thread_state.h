@@ -46,7 +46,7 @@ struct CallState {
   LaunchState* innermost;
   const void* model;
   void* stream;
-  StatsQueue* queue;  // levels 1 and 2, and summaries, on a device
+  StatsQueue* queue;  // levels 1, 2 and hash, and summaries, on a device
   SaveBatch saves;
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
   uint32_t call;

@@ -167,9 +167,9 @@ bool has_statistics(const TensorMeta& meta) {
 void watch_on_device(CallState& call, Sight sight) {
   sight.own_dims();
   const device::TensorView view = view_of(sight.meta);
-  if (call.queue->begin(sight, view, true)) return;
+  if (call.queue->begin(sight, view)) return;
   show_measured(call, true);  // there is no room before the oldest have arrived
-  static_cast<void>(call.queue->begin(sight, view, true));
+  static_cast<void>(call.queue->begin(sight, view));
 }
 
 void watch_on_host(ThreadState& thread, Sight& sight) {

@@ -26,6 +26,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugType": ("AOTI_DEBUG_", manifest.CType),
     "AotiDebugLaunchAction": ("AOTI_DEBUG_", abi.Action),
     "AotiDebugCallKind": ("AOTI_DEBUG_CALL_", abi.CallKind),
+    "Level": ("LEVEL_", abi.Level),
     "RecordType": ("RECORD_", abi.RecordType),
     "CallFlag": ("CALL_", abi.CallFlag),
     "ValueTag": ("VALUE_", abi.ValueTag),

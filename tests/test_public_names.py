@@ -66,6 +66,7 @@ def test_all_names_are_there() -> None:
     assert all(getattr(aoti_debug, name) is not None for name in aoti_debug.__all__)
     functions = {
         "build",
+        "debug",
         "diagnose",
         "inspect",
         "inspect_modules",

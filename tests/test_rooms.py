@@ -11,7 +11,7 @@ import pytest
 from paths import PACKAGE, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "dtypes", "abi", "wording", "machine", "manifest", "reference", "values", "printing"),
+    *("errors", "dtypes", "abi", "levels", "wording", "machine", "manifest", "reference", "values", "printing"),
     *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
@@ -20,7 +20,7 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/
-MODULES = frozenset({"errors", "dtypes", "abi", "wording", "manifest", "values", "site_filter", "__main__"})
+MODULES = frozenset({"errors", "dtypes", "abi", "levels", "wording", "manifest", "values", "site_filter", "__main__"})
 # Within compare: a folder imports those before it and itself; the modules that lie directly in it come before locate
 COMPARE = ("protocol", "regions", "evaluate", "measure", "explain", "worker", "locate")
 FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import manifest, site_filter
+from aoti_debug import levels, manifest, site_filter
 from aoti_debug.builder import (
     compare_kernels,
     frontend_requests,
@@ -47,7 +47,7 @@ __all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_repo
 def build(
     program_or_path: str | Path | ExportedProgram,
     *,
-    level: int = 3,
+    level: int | str = 3,
     filters: Sequence[str] = (),
     modules: Sequence[str] = (),
     lines: Sequence[str] = (),
@@ -73,7 +73,7 @@ def build(
     """
     options = BuildOptions(
         program=program_or_path,
-        level=level,
+        level=levels.number(level),
         filters=tuple(filters),
         modules=tuple(modules),
         lines=tuple(lines),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug import site_filter
+from aoti_debug import levels, site_filter
 from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
@@ -17,7 +17,6 @@ from aoti_debug.pt2.archive import Artifact, ArtifactKind
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-LEVELS = range(4)
 COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
 
 
@@ -54,8 +53,7 @@ def check(options: BuildOptions) -> CheckedOptions:
         UsageError: options contradict each other, or the output cannot be written.
         ArtifactError: a file is missing, damaged or of the wrong kind.
     """
-    if options.level not in LEVELS:
-        raise UsageError(f"level {options.level} does not exist", hint="levels: 0 off, 1 save, 2 values, 3 names")
+    levels.number(options.level)
     site_filter.check_patterns(options.site_filter)
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:

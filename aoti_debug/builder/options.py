@@ -25,8 +25,9 @@ class BuildOptions:
         program: an exported program in memory, or the file of an exported program or a compiled package, which may
             have been inspected already.
         model: name of the model in a compiled package that holds several; "" for the only one.
-        level: 0 off, 1 save, 2 print values, 3 kernel names; the default where the environment sets none.
-        filters: fnmatch patterns on kernel names, "!" excludes; restrict what levels 1-3 print and save.
+        level: 0 off, 1 save, 2 print values, 3 kernel names, 4 (hash) hashes only; the default where the environment
+            sets none.
+        filters: fnmatch patterns on kernel names, "!" excludes; restrict what is printed and saved.
         modules, lines: patterns on module paths and model lines (SiteFilter), which restrict it further.
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.

@@ -82,7 +82,7 @@ class RecordedCalls:
         assert layout is not None
         recorded, saved = argument.stats.get(phase), argument.files.get(phase)
         hash_ = ""
-        if self._hashes and recorded is not None and recorded.statistics is not None:
+        if self._hashes and recorded is not None and recorded.hash is not None:
             hash_ = f"{recorded.hash:016x}"
         elif self._hashes and saved is not None and saved.path:
             hash_ = f"{saved.hash[0]:016x}"

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import site_filter, wording
+from aoti_debug import levels, site_filter, wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
@@ -43,12 +43,11 @@ STAGES = {
 @click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
 @click.option(
     "--level",
-    metavar="N",
-    type=click.IntRange(0, 3),
+    metavar="LEVEL",
+    type=options.Level(),
     default=3,
     show_default=True,
-    help="The level of a run that does not set AOTI_DEBUG_LEVEL: 0 off, 1 save tensors, 2 print values, "
-    "3 print kernel names.",
+    help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {levels.MEANINGS}.",
 )
 @click.option(
     "--filter",
@@ -153,7 +152,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
     kinds = Counter(site.kind.value for site in manifest.sites)
     unrecognised = manifest.unrecognised
     hidden = len(unrecognised) - MAX_UNRECOGNISED
-    missing = summary.missing_inputs_reason
+    missing, chosen = summary.missing_inputs_reason, site_filter.baked(manifest)
     rows = [
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
@@ -166,7 +165,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
-        ("level", f"{manifest.level}{f', {chosen}' if (chosen := site_filter.baked(manifest)) else ''}"),
+        ("level", f"{levels.written(manifest.level)}{f', {chosen}' if chosen else ''}"),
         ("inputs", f"none: {missing}; the model takes" if missing else "embedded"),
         *(("", line) for line in (summary.signature.lines() if missing else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),

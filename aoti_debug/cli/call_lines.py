@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
 
-from aoti_debug.abi import CallKind
+from aoti_debug import levels
+from aoti_debug.abi import CallKind, Level
 from aoti_debug.call_text.call import Call, call_lines
 from aoti_debug.call_text.condition import CallCondition, parse_condition
 from aoti_debug.call_text.eager import eager_calls
@@ -46,12 +47,16 @@ def lines_of_calls(
         if eager.failure:
             yield f"FAULT {eager.failure}"
         return
-    for option, needed in (("--hashes", options.hashes), (f"--where {options.where}", needs_values)):
-        if needed and run.level not in (1, 2):
-            raise UsageError(
-                f"run {run.path.name} holds no values of tensors: it was recorded at level {run.level}",
-                hint=f"{option} needs a run at level 2, or at level 1, which also saves the tensors",
-            )
+    if options.hashes and run.level not in levels.WITH_HASHES:
+        raise UsageError(
+            f"run {run.path.name} holds no hashes of tensors: it was recorded at level {levels.written(run.level)}",
+            hint="--hashes needs a run at level hash, at level 2, or at level 1, which also saves the tensors",
+        )
+    if needs_values and run.level not in (Level.SAVE, Level.VALUES):
+        raise UsageError(
+            f"run {run.path.name} holds no values of tensors: it was recorded at level {levels.written(run.level)}",
+            hint=f"--where {options.where} needs a run at level 2, or at level 1, which also saves the tensors",
+        )
     reference, missing = _reference(run)
     words = RecordedCalls(run, reference, options.hashes, Measurer(run, BUDGET) if needs_values else None)
     shown = launches if limit is None else launches[:limit]

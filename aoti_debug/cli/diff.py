@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from aoti_debug import levels
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
@@ -40,10 +41,12 @@ from aoti_debug.machine.last_durations import LastDurations
 )
 @click.option(
     "--level",
-    type=click.IntRange(1, 2),
+    metavar="LEVEL",
+    type=options.Level(levels.WITH_HASHES),
     default=1,
     show_default=True,
-    help="Of the runs of models: 1 saves tensors, 2 only hashes and statistics: where they part, not by how much.",
+    help="Of the runs of models: 1 saves tensors; 2 records hashes and statistics, hash only hashes: where they part, "
+    "not by how much.",
 )
 @click.option(
     "--gate",

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from aoti_debug import abi, levels
 from aoti_debug.errors import UsageError
 
 _LONGEST_NAME = 255  # bytes
@@ -30,6 +31,22 @@ class FilePath(click.Path):
         if b"\0" in os.fsencode(value):
             self.fail("the name of a file has no null character", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Level(click.ParamType):  # type: ignore[type-arg]
+    """A recording level, as its number."""
+
+    name = "level"
+
+    def __init__(self, allowed: Sequence[abi.Level] = levels.LEVELS) -> None:
+        self._allowed = allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of the level."""
+        try:
+            return levels.number(value, self._allowed)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Seconds(click.FloatRange):

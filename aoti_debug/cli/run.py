@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from aoti_debug import site_filter, wording
-from aoti_debug.abi import SaveStatus
+from aoti_debug import levels, site_filter, wording
+from aoti_debug.abi import Level, SaveStatus
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import (
     modules_and_lines,
@@ -78,9 +78,9 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",
-    metavar="N",
-    type=click.IntRange(0, 3),
-    help="0 off, 1 save tensors, 2 print values, 3 print kernel names.  [default: the level of the package]",
+    metavar="LEVEL",
+    type=options.Level(),
+    help=f"{levels.MEANINGS}.  [default: the level of the package]",
 )
 @click.option(
     "--filter",
@@ -197,8 +197,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--repeat",
     metavar="N",
     type=click.IntRange(min=2),
-    help="Call the model N times, at level 2 or 1, and name the launches whose results change although what they read "
-    "does not.",
+    help="Call the model N times, at level hash (or 2 or 1), and name the launches whose results change although what "
+    "they read does not.",
 )
 @options.timings
 @click.pass_context
@@ -248,7 +248,7 @@ def command(
         raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
     if repeat is not None:
         _require_repeatable(level, calls, launches, phase)
-        level, calls, phase = level or 2, repeat, "both" if level == 1 else None
+        level, calls, phase = level or Level.HASH.value, repeat, "both" if level == 1 else None
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -322,8 +322,8 @@ def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], 
         raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
     if calls > 1:
         raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
-    if level not in (None, 1, 2):
-        raise UsageError(f"--repeat compares values, and level {level} records none", hint="--level 2, or --level 1")
+    if level not in (None, *levels.WITH_HASHES):
+        raise UsageError(f"--repeat compares hashes, and level {level} records none", hint="leave out --level")
 
 
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug import levels, wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.diff.diff_runs import diff_runs
@@ -29,8 +29,6 @@ from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 
-LEVELS = (1, 2)
-
 
 def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
     """Compares two runs; models are built and run for it.
@@ -41,8 +39,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
         ToolchainError, TargetError: a model could not be built or started.
         RunDirError: a run cannot be read, or recorded no values.
     """
-    if options.level not in LEVELS:
-        raise UsageError(f"--level {options.level} records no values", hint="--level 1 or --level 2")
+    levels.number(options.level, levels.WITH_HASHES)
     if options.calls is not None and options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     steps = Steps(listener)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from aoti_debug import wording
+from aoti_debug import levels, wording
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
@@ -82,10 +82,10 @@ def require_values(run: RunDir) -> None:
     tensors = RecordedTensors(run)
     if any(tensor.is_known for launch in run.launches for tensor in tensors.writes(launch)):
         return
-    what = f"at level {run.level}" if run.launches else "no launch"
+    what = f"at level {levels.written(run.level)}" if run.launches else "no launch"
     raise RunDirError(
         f"run {run.path.name} recorded no values: {what}",
-        hint="aoti-debug run --level 2 records the hashes of tensors, --level 1 the tensors",
+        hint="aoti-debug run --level hash records the hashes of tensors, --level 1 the tensors",
     )
 
 

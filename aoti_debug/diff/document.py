@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from aoti_debug import levels
 from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -49,7 +50,7 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
 def _run(run: RunDir) -> dict[str, Any]:
     return {
         "run": str(run.path),
-        "level": run.level,
+        "level": levels.written(run.level),
         "device": run.manifest.device,
         "torch": run.info.torch_version,
         "launches": len(run.launches),

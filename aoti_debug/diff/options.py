@@ -16,7 +16,7 @@ class DiffOptions:
         a, b: each a run directory or the name of a run, an exported program, a compiled or an instrumented package.
         inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
         calls: how many times each model is called; None: as often as in the run beside it, or once.
-        level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics only.
+        level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics, hash their hashes only.
         out: the directory in which the directory of the runs is made.
         imports, libraries, trusted: as for `build` and `run`.
     """

@@ -27,7 +27,7 @@ class RecordedTensor:
         if self.file is not None:
             return self.file.hash[0]
         stats = self.argument.stats.get(self.phase)
-        return None if stats is None or stats.uninitialised or stats.statistics is None else stats.hash
+        return None if stats is None else stats.hash
 
     @property
     def file(self) -> SavedTensor | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aoti_debug import wording
+from aoti_debug import levels, wording
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.pair import Outcome, PairedBy
@@ -96,7 +96,8 @@ def number_text(value: object) -> str:
 
 def _run(run: RunDir) -> str:
     launches = wording.count(len(run.launches), "launch")
-    return f"{run.path}: level {run.level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
+    level = f"level {levels.written(run.level)}"
+    return f"{run.path}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
 
 
 def _settings(diff: Diff, most: int) -> list[str]:

@@ -187,7 +187,7 @@ def _tensor(
         saved, measured = argument.files.get(phase), argument.stats.get(phase)
         if saved is not None and saved.status is not SaveStatus.SKIPPED:
             return _Recorded(subject, name, launch, shape, saved.hash)
-        if measured is not None and measured.statistics is not None:
+        if measured is not None and measured.hash is not None:
             return _Recorded(subject, name, launch, shape, (measured.hash,))
     return None
 

@@ -150,7 +150,7 @@ def _kernels(kernels: Mapping[str, int]) -> str:
 
 def _agreement(found: Agreement) -> list[str]:
     if not found.compared:
-        return ["tensors: none to compare; at level 1 or 2 ranks record those that should agree"]
+        return ["tensors: none to compare; at level 1, 2 or hash ranks record those that should agree"]
     lines = [_disagreement(one) for one in found.disagreements[:_MOST]]
     if len(found.disagreements) > _MOST:
         lines.append(f"and {len(found.disagreements) - _MOST} more")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aoti_debug.report.redaction import Redaction
+from aoti_debug.show.measured import HASH_ONLY
 
 STATISTICS = (
     "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",
@@ -134,7 +135,7 @@ class Compactor:
         statistics, values = phase["statistics"], phase["values"]
         entry = [
             None if statistics is None else [statistics[name] for name in STATISTICS],
-            phase["reason"],
+            f"{HASH_ONLY}: #{phase['hash']}" if phase["reason"] == HASH_ONLY else phase["reason"],
             None if values is None else values[:SHOWN_VALUES],
             None if phase["file"] is None else phase["file"].removeprefix(f"{self._root}/"),
         ]

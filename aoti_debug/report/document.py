@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aoti_debug import wording
+from aoti_debug import levels, wording
+from aoti_debug.abi import Level
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.diagnosis import commands, findings
 from aoti_debug.diagnosis.findings import FindingKind
@@ -24,7 +25,7 @@ from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.document import document as show_document
-from aoti_debug.show.measured import Measurer, worst_value
+from aoti_debug.show.measured import Measurer, hash_text, worst_value
 from aoti_debug.show.overview import BUDGET, notes
 from aoti_debug.site_filter import SiteFilter
 
@@ -110,7 +111,7 @@ def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
         "name": run.path.name,
         "state": run.state.value,
         "detail": redaction.redact(info.exit.detail),
-        "level": run.level,
+        "level": levels.written(run.level),
         "device": run.manifest.device,
         "filters": str(SiteFilter(info.filters, info.module_filters, info.line_filters)),
         "started": info.started,
@@ -188,7 +189,8 @@ class _Recording:
 
 
 def _worst(recordings: Sequence[_Recording], launch: Launch) -> str:
-    values = (worst_value(r.launches[launch.id], r.measurer) for r in recordings)
+    values = [worst_value(r.launches[launch.id], r.measurer) for r in recordings]
+    values += [hash_text(r.launches[launch.id]) for r in recordings if r.run.level == Level.HASH]
     return next((value for value in values if value != "-"), "")
 
 
@@ -228,6 +230,8 @@ def _limits(run: RunDir | None, data: Mapping[str, Any]) -> Iterator[str]:
     shown = len(data["launches"])
     if run is not None and shown < len(run.launches):
         yield f"{shown} of {len(run.launches)} launches are shown: those around the guilty one, or the first ones"
+    if run is not None and run.level == Level.HASH:
+        yield "level hash records no values: the hashes of what launches wrote stand in their place"
     if data.get("unread"):
         unread = wording.count(data["unread"], "tensor")
         yield f"{unread} without a histogram: a report reads at most {wording.byte_size(SAMPLE_BUDGET)} of tensors"

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import aoti_debug
+from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import ranks
@@ -89,8 +90,9 @@ def level_in_force(manifest: Manifest, options: RunOptions) -> int:
     """The level in force: the option's, the environment's, or the package's."""
     if options.level is not None:
         return options.level
-    levels = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
-    return int(levels[0]) if levels and levels[0] in ("0", "1", "2", "3") else manifest.level
+    given = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
+    known = {str(levels.written(level)): level.value for level in levels.LEVELS}
+    return known.get(given[0], manifest.level) if given else manifest.level
 
 
 def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> RunRequest:
@@ -130,7 +132,7 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
     """
     variables = {
         Variable.RUN: path,
-        Variable.LEVEL: options.level,
+        Variable.LEVEL: None if options.level is None else levels.written(options.level),
         Variable.FILTER: None if options.filters is None else ",".join(options.filters),
         Variable.MODULE: None if options.modules is None else ",".join(options.modules),
         Variable.LINE: None if options.lines is None else ",".join(options.lines),

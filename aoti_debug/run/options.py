@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug import site_filter
+from aoti_debug import levels, site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import ranks
@@ -110,8 +110,8 @@ def check(options: RunOptions) -> None:
         UsageError: an option is wrong, or excludes another.
         ArtifactError: the inputs file does not exist, or is no file.
     """
-    if options.level is not None and options.level not in range(4):
-        raise UsageError(f"there is no level {options.level}", hint="levels are 0, 1, 2 and 3")
+    if options.level is not None:
+        levels.number(options.level)
     if options.phase is not None and options.phase not in PHASES:
         raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
     if options.calls < 1:
@@ -160,7 +160,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--inputs": options.inputs,
         "--random-inputs": options.random_inputs,
         "--model": options.model or None,
-        "--level": options.level,
+        "--level": None if options.level is None else levels.written(options.level),
         "--phase": options.phase,
         "--out": options.out,
         "--timeout": None if options.timeout is None else f"{options.timeout:g}",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import site_filter
+from aoti_debug import levels, site_filter
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -59,7 +59,7 @@ def run(
     package: str | Path,
     *,
     inputs: str | Path | None = None,
-    level: int | None = None,
+    level: int | str | None = None,
     filters: Sequence[str] | None = None,
     modules: Sequence[str] | None = None,
     lines: Sequence[str] | None = None,
@@ -97,7 +97,7 @@ def run(
     options = RunOptions(
         package=Path(package),
         inputs=None if inputs is None else Path(inputs),
-        level=level,
+        level=None if level is None else levels.number(level),
         filters=None if filters is None else tuple(filters),
         modules=None if modules is None else tuple(modules),
         lines=None if lines is None else tuple(lines),

@@ -285,6 +285,7 @@ class _Block:
         ) = abi.TENSOR_STATS.codec.unpack_from(self.data, body)
         mean, std, hash_, value_bytes, layout = rest
         uninitialised, skipped = bool(flags & _UNINITIALISED), bool(flags & _SKIPPED)
+        unread = uninitialised or skipped
         counts = (numel, nan, pos_inf, neg_inf, zero)
         finite = numel - nan - pos_inf - neg_inf
         statistics = Statistics(
@@ -311,8 +312,8 @@ class _Block:
             slot,
             _PHASES[phase],
             uninitialised,
-            None if uninitialised or skipped else statistics,
-            hash_,
+            None if unread or flags & _HASH_ONLY else statistics,
+            None if unread else hash_,
             known,
             b"" if skipped else self.data[text : text + value_bytes],
             self._text(text, value_bytes) if skipped else "",
@@ -376,7 +377,7 @@ _KINDS, _PHASES = tuple(CallKind), tuple(Phase)
 # As numbers: `flags & member` would make a member of the result, which takes longer than decoding the record
 _CAPTURING = CallFlag.CAPTURING.value
 _NOT_STARTED, _CRUMB = LaunchFlag.NOT_STARTED.value, LaunchFlag.CRUMB.value
-_UNINITIALISED, _SKIPPED = StatsFlag.UNINITIALISED.value, StatsFlag.SKIPPED.value
+_UNINITIALISED, _SKIPPED, _HASH_ONLY = (flag.value for flag in StatsFlag)
 _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.CALL_BEGIN.value: _Block.call_begin,
     RecordType.CALL_END.value: _Block.call_end,

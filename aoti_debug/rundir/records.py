@@ -148,8 +148,8 @@ class TensorStats(NamedTuple):
     slot: int
     phase: Phase
     uninitialised: bool
-    statistics: Statistics | None  # None: not read; see `reason`
-    hash: int
+    statistics: Statistics | None  # None: not read (see `reason`), or only the hash was computed
+    hash: int | None  # None: not read
     layout: Layout | None
     values: bytes  # the elements, row-major; empty if there are too many
     reason: str

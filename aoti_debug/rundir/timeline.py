@@ -40,11 +40,11 @@ class SavedTensor:
 
 @dataclass(frozen=True)
 class RecordedStats:
-    """The record of a tensor at one phase, at level 2."""
+    """The record of a tensor at one phase, at level 2 or hash."""
 
     uninitialised: bool  # an output before its launch
-    statistics: Statistics | None  # None: not read; see `reason`
-    hash: int
+    statistics: Statistics | None  # None: not read (see `reason`), or only the hash was recorded
+    hash: int | None  # of the bytes, row-major; None: not read
     layout: Layout | None
     values: bytes  # the elements, row-major; empty if there are too many
     reason: str

@@ -12,7 +12,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import cells, elements, model_lines, text
 from aoti_debug.show.fx_nodes import own_nodes
-from aoti_debug.show.measured import Measurer, phases
+from aoti_debug.show.measured import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.values import Layout, Value
 
 _MAX_NODES = 6
@@ -190,8 +190,8 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | 
     words = [measurement.reason] if measurement.reason else []
     if measurement.statistics:
         words = text.statistics(measurement.statistics)
-    if recorded is not None and measurement.statistics is not None:
-        words.append(f"#{recorded.hash:016x}"[:9])
+    if recorded is not None and recorded.hash is not None:
+        words = [f"#{recorded.hash:016x}"] if measurement.reason == HASH_ONLY else [*words, short_hash(recorded.hash)]
     lines: list[str] = []
     if words:
         lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))

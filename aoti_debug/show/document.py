@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from aoti_debug import levels
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.machine import json_data
 from aoti_debug.manifest import Form
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch
+from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats, SavedTensor
 from aoti_debug.show import elements
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import notes
@@ -43,7 +44,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             "kind": info.exit.kind.value,
             "stage": info.exit.stage and info.exit.stage.value,
         },
-        "level": run.level,
+        "level": levels.written(run.level),
         "filters": list(info.filters),
         "module_filters": list(info.module_filters),
         "line_filters": list(info.line_filters),
@@ -64,7 +65,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             {
                 "id": str(call),
                 "thread": call.thread,
-                "level": call.level,
+                "level": levels.written(call.level),
                 "capturing": call.capturing,
                 "stream": hex(call.stream),
                 "ended": call.ended,
@@ -189,9 +190,15 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
         "statistics": None if measurement.statistics is None else _statistics(measurement.statistics),
         "reason": measurement.reason or None,
         "values": None if values is None else [_number(value) for value in values],
-        "hash": f"{recorded.hash:016x}" if recorded else f"{saved.hash[0]:016x}{saved.hash[1]:016x}" if saved else None,
+        "hash": _hash(recorded, saved),
         "file": str(run.tensor_path(saved)) if saved and saved.path else None,
     }
+
+
+def _hash(recorded: RecordedStats | None, saved: SavedTensor | None) -> str | None:
+    if recorded is not None:
+        return None if recorded.hash is None else f"{recorded.hash:016x}"
+    return None if saved is None else f"{saved.hash[0]:016x}{saved.hash[1]:016x}"
 
 
 def _statistics(statistics: Statistics) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Statistics of a launch's arguments: recorded at level 2, or computed from the tensors saved at level 1."""
+"""Statistics of a launch's arguments: recorded at level 2, or computed from the tensors saved at level 1; hashes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.stored_tensor import open_tensor
 from aoti_debug.rundir.timeline import Argument, Launch
+
+HASH_ONLY = "only its hash was recorded"
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,12 @@ class Measurer:
         Raises:
             RunDirError: a saved tensor is missing or damaged.
         """
-        recorded = argument.stats.get(phase)
-        if recorded is not None:
+        recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+        if recorded is not None and (recorded.statistics is not None or recorded.hash is None):
             reason = "uninitialised" if recorded.uninitialised else recorded.reason
             return Measurement(recorded.statistics, reason)
-        saved = argument.files.get(phase)
+        if recorded is not None and (saved is None or not saved.path):
+            return Measurement(None, HASH_ONLY)
         if saved is None:
             return Measurement(None)
         if phase is Phase.BEFORE and argument.role is Role.OUT:
@@ -106,3 +109,28 @@ def worst_value(launch: Launch, measurer: Measurer) -> str:
         return "-"
     value, name = max(finite, key=lambda item: abs(item[0]))
     return f"{value:.4g} in {name}"
+
+
+def hash_text(launch: Launch) -> str:
+    """The hash of the first tensor that a launch wrote, or if it wrote none, read: "#1f2e3d4c in buf4 and 1 more".
+
+    "-" where none was recorded.
+    """
+    written: list[tuple[str, int]] = []
+    read: list[tuple[str, int]] = []
+    for argument in launch.args:
+        phase = Phase.BEFORE if argument.role is Role.IN else Phase.AFTER
+        recorded = argument.stats.get(phase)
+        if recorded is not None and recorded.hash is not None:
+            (written if phase is Phase.AFTER else read).append((argument.name, recorded.hash))
+    hashes = written or read
+    if not hashes:
+        return "-"
+    name, value = hashes[0]
+    more = f" and {len(hashes) - 1} more" if len(hashes) > 1 else ""
+    return f"{short_hash(value)} in {name}{more}"
+
+
+def short_hash(value: int) -> str:
+    """The first half of a hash: "#1f2e3d4c"."""
+    return f"#{value:016x}"[:9]

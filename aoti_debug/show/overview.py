@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from aoti_debug import wording
+from aoti_debug import levels, wording
+from aoti_debug.abi import Level
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
@@ -15,7 +16,7 @@ from aoti_debug.show import grid, text
 from aoti_debug.show.argument_names import argument_names
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column
-from aoti_debug.show.measured import Measurer, worst_value
+from aoti_debug.show.measured import Measurer, hash_text, worst_value
 from aoti_debug.show.value_cells import aligned
 from aoti_debug.show.watched import watch_lines
 from aoti_debug.site_filter import SiteFilter
@@ -69,7 +70,8 @@ def header(run: RunDir, width: int) -> list[str]:
         if run.level == 0
         else "no journal was written"
     )
-    facts = [f"level {run.level}", info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
+    level = f"level {levels.written(run.level)}"
+    facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
         facts.append(str(chosen))
     lines = wording.wrapped(f"run {run.path.name}: {state}", width)
@@ -116,9 +118,15 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
         RunDirError: a saved tensor is missing or damaged.
     """
     measurer = Measurer(run, BUDGET)
-    values = [_mark(x, verdict) or _status(run, x) or _printed(x) or worst_value(x, measurer) for x in part.shown]
+    has_hashes_only = run.level == Level.HASH
+
+    def recorded_value(launch: Launch) -> str:
+        return hash_text(launch) if has_hashes_only else worst_value(launch, measurer)
+
+    values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
     rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
-    table = grid.table(COLUMNS, rows, width)
+    columns = (*COLUMNS[:-1], replace(COLUMNS[-1], title="hash")) if has_hashes_only else COLUMNS
+    table = grid.table(columns, rows, width)
     lines = list(table.lines)
     hidden = ["names are shortened"] if table.shortened else []
     hidden += [f"{title} is left out" for title in table.dropped]

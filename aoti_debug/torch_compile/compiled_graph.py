@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.changed_environment import changed_environment
@@ -122,7 +123,7 @@ class CompiledGraph:
         artifact = archive.inspect(folder / PACKAGE)
         manifest = artifact.manifest()
         variables = {
-            Variable.LEVEL: str(self._options.level),
+            Variable.LEVEL: str(levels.written(self._options.level)),
             Variable.FILTER: self._options.filter,
             Variable.PHASE: self._options.phase,
             Variable.DIR: str(folder),

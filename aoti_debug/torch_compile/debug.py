@@ -69,7 +69,7 @@ class DebuggedModel:
 def debug(
     model: Any,
     *inputs: Any,
-    level: int = 1,
+    level: int | str = 1,
     filters: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
@@ -87,7 +87,7 @@ def debug(
     Args:
         model: a `torch.nn.Module`; it is not changed.
         inputs, keywords: of its call.
-        level: 0 off, 1 save, 2 print values, 3 kernel names.
+        level: 0 off, 1 save, 2 print values, 3 kernel names, "hash" hashes only.
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
         inductor_configs: settings of torch._inductor.config.
         dynamic_shapes: as `torch.export.export` takes them.

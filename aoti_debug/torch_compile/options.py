@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aoti_debug import levels
 from aoti_debug.errors import UsageError
 
 BASE = "aoti_debug_compiled"
@@ -19,7 +20,7 @@ class CompileOptions:
     """The settings of the packages that graphs become.
 
     Attributes:
-        level: 0 off, 1 save, 2 print values, 3 kernel names.
+        level: 0 off, 1 save, 2 print values, 3 kernel names, 4 (hash) hashes only.
         filter: patterns of kernel names, with commas between them; "!" excludes.
         phase: "before", "after" or "both"; "" for the level's own choice.
         inductor_configs: settings of torch._inductor.config.
@@ -46,9 +47,9 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
             f'the backend "aoti_debug" has no option {", ".join(map(repr, unknown))}',
             hint=f"it has {', '.join(known)}",
         )
+    if "level" in given:
+        given["level"] = levels.number(given["level"])
     chosen = CompileOptions(**given)
-    if type(chosen.level) is not int or chosen.level not in range(4):
-        raise UsageError(f"level is {chosen.level!r}", hint="0 off, 1 save, 2 print values, 3 kernel names")
     if chosen.phase not in ("", "before", "after", "both"):
         raise UsageError(f"phase is {chosen.phase!r}", hint='"before", "after" or "both"')
     if not isinstance(chosen.filter, str):

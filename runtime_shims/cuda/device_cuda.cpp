@@ -1,6 +1,6 @@
 // The device half of a package for CUDA. It speaks to the driver alone, works in whatever context the model runs in,
-// and takes from it some pinned memory, some device memory and, at levels 1 and 2, kernels: all kept until the process
-// ends, since streams may use them after any call.
+// and takes from it some pinned memory, some device memory and, at levels 1, 2 and hash, kernels: all kept until the
+// process ends, since streams may use them after any call.
 #include <dlfcn.h>
 
 #include <algorithm>

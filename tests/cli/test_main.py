@@ -76,7 +76,7 @@ def test_a_verb_may_return_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None
 def test_usage_errors_lead_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["build", "--level", "7", "x.pt2"]) == 2
     assert capsys.readouterr().err == (
-        "error: Invalid value for '--level': 7 is not in the range 0<=x<=3.\nhint: aoti-debug build --help\n"
+        "error: Invalid value for '--level': level 7 is not one of 0, 1, 2, 3, hash\nhint: aoti-debug build --help\n"
     )
 
 

@@ -13,8 +13,9 @@ from aoti_debug.abi import Phase
 from aoti_debug.cli import main
 from aoti_debug.cli.run import summary
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.manifest import Role
 from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show import cells
 
 
@@ -23,6 +24,17 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
     return tmp_path
+
+
+def recorded_hashes(run: RunDir) -> dict[tuple[str, str, Phase], int | None]:
+    """Of all tensors but outputs before their launch, by launch, name and phase."""
+    return {
+        (launch.id, argument.name, phase): stats.hash
+        for launch in run.launches
+        for argument in launch.args
+        for phase, stats in argument.stats.items()
+        if argument.role is Role.IN or phase is Phase.AFTER
+    }
 
 
 def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -50,6 +62,26 @@ def test_level_2_prints_while_the_model_runs(
     assert out.startswith("to stdout\nto stdout\n")
     assert [line.split()[0] for line in err.splitlines() if "before faulty::act.default" in line] == ["0.2", "1.2"]
     assert max(map(len, (out + err).splitlines())) <= 100
+
+
+def test_hashes_are_those_of_level_2_and_nothing_is_printed(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["run", str(faulty_package), "--level", "2"]) == 0
+    expected = recorded_hashes(open_run())
+    capfd.readouterr()
+    assert main.run(["run", str(faulty_package), "--level", "hash"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    run = open_run()
+    assert run.info.command[-2:] == ("--level", "hash")
+    assert recorded_hashes(run) == expected
+    assert expected
+    assert {s.statistics for launch in run.launches for a in launch.args for s in a.stats.values()} == {None}
+    assert "next: aoti-debug show" in out
+    monkeypatch.setenv("AOTI_DEBUG_LEVEL", "hash")
+    assert main.run(["run", str(faulty_package)]) == 0
+    assert (open_run().level, open_run().info.level) == (4, 4)
 
 
 def test_a_fault_of_inputs_that_were_made(
@@ -159,7 +191,11 @@ def test_the_printers_own_stderr_is_kept_in_order(
     ("arguments", "code", "message"),
     [
         (["nothing.pt2"], 3, "error: nothing.pt2 does not exist"),
-        (["nothing.pt2", "--level", "5"], 2, "error: Invalid value for '--level': 5 is not in the range 0<=x<=3."),
+        (
+            ["nothing.pt2", "--level", "5"],
+            2,
+            "error: Invalid value for '--level': level 5 is not one of 0, 1, 2, 3, hash",
+        ),
         (["nothing.pt2", "--timeout", "-1"], 2, "error: --timeout -1 is not greater than 0"),
         (["nothing.pt2", "--inputs", "no.pt"], 3, "error: no.pt does not exist"),
         (["nothing.pt2", "--filter", "a,b"], 2, "error: --filter 'a,b' contains a comma"),

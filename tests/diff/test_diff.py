@@ -122,7 +122,10 @@ def test_bad_input(
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("words", "problem"), [(("a", "b", "--level", "3"), "1<=x<=2"), (("a",), "argument 'B'")])
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [(("a", "b", "--level", "3"), "level 3 is not one of 1, 2, hash"), (("a",), "argument 'B'")],
+)
 def test_wrong_usage(words: tuple[str, ...], problem: str) -> None:
     result = diff(*words)
     assert result.exit_code == 2

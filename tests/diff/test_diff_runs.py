@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from chains import attach, chain, reference
+from factories import JournalWriter
 from recorder import Recorder
 
+from aoti_debug.abi import Level
 from aoti_debug.diff.budget import Budget
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.pair import Outcome, PairedBy
@@ -38,6 +40,26 @@ def test_the_launch_that_parts_and_its_consequences(wrong: int, tmp_path: Path) 
     (tensor,) = found.parted[0].tensors
     assert tensor.elements is not None
     assert (tensor.name, tensor.elements.different, tensor.elements.max_absolute) == (f"buf{wrong}", 4, 1.0)
+
+
+def test_hashes_alone_say_where_runs_part(tmp_path: Path) -> None:
+    runs = []
+    for name, added in (("a", 1), ("b", 2)):
+        recorder = Recorder(tmp_path / name, inputs=("x",), hashes_only=True, journal=JournalWriter(level=Level.HASH))
+        x = torch.arange(4.0)
+        recorder.journal.call_begin()
+        recorder.launch("cpp_fused_0", {"x": x}, {"buf0": x + 1})
+        recorder.launch("cpp_fused_1", {"buf0": x + 1}, {"buf1": x + added})
+        recorder.launch("cpp_fused_2", {"buf1": x + added}, {"buf2": x - added})
+        recorder.journal.call_end(launches=3)
+        runs.append(recorder.run())
+    found = diff_runs(runs[0], runs[1])
+    (parted,) = found.parted
+    assert (parted.launch.id, found.same, found.not_recorded) == ("0.1", 1, 0)
+    printed = diff_lines(found)
+    assert "level hash" in printed[0]
+    assert any(line.startswith("  buf1     it differs (level 1 saves it") for line in printed)
+    assert diff_runs(runs[0], runs[0]).is_same
 
 
 @pytest.mark.parametrize(("step", "wrong"), [(2, 0), (2, 2), (3, 1)])

@@ -9,10 +9,12 @@ from click.testing import CliRunner
 from factories import triton_kernel
 from recorder import Recorder
 
+from aoti_debug.abi import Level
 from aoti_debug.cli.main import group
 from aoti_debug.diff.repeated_calls import RepeatedCalls, compare_calls
 from aoti_debug.diff.text import repeat_lines
 from aoti_debug.errors import RunDirError
+from aoti_debug.rundir import run_directory
 
 X = torch.arange(4.0)
 
@@ -74,7 +76,7 @@ def test_a_run_of_one_call(tmp_path: Path) -> None:
     ("words", "problem"),
     [
         (("--repeat", "3", "--calls", "2"), "--repeat and --calls exclude each other"),
-        (("--repeat", "3", "--level", "3"), "--repeat compares values, and level 3 records none"),
+        (("--repeat", "3", "--level", "3"), "--repeat compares hashes, and level 3 records none"),
         (("--repeat", "3", "--launch", "0.3"), "--repeat compares all launches"),
     ],
 )
@@ -88,3 +90,4 @@ def test_a_package(faulty_package: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(group, words)
     assert result.exit_code == 0, result.output
     assert "REPEATABLE in 3 calls" in result.output
+    assert run_directory.open_run(tmp_path / "runs" / "latest").level == Level.HASH

@@ -145,7 +145,16 @@ def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
     assert isinstance(unset, records.TensorStats)
     assert isinstance(skipped, records.TensorStats)
     assert (unset.uninitialised, unset.statistics) == (True, None)
+    assert (unset.hash, skipped.hash) == (None, None)
     assert (skipped.uninitialised, skipped.statistics, skipped.reason) == (False, None, "a sparse tensor")
+
+
+def test_a_hash_without_statistics(tmp_path: Path) -> None:
+    writer = JournalWriter(level=4)
+    writer.tensor_stats(0, 1, Phase.AFTER, None, flags=StatsFlag.HASH_ONLY, layout=X.layout)
+    (record,) = read(tmp_path, writer).records
+    assert isinstance(record, records.TensorStats)
+    assert (record.statistics, record.hash, record.layout) == (None, 0xDEADBEEF12345678, X.layout)
 
 
 def test_faults_and_notes(tmp_path: Path) -> None:

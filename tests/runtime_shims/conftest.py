@@ -18,7 +18,7 @@ from runtime_shims import journal_decoder, runtime_library
 VARIABLES = (
     *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),
     *("JOURNAL_BYTES", "CRUMB_EVERY", "LAUNCH", "PRINT", "BACKTRACE"),
-    *("FLIGHT", "FLIGHT_BYTES", "GUARDS", "POISON", "WATCH", "ON_HIT", "SUBSTITUTE"),
+    *("FLIGHT", "FLIGHT_BYTES", "GUARDS", "POISON", "WATCH", "ON_HIT", "SUBSTITUTE", "SUMMARIES"),
 )
 
 

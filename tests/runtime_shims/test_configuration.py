@@ -12,6 +12,8 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, Slot
 
+from aoti_debug.abi import Level
+
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
 
@@ -74,6 +76,7 @@ def test_level(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().lib.h_level() == 2
     assert load(LEVEL=1).lib.h_level() == 1
     assert load(LEVEL=0).lib.h_level() == 0
+    assert load(LEVEL="hash").lib.h_level() == Level.HASH
     assert load(LEVEL="").lib.h_level() == 2
     monkeypatch.setenv(printer, "0")
     assert load().lib.h_level() == 0
@@ -151,7 +154,7 @@ def test_filters_of_modules_and_lines(
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("LEVEL", "7", "AOTI_DEBUG_LEVEL=7 is not 0, 1, 2 or 3; using 3"),
+        ("LEVEL", "7", "AOTI_DEBUG_LEVEL=7 is not 0, 1, 2, 3 or hash; using 3"),
         ("PHASE", "later", "AOTI_DEBUG_PHASE=later is not before, after or both; using the default"),
         ("MAX_BYTES", "lots", "AOTI_DEBUG_MAX_BYTES=lots is not a number such as 512M; using the default"),
         ("CRUMB_EVERY", "0", "AOTI_DEBUG_CRUMB_EVERY=0 is not a number from 1; using the default"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import factories
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
-from aoti_debug.abi import FaultDomain, NoteCode, Phase, StatsFlag
+from aoti_debug.abi import FaultDomain, Level, NoteCode, Phase, StatsFlag
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -69,6 +69,25 @@ def level_2(base: Path) -> RunDir:
     writer.launch_end(2)
     writer.tensor_stats(2, 0, Phase.AFTER, statistics(min=-7.0), layout=SMALL.layout)
     writer.call_end(launches=3)
+    return open_run(run_directory(base, CPU, writer, exit=CLEAN))
+
+
+def hashes(base: Path) -> RunDir:
+    """Two launches that return, at level hash; the second one writes two tensors."""
+    writer = JournalWriter(level=Level.HASH)
+    only = StatsFlag.HASH_ONLY
+    writer.call_begin()
+    writer.launch_begin(0, 0, Y, X, W, Number(1.0, CType.F64))
+    writer.tensor_stats(0, 1, Phase.BEFORE, None, flags=only, layout=X.layout, content=0xFF)
+    writer.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
+    writer.launch_end(0)
+    writer.tensor_stats(0, 0, Phase.AFTER, None, flags=only, layout=Y.layout, content=0x0123456789ABCDEF)
+    writer.launch_begin(1, 1, Y, SMALL)
+    writer.tensor_stats(1, 0, Phase.BEFORE, None, flags=only, layout=Y.layout, content=0x0123456789ABCDEF)
+    writer.launch_end(1)
+    writer.tensor_stats(1, 0, Phase.AFTER, None, flags=only, layout=Y.layout)
+    writer.tensor_stats(1, 1, Phase.AFTER, None, flags=only, layout=SMALL.layout)
+    writer.call_end(launches=2)
     return open_run(run_directory(base, CPU, writer, exit=CLEAN))
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import crashed, device_fault, level_2
+from recorded import crashed, device_fault, hashes, level_2
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
@@ -36,6 +36,15 @@ def test_values_of_level_2(tmp_path: Path) -> None:
         "            of l_weight",
         "  numbers",
         "    beta  double  1.0",
+    ]
+
+
+def test_hashes_are_whole_where_there_is_nothing_else(tmp_path: Path) -> None:
+    printed = lines(hashes(tmp_path), "0", Phase.BEFORE, Phase.AFTER)
+    assert [line for line in printed if line.startswith(("      before", "      after"))] == [
+        "      before  uninitialised",
+        "      after   #0123456789abcdef",
+        "      before  #00000000000000ff",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import schema
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
-from recorded import crashed, device_fault, level_2
+from recorded import crashed, device_fault, hashes, level_2
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
@@ -28,7 +28,7 @@ def as_json(run: RunDir) -> dict[str, Any]:
     return as_data
 
 
-@pytest.mark.parametrize("make", [level_2, crashed, device_fault])
+@pytest.mark.parametrize("make", [level_2, hashes, crashed, device_fault])
 def test_documents_are_as_the_schema_says(tmp_path: Path, make: Any) -> None:
     assert schema.problems(as_json(make(tmp_path))) == []
 
@@ -108,11 +108,21 @@ def test_a_launch_with_values(tmp_path: Path) -> None:
         "statistics": None,
         "reason": "uninitialised",
         "values": None,
-        "hash": "deadbeef12345678",
+        "hash": None,
         "file": None,
     }
     assert (out["after"]["statistics"]["n_nan"], out["after"]["statistics"]["max"]) == (3, 41.5)
     assert (x["role"], x["after"]) == ("in", None)
+
+
+def test_hashes_without_statistics(tmp_path: Path) -> None:
+    found = as_json(hashes(tmp_path))
+    assert (found["level"], found["calls"][0]["level"]) == ("hash", "hash")
+    out, x, _, _ = found["launches"][0]["args"]
+    assert (out["before"]["reason"], out["before"]["hash"]) == ("uninitialised", None)
+    for phase in (out["after"], x["before"]):
+        assert (phase["statistics"], phase["reason"]) == (None, "only its hash was recorded")
+    assert (out["after"]["hash"], x["before"]["hash"]) == ("0123456789abcdef", "00000000000000ff")
 
 
 def test_numbers_that_json_has_not(tmp_path: Path) -> None:

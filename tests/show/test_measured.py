@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import level_2
+from recorded import crashed, hashes, level_2
 from safetensors.torch import save_file
 
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show.measured import Measurer, phases, worst_value
+from aoti_debug.show.measured import HASH_ONLY, Measurement, Measurer, hash_text, phases, worst_value
 
 torch = pytest.importorskip("torch")
 
@@ -131,3 +131,17 @@ def test_when_an_argument_is_worth_a_look(tmp_path: Path) -> None:
         (Phase.AFTER,),
         (Phase.BEFORE, Phase.AFTER),
     ]
+
+
+def test_a_hash_is_no_statistics(tmp_path: Path) -> None:
+    run = hashes(tmp_path)
+    out = run.launch("0").args[0]
+    assert Measurer(run).measure(out, Phase.AFTER) == Measurement(None, HASH_ONLY)
+    assert Measurer(run).measure(out, Phase.BEFORE) == Measurement(None, "uninitialised")
+    assert worst(run) == "-"
+
+
+def test_the_hash_of_what_a_launch_wrote(tmp_path: Path) -> None:
+    run = hashes(tmp_path / "hashes")
+    assert [hash_text(launch) for launch in run.launches] == ["#01234567 in buf0", "#deadbeef in buf0 and 1 more"]
+    assert hash_text(crashed(tmp_path / "crashed").launch("0")) == "-"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import CPU, KERNELS, LAYER, crashed, device_fault, level_2, long_names
+from recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names
 
 from aoti_debug.abi import LaunchFlag, NoteCode
 from aoti_debug.diagnosis.verdict import diagnose
@@ -33,6 +33,15 @@ def test_a_clean_run(tmp_path: Path) -> None:
         "   0.2  aoti_torch_index_put_out [3]  buf1, buf0 → buf1        ~model.py:20     -7 in buf1",
         "kind is left out; --wide shows everything",
     ]
+
+
+def test_hashes_stand_in_place_of_values(tmp_path: Path) -> None:
+    printed = lines(hashes(tmp_path))
+    assert printed[1].startswith("  level hash  cpu")
+    titles, _, first, second = printed[4:8]
+    assert titles.endswith("  hash")
+    assert first.endswith("  #01234567 in buf0")
+    assert second.endswith("  #deadbeef in buf0 and 1 more")
 
 
 def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Writes a run as levels 1 and 2 record it, of tensors that a test makes up: no model, no runtime."""
+"""Writes a run as levels 1, 2 and hash record it, of tensors that a test makes up: no model, no runtime."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Recorder:
         inputs, outputs: variables of the model.
         weights: variables that hold weights.
         save: whether the tensors are saved, besides their statistics.
+        hashes_only: whether their hashes alone are recorded.
     """
 
     base: Path
@@ -41,6 +42,7 @@ class Recorder:
     weights: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     save: bool = True
+    hashes_only: bool = False
     journal: JournalWriter = field(default_factory=lambda: JournalWriter(level=2))
     _sites: list[Site] = field(default_factory=list)
     _files: list[tuple[str, str, torch.Tensor]] = field(default_factory=list)
@@ -141,11 +143,15 @@ class Recorder:
             flags = int(StatsFlag.UNINITIALISED)
             self.journal.tensor_stats(launch, slot, phase, None, flags=flags, call=call)
             return
-        found = statistics.tensor_statistics(stored(tensor))
+        found = None if self.hashes_only else statistics.tensor_statistics(stored(tensor))
+        flags = int(StatsFlag.HASH_ONLY) if self.hashes_only else 0
         integer = int(not tensor.dtype.is_floating_point and not tensor.dtype.is_complex)
         content = int.from_bytes(sha256(bytes(tensor.contiguous().clone().untyped_storage())).digest()[:8], "big")
-        self.journal.tensor_stats(launch, slot, phase, found, integer=integer, call=call, content=content)
-        if not self.save:
+        layout = described(tensor).layout
+        self.journal.tensor_stats(
+            launch, slot, phase, found, integer=integer, call=call, content=content, flags=flags, layout=layout
+        )
+        if not self.save or self.hashes_only:
             return
         file = f"tensors/{call}/{launch:04}_{slot}_{phase.name}_{name}.safetensors"
         size = tensor.numel() * tensor.element_size()

@@ -202,7 +202,7 @@ def _counterpart(argument: Argument, other: Launch) -> Argument:
     return other.args[argument.slot]
 
 
-def _hash(argument: Argument) -> int:
+def _hash(argument: Argument) -> int | None:
     return argument.stats[Phase.AFTER].hash
 
 

@@ -12,6 +12,7 @@ from aoti_debug.ranks.analysis import RanksAnalysis, analyse
 from aoti_debug.ranks.document import document
 from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.report.ranks_page import ranks_page
+from aoti_debug.report.subject import REPORT
 
 SCHEMA = json.loads((schema.DOCS / "ranks.schema.json").read_text())
 
@@ -42,7 +43,10 @@ def test_the_document_is_as_the_schema_says(tmp_path: Path) -> None:
 
 
 def test_the_page_links_to_the_ranks_that_left_a_run(tmp_path: Path) -> None:
-    page = ranks_page(failed(tmp_path))
+    analysis = failed(tmp_path / "runs")
+    page = ranks_page(analysis, analysis.run.path / REPORT)
     assert '<a href="../rank1/report/index.html">1</a>' in page
     assert "rank4/report" not in page
     assert "FAULT rank 1 failed first" in page
+    elsewhere = ranks_page(analysis, tmp_path / "page.html")
+    assert '<a href="runs/20261120-231501-1/rank1/report/index.html">1</a>' in elsewhere

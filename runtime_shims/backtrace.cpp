@@ -253,18 +253,26 @@ Handler handler_of(int index) {
   return index == kNumCrashes ? on_request : on_termination;
 }
 
+// Whether the signal lets a system call go on. The host's handler of SIGTERM may need it to end: Python's runs only
+// when the call has returned.
+int restart_of(int number, const struct sigaction& previous) {
+  return number == SIGTERM ? previous.sa_flags & SA_RESTART : SA_RESTART;
+}
+
 void install() {
   void* warm_up[1];
   static_cast<void>(backtrace(warm_up, 1));  // its first call loads a library and takes memory
   for (int i = 0; i < kCaught; ++i) {
+    const int number = signal_of(i);
+    if (sigaction(number, nullptr, &g_previous[i]) != 0) continue;
     struct sigaction action{};
     action.sa_sigaction = handler_of(i);
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | restart_of(number, g_previous[i]);
     sigemptyset(&action.sa_mask);
     for (const int crash : kCrashes) {
       if (i < kNumCrashes) sigaddset(&action.sa_mask, crash);
     }
-    sigaction(signal_of(i), &action, &g_previous[i]);
+    sigaction(number, &action, nullptr);
   }
   g_installed = true;
 }

@@ -56,14 +56,16 @@ bool is_rank_itself(pid_t pid) {
   return environment.find(std::string_view("\0RANK=", 6)) != std::string::npos;
 }
 
-// The process that started the ranks of this machine: the closest ancestor that is no rank itself.
+// The process that started the ranks of this machine: the closest ancestor that is no rank itself. "unknown" where that
+// is outside of this container.
 std::string launcher() {
   pid_t pid = getpid();
   std::string start;
   for (int i = 0; i < kMostAncestors && read_process(pid, &pid, &start) && pid > 1; ++i) {
-    if (!is_rank_itself(pid)) return identity(pid);
+    if (!is_rank_itself(pid)) break;
   }
-  return identity(pid);
+  const std::string found = identity(pid);
+  return found.empty() ? "unknown" : found;
 }
 
 // FNV-1a in hexadecimal.
@@ -89,9 +91,14 @@ std::string link_target(const std::string& link) {
   return bytes > 0 ? std::string(target, static_cast<size_t>(bytes)) : "";
 }
 
+// A directory beside the link to it, not one that a stranger's link leads to elsewhere.
+bool is_beside(const std::string& target) {
+  return target.find('/') == std::string::npos && target != "." && target != "..";
+}
+
 bool is_directory(const std::string& path) {
   struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 int describe_launch(const std::string& path, const Rank& rank) {
@@ -124,9 +131,9 @@ bool belongs_to(const std::string& launch, const std::string& started_by) {
   std::string name = machine_name();
   for (char& c : name) c = c == '/' ? '_' : c;
   const std::string mark = launch + "/.node-" + name;
-  if (symlink(started_by.empty() ? "unknown" : started_by.c_str(), mark.c_str()) == 0) return true;
+  if (symlink(started_by.c_str(), mark.c_str()) == 0) return true;
   const std::string known = link_target(mark);
-  return known.empty() || started_by.empty() || known == started_by;
+  return known.empty() || known == started_by;
 }
 
 // Whether the process that made a rank's directory is still there.
@@ -148,18 +155,18 @@ int claim_rank_directory(const std::string& base, const Rank& rank, RankPlace* p
   const std::string stem = base + "/.ranks-" + launch_key(rank, started_by);
   for (int attempt = 1; attempt < kMostLaunches; ++attempt) {
     const std::string link = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
-    std::string launch = link_target(link);
-    if (launch.empty()) {
+    std::string launch;
+    std::string name = link_target(link);
+    if (name.empty()) {
       const int error = make_launch(base, link, rank, &launch);
-      if (error == EEXIST) {
-        launch = base + "/" + link_target(link);
-      } else if (error != 0) {
+      if (error != 0 && error != EEXIST) {
         place->path = launch.empty() ? base : launch;
         return error;
       }
-    } else {
-      launch = base + "/" + launch;
+      name = link_target(link);
     }
+    if (!is_beside(name)) continue;
+    launch = base + "/" + name;
     if (!is_directory(launch) || !belongs_to(launch, started_by)) continue;
     place->path = launch + "/rank" + std::to_string(rank.number);
     if (mkdir(place->path.c_str(), 0777) == 0) {

@@ -11,6 +11,7 @@ import click
 
 from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.manifest import Form, Manifest
+from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.run import inspector
 from aoti_debug.site_filter import Unmatched
 
@@ -66,6 +67,12 @@ def unmatched_watch_warning(package: Manifest, unmatched: Sequence[str]) -> list
     kernels = sorted({site.kernel for site in package.sites})
     first = f"warning: no argument and no kernel is named {', '.join(unmatched)}; the package has:"
     return [first, *_listed(list(tensors)), *_listed(kernels)]
+
+
+def unmatched_expectation_warning(unmatched: Expectation) -> list[str]:
+    """The warning in lines: patterns of --agree and --sharded that match nothing; none without."""
+    lines = [f"warning: no argument of a launch matches --agree {pattern}" for pattern in unmatched.agree]
+    return lines + [f"warning: no weight matches --sharded {pattern}" for pattern in unmatched.sharded]
 
 
 def uncalled_inspector_warning(package: Manifest, tag: str, ranks: str) -> list[str]:

@@ -1,12 +1,24 @@
-"""Words of a command line that mean a run of ranks, and the rank that stands for it."""
+"""A run of ranks on the command line: the words that mean one, the rank that stands for it, and what is printed."""
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import click
+
+from aoti_debug.cli.filters import unmatched_expectation_warning
+from aoti_debug.cli.lines import print_lines
+from aoti_debug.errors import UsageError
 from aoti_debug.machine import stamped_directories
-from aoti_debug.ranks import ranks_run
-from aoti_debug.ranks.analysis import representative
+from aoti_debug.ranks import agreement, ranks_run
+from aoti_debug.ranks.agreement import Expectation
+from aoti_debug.ranks.analysis import analyse, representative
+from aoti_debug.ranks.document import document
+from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.rundir import ranks_directory, run_directory
 from aoti_debug.triage import triage_directory
 
@@ -40,3 +52,34 @@ def one_rank(run: str | None) -> str | None:
     """
     path = ranks_run.find(run)
     return run if path is None else str(representative(ranks_run.open_ranks(path)).path)
+
+
+def require_no_option_of_one_rank(path: Path, options: Mapping[str, Any]) -> None:
+    """Checks that the command line of a run of ranks has no option that only one rank can answer.
+
+    Args:
+        options: the values of those options by name; a false one was not given.
+
+    Raises:
+        UsageError: one was given.
+        RunDirError: the run cannot be read.
+    """
+    for option, value in options.items():
+        if value:
+            rank = ranks_run.open_ranks(path).recorded[0].path
+            raise UsageError(f"{option} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
+
+
+def print_ranks(path: Path, expected: Expectation, as_json: bool, columns: int) -> None:
+    """Prints a run of ranks in lines or as JSON, after a warning of the patterns that match nothing.
+
+    Raises:
+        RunDirError: a record of a run cannot be read.
+    """
+    run = ranks_run.open_ranks(path)
+    print_lines(unmatched_expectation_warning(agreement.unmatched(run.recorded, expected)), err=True)
+    analysis = analyse(run, expected)
+    if as_json:
+        click.echo(json.dumps(document(analysis), indent=1, allow_nan=False))
+    else:
+        print_lines(ranks_lines(analysis, columns))

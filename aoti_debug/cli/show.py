@@ -17,15 +17,11 @@ from aoti_debug.call_text.options import CallOptions
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
-from aoti_debug.cli.ranks import one_rank, ranks_named
+from aoti_debug.cli.ranks import one_rank, print_ranks, ranks_named, require_no_option_of_one_rank
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.ranks.agreement import Expectation
-from aoti_debug.ranks.analysis import analyse
-from aoti_debug.ranks.document import document as ranks_document
-from aoti_debug.ranks.ranks_run import open_ranks
-from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.run_json import ExitKind
@@ -149,7 +145,20 @@ def command(
     chosen = SiteFilter(modules=modules, lines=lines)
     all_ranks = ranks_named(what, run)
     if all_ranks is not None:
-        _print_ranks(all_ranks, Expectation(agree, sharded), as_json, UNLIMITED if wide else width())
+        of_one_rank = {
+            "--phase": phase,
+            "--module": modules,
+            "--line": lines,
+            "--calls": calls,
+            "--operator": operators,
+            "--where": where,
+            "--hashes": hashes,
+            "--eager": eager,
+            "--source": source,
+            "--all": all_,
+        }
+        require_no_option_of_one_rank(all_ranks, of_one_rank)
+        print_ranks(all_ranks, Expectation(agree, sharded), as_json, UNLIMITED if wide else width())
         return
     if agree or sharded:
         raise UsageError("--agree and --sharded need a run of several ranks", hint="aoti-debug show RUN")
@@ -245,14 +254,6 @@ def names_a_run(what: str) -> bool:
             return Path(what).is_dir()
         return False
     return True
-
-
-def _print_ranks(path: Path, expected: Expectation, as_json: bool, columns: int) -> None:
-    analysis = analyse(open_ranks(path), expected)
-    if as_json:
-        click.echo(json.dumps(ranks_document(analysis), indent=1, allow_nan=False))
-    else:
-        print_lines(ranks_lines(analysis, columns))
 
 
 def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) -> None:

@@ -106,8 +106,12 @@ def _newest(base: Path, marker: str) -> Path:
     except (OSError, ValueError):  # ValueError: a null character
         return link
     target = base / name
-    is_beside = "/" not in name and name not in ("", ".", "..") and not target.is_symlink()
-    return target if is_beside else base / LATEST / LATEST
+    return target if is_name(name) and not target.is_symlink() else base / LATEST / LATEST
+
+
+def is_name(text: str) -> bool:
+    """True if a text is the name of a file, not a path to another directory."""
+    return "/" not in text and text not in ("", ".", "..")
 
 
 def names(base: Path, marker: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Tensors that should be equal on all ranks, grouped by hash: who is the odd one.
 
 They are the weights of equal names and sizes, unless a pattern says that they are sharded; the results of collectives
-that are equal on every rank; and the arguments that a pattern of the user names.
+of all ranks that are equal on every rank; and the arguments that a pattern of the user names.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from fnmatch import fnmatchcase
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.diagnosis.dataflow import input_or_weight_name
-from aoti_debug.manifest import Role
-from aoti_debug.ranks.collectives import gives_equal_results, is_collective, is_wait
+from aoti_debug.manifest import Manifest, Role
+from aoti_debug.ranks.collectives import gives_equal_results, is_of_all_ranks, waits
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.values import Tensor
 
 
 class Subject(str, Enum):
@@ -128,6 +127,23 @@ def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
     return Agreement(compared, tuple(ordered), tuple(sharded))
 
 
+def unmatched(ranks: Sequence[RankRun], expected: Expectation) -> Expectation:
+    """The patterns that match no argument, and no weight, of any rank."""
+    manifests = [rank.diagnosed.run.manifest for rank in ranks if rank.diagnosed is not None]
+    arguments = {(site.kernel, argument.name) for each in manifests for site in each.sites for argument in site.args}
+    words = {word for kernel, name in arguments for word in (name, f"{kernel}:{name}")}
+    weights = {name for each in manifests for name in _weights(each).values()}
+    return Expectation(
+        tuple(pattern for pattern in expected.agree if not any(_matches(word, (pattern,)) for word in words)),
+        tuple(pattern for pattern in expected.sharded if not any(_matches(name, (pattern,)) for name in weights)),
+    )
+
+
+def _weights(manifest: Manifest) -> dict[str, str]:
+    """The names of the weights in the exported program, by their own."""
+    return {c.name: c.fqn or c.name for c in manifest.constants if not c.folded}
+
+
 def _again(known: Disagreement) -> Disagreement:
     return Disagreement(known.subject, known.name, known.launch, known.groups, known.times + 1)
 
@@ -148,10 +164,9 @@ def _groups(of_rank: Mapping[int, _Recorded]) -> tuple[tuple[int, ...], ...]:
 
 def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recorded]]:
     """Yields the tensors of a run that should agree, with what identifies them on all ranks."""
-    weights = {c.name: c.fqn or c.name for c in run.manifest.constants if not c.folded}
+    weights = _weights(run.manifest)
     chosen = {name for name in weights.values() if not _matches(name, expected.sharded)}
     met: set[str] = set()
-    begun: dict[int, Launch] = {}  # the last collective on a tensor, by its address
     for launch in run.launches:
         if launch.key.kind is not CallKind.MODEL:
             continue
@@ -166,16 +181,13 @@ def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recor
                 phases = (Phase.AFTER, Phase.BEFORE) if argument.written else (Phase.BEFORE,)
                 if recorded := _tensor(Subject.NAMED, argument.name, launch, argument, phases):
                     yield (Subject.NAMED, argument.name, place), recorded
-        if not is_collective(launch.site):
+    for first, launch in waits(run):
+        if not gives_equal_results(first.site) or not is_of_all_ranks(first.site):
             continue
-        addresses = [a.tensor.data_ptr for a in launch.args if isinstance(a.tensor, Tensor)]
-        if not is_wait(launch.site):
-            begun.update((address, launch) for address in addresses)
-        elif (first := next((begun[a] for a in addresses if a in begun), None)) and gives_equal_results(first.site):
-            for argument in launch.args:
-                if recorded := _tensor(Subject.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
-                    yield (Subject.COLLECTIVE, first.kernel, place), recorded
-                    break
+        for argument in launch.args:
+            if recorded := _tensor(Subject.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
+                yield (Subject.COLLECTIVE, first.kernel, (launch.key.call, launch.key.launch)), recorded
+                break
 
 
 def _tensor(

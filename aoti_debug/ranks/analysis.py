@@ -50,8 +50,8 @@ def analyse(run: RanksRun, expected: Expectation | None = None) -> RanksAnalysis
     return RanksAnalysis(
         run,
         clocks,
-        first_failure(ranks, clocks),
-        waiting(ranks),
+        first_failure(run.ranks, clocks),
+        waiting(run.ranks),
         partings(ranks),
         agreement(ranks, expected or Expectation()),
     )
@@ -63,5 +63,9 @@ def representative(run: RanksRun) -> RankRun:
     Raises:
         RunDirError: a record of a run cannot be read.
     """
-    failure = first_failure(run.recorded, clocks_of(run.recorded))
-    return run.recorded[0] if failure is None else failure.rank
+    return shown_rank(run, first_failure(run.ranks, clocks_of(run.recorded)))
+
+
+def shown_rank(run: RanksRun, failure: RankFailure | None) -> RankRun:
+    """The rank that failed first, or the first one if none has, or it left no run."""
+    return run.recorded[0] if failure is None or failure.rank.diagnosed is None else failure.rank

@@ -1,4 +1,7 @@
-"""Offsets between the clocks of machines, from collectives: no rank leaves one before all have entered.
+"""Offsets between the clocks of machines, from collectives that no rank leaves before all have entered.
+
+Those are reductions and exchanges between all ranks on the CPU: the root of a broadcast waits for nobody, nor does a
+host for a GPU.
 
 For a collective of ranks a and b of two machines, b's clock being ahead by d: b_begin - a_end <= d <= b_end - a_begin.
 """
@@ -8,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.abi import CallKind
-from aoti_debug.ranks.collectives import is_collective, is_wait
+from aoti_debug.ranks.collectives import is_of_all_ranks, is_synchronous, waits
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.rundir.records import LaunchKey
 
@@ -77,7 +79,7 @@ def clocks_of(ranks: Sequence[RankRun]) -> Clocks:
     return Clocks(offsets)
 
 
-_Spans = Mapping[LaunchKey, tuple[int, int]]
+_Spans = Mapping[tuple[str, LaunchKey], tuple[int, int]]  # by program and wait
 
 
 def _offset(machine: str, here: Sequence[_Spans], there: Sequence[_Spans]) -> ClockOffset:
@@ -92,19 +94,15 @@ def _offset(machine: str, here: Sequence[_Spans], there: Sequence[_Spans]) -> Cl
 def _collectives(rank: RankRun) -> _Spans:
     """When each collective that has ended was entered and left, in nanoseconds since 1970, by the rank's clock.
 
-    A collective is two launches where one begins it and another waits: it is entered by the first.
+    A collective is two launches, one that begins it and another that waits: it is entered by the first.
     """
     run = None if rank.diagnosed is None else rank.diagnosed.run
-    if run is None or run.journal is None:
+    if run is None or run.journal is None or run.manifest.device != "cpu":
         return {}
     start = run.journal.header.start_unix_ns
-    spans: dict[LaunchKey, tuple[int, int]] = {}
-    entered: dict[int, int] = {}
-    for launch in run.launches:
-        if launch.key.kind is not CallKind.MODEL or not is_collective(launch.site) or launch.end_ns is None:
-            continue
-        if not is_wait(launch.site):
-            entered[launch.thread] = start + launch.begin_ns
-        elif launch.thread in entered:
-            spans[launch.key] = (entered.pop(launch.thread), start + launch.end_ns)
-    return spans
+    return {
+        (rank.program, launch.key): (start + first.begin_ns, start + launch.end_ns)
+        for first, launch in waits(run)
+        if is_synchronous(first.site) and is_of_all_ranks(first.site)
+        if launch.end_ns is not None and launch.fault is None
+    }

@@ -12,6 +12,7 @@ from aoti_debug.diagnosis.verdict import DEATHS, Verdict, signal_text
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.collectives import is_collective
 from aoti_debug.ranks.outside import Outside, outside
+from aoti_debug.rundir.ranks_directory import machine_name
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
@@ -31,6 +32,7 @@ class End(str, Enum):
     STALLED = "hangs"  # a time limit ended it
     STOPPED = "stopped"  # by a watchpoint or an inspector
     RUNNING = "running"
+    UNKNOWN = "running or killed"  # on another machine: nothing says which
     MISSING = "no run"  # it left none
 
 
@@ -50,6 +52,7 @@ class Progress:
         is_seen: True if that is the end itself; the process may have lived on after its last record.
         idle_ns: the nanoseconds between its last record and its end, if that was seen.
         outside: where it was outside of the package when a signal ended it; None if nothing says so.
+        signal: that it died of: "SIGSEGV"; "" if it was none of its own.
         what: for people: "SIGSEGV (Segmentation fault)"; "" of a rank that finished or runs.
     """
 
@@ -61,6 +64,7 @@ class Progress:
     is_seen: bool = False
     idle_ns: int = 0
     outside: Outside | None = None
+    signal: str = ""
     what: str = ""
 
     @property
@@ -70,7 +74,9 @@ class Progress:
 
     @property
     def position(self) -> Position:
-        """The place in the program; a rank that began a launch is before one that ended it."""
+        """The place in the program; a rank that began a launch is before one that ended it, one without a run first."""
+        if self.end is End.MISSING:
+            return (-1, -1, 1)
         if self.current is not None:
             return (self.current.key.call, self.current.key.launch, 0)
         if self.last is None:
@@ -81,9 +87,11 @@ class Progress:
 
     @property
     def place(self) -> str:
-        """The place for people: "in 0.3 KERNEL", "after 0.3 KERNEL", "before its first launch"."""
+        """The place for people: "in 0.3 KERNEL", "after 0.3 KERNEL", "before its first launch", "without a run"."""
         if self.current is not None:
             return f"in {self.current.id} {self.current.kernel}"
+        if self.end is End.MISSING:
+            return "without a run"
         if self.last is None:
             return "before its first launch"
         return f"after {self.last.id} {self.last.kernel}"
@@ -116,6 +124,7 @@ def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
         seen is not None,
         max(seen - recorded, 0) if seen is not None and recorded is not None else 0,
         outside(run) if current is None and end in (End.TERMINATED, End.STALLED) else None,
+        _signal(run) if end is End.CRASHED else "",
         _what(run, end, verdict),
     )
 
@@ -130,9 +139,17 @@ def _what(run: RunDir, end: End, verdict: Verdict | None) -> str:
     caught = crash_stacks.last_signal(run.path)
     if end is End.CRASHED and not run.info.exit.signal and caught is not None:
         return signal_text(caught.signal)
+    if end is End.UNKNOWN:
+        return "it disappeared, or still runs,"
     if end is End.KILLED and not run.info.exit.signal:
         return "it disappeared, as by SIGKILL,"
     return "" if verdict is None else verdict.what
+
+
+def _signal(run: RunDir) -> str:
+    """The signal that the process of a run died of, or wrote its stack for; "" without any."""
+    caught = crash_stacks.last_signal(run.path)
+    return run.info.exit.signal or (caught.signal if caught is not None and not run.timeline.ended else "")
 
 
 def _end(run: RunDir) -> End:
@@ -145,15 +162,17 @@ def _end(run: RunDir) -> End:
     }
     if state in simple:
         return simple[state]
-    caught = crash_stacks.last_signal(run.path)
-    signal = exit_.signal or (caught.signal if caught is not None and not run.timeline.ended else "")
+    signal = _signal(run)
     if signal in DEATHS:
         return End.CRASHED
     if run.timeline.faults or exit_.exception:
         return End.FAILED
     if signal == TERMINATION:
         return End.TERMINATED
-    return End.KILLED if state is ExitKind.ABORTED else End.FAILED
+    if state is not ExitKind.ABORTED:
+        return End.FAILED
+    is_elsewhere = run.info.rank is not None and run.info.rank.machine != machine_name()
+    return End.UNKNOWN if is_elsewhere and run.info.exit.kind is ExitKind.RUNNING else End.KILLED
 
 
 def _end_ns(run: RunDir, end: End) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug import wording
 from aoti_debug.ranks.agreement import Agreement, Disagreement
-from aoti_debug.ranks.analysis import RanksAnalysis
+from aoti_debug.ranks.analysis import RanksAnalysis, shown_rank
 from aoti_debug.ranks.clocks import Clocks
 from aoti_debug.ranks.parting import Parting
 from aoti_debug.ranks.progress import SECOND, End
@@ -72,7 +72,7 @@ def row(rank: RankRun, analysis: RanksAnalysis) -> list[str]:
     launch = progress.current or progress.last
     state = progress.end.value
     if failure is not None and failure.rank is rank:
-        state = f"FIRST: {failure.what if progress.end in (End.TERMINATED, End.FINISHED) else state}"
+        state = f"FIRST: {failure.what if progress.end in (End.TERMINATED, End.FINISHED, End.MISSING) else state}"
     elif progress.is_in_collective and progress.end is not End.FINISHED:
         state = f"waits, {state}"
     elif progress.outside is not None and progress.outside.is_collective:
@@ -182,6 +182,6 @@ def _clocks(clocks: Clocks) -> list[str]:
 
 
 def _next(analysis: RanksAnalysis) -> list[str]:
-    failure, run = analysis.failure, analysis.run
-    number = run.recorded[0].number if failure is None else failure.rank.number
+    run = analysis.run
+    number = shown_rank(run, analysis.failure).number
     return [f"next: {shlex.join(['aoti-debug', 'show', str(run.path / f'rank{number}')])}"]

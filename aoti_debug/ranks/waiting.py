@@ -17,7 +17,7 @@ class Waiting:
     Attributes:
         launch: a collective.
         ranks: numbers of those that wait in it.
-        missing: numbers of the ranks of the same program that have not begun it.
+        missing: numbers of the ranks of the same program that have not begun it, and of those without a run.
     """
 
     launch: Launch
@@ -29,7 +29,7 @@ def waiting(ranks: Sequence[RankRun]) -> tuple[Waiting, ...]:
     """The ranks that were within a collective when they ended, or are, by launch.
 
     Args:
-        ranks: those that left a run.
+        ranks: all of them.
 
     Raises:
         RunDirError: a record of a run cannot be read.
@@ -44,6 +44,6 @@ def waiting(ranks: Sequence[RankRun]) -> tuple[Waiting, ...]:
         launch = members[0].progress.current
         assert launch is not None
         place = (launch.key.call, launch.key.launch, 0)
-        missing = tuple(r.number for r in ranks if r.program == program and r.progress.position < place)
+        missing = tuple(r.number for r in ranks if r.program in (program, "") and r.progress.position < place)
         found.append(Waiting(launch, tuple(rank.number for rank in members), missing))
     return tuple(found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 from aoti_debug.machine import page_file
 from aoti_debug.ranks import text
@@ -15,21 +17,27 @@ from aoti_debug.report.subject import REPORT
 _PARTS = PageParts("ranks.html", (), ("report.css",), ())
 
 
-def ranks_page(analysis: RanksAnalysis) -> str:
-    """The text of the HTML page."""
+def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
+    """The text of the HTML page.
+
+    Args:
+        page: the file that it is for; links start in its folder.
+    """
     values = {
         "name": analysis.run.path.name,
         "summary": text.title(analysis),
         "bad": analysis.has_finding,
         "paragraphs": text.paragraphs(analysis),
         "titles": text.titles(),
-        "rows": [(_link(rank), text.row(rank, analysis)) for rank in analysis.run.ranks],
+        "rows": [(_link(rank, page), text.row(rank, analysis)) for rank in analysis.run.ranks],
     }
     return render(_PARTS, document(analysis), values)
 
 
-def _link(rank: RankRun) -> str:
-    return "" if rank.diagnosed is None else f"../{rank.path.name}/{REPORT}"
+def _link(rank: RankRun, page: Path) -> str:
+    if rank.diagnosed is None:
+        return ""
+    return quote(os.path.relpath((rank.path / REPORT).resolve(), page.parent.resolve()))
 
 
 def write(analysis: RanksAnalysis, output: Path | None = None) -> Path:
@@ -41,4 +49,5 @@ def write(analysis: RanksAnalysis, output: Path | None = None) -> Path:
     Raises:
         UsageError: the file cannot be written.
     """
-    return page_file.write(ranks_page(analysis), output, analysis.run.path / REPORT)
+    default = analysis.run.path / REPORT
+    return page_file.write(ranks_page(analysis, output or default), output, default)

@@ -24,7 +24,7 @@ from pathlib import Path
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine import files, json_data, members, stamped_directories
 from aoti_debug.machine.json_data import DamagedJsonError
-from aoti_debug.machine.ranks import Rank
+from aoti_debug.machine.ranks import MOST, Rank
 
 NAME = "ranks.json"
 FORMAT = 1
@@ -79,7 +79,7 @@ def claim(base: Path, rank: Rank) -> Path:
     for attempt in count(1):
         link = stem if attempt == 1 else stem.with_name(f"{stem.name}-{attempt}")
         launch = _join(base, link, rank)
-        if not launch.is_dir() or not _belongs_to(launch, launcher):
+        if launch is None or not _belongs_to(launch, launcher):
             continue
         path = launch / f"rank{rank.number}"
         try:
@@ -91,8 +91,11 @@ def claim(base: Path, rank: Rank) -> Path:
     return path
 
 
-def _join(base: Path, link: Path, rank: Rank) -> Path:
-    """The directory that a link leads to; without the link, a new one and the link to it."""
+def _join(base: Path, link: Path, rank: Rank) -> Path | None:
+    """The directory beside a link that it leads to; without the link, a new one and the link to it.
+
+    None if the link leads elsewhere: it is a stranger's.
+    """
     if not link.is_symlink():
         path = stamped_directories.create(base)
         started = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -104,7 +107,9 @@ def _join(base: Path, link: Path, rank: Rank) -> Path:
         else:
             stamped_directories.link_latest(path)
             return path
-    return link.parent / os.readlink(link)
+    name = os.readlink(link)
+    path = link.parent / name
+    return path if stamped_directories.is_name(name) and path.is_dir() and not path.is_symlink() else None
 
 
 def _belongs_to(launch: Path, launcher: str) -> bool:
@@ -137,14 +142,17 @@ def _fnv1a(text: str) -> int:
 
 
 def _launcher() -> str:
-    """The process that started the ranks of this machine: the closest ancestor that is no rank itself."""
+    """The process that started the ranks of this machine: the closest ancestor that is no rank itself.
+
+    "unknown" where that is outside of this container.
+    """
     pid = os.getpid()
     for _ in range(32):
         found = _stat(pid)
-        if found is None or found[0] <= 1:
+        if found is None:
             break
         pid = found[0]
-        if not _is_rank_itself(pid):
+        if pid <= 1 or not _is_rank_itself(pid):
             break
     return _identity(pid)
 
@@ -181,7 +189,7 @@ def read(path: Path) -> RanksDirectory:
     """Reads the directory of a run of ranks.
 
     Raises:
-        RunDirError: ranks.json is missing, damaged or of another version.
+        RunDirError: ranks.json is missing, damaged or of another version, or names more ranks than a launch can have.
     """
     try:
         info = json_data.from_data(RanksInfo, json_data.parse_versioned(members.read_bytes(path, NAME), FORMAT))
@@ -191,6 +199,9 @@ def read(path: Path) -> RanksDirectory:
         raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
     except DamagedJsonError as error:
         raise RunDirError(f"{path / NAME} is damaged: {error}", hint="name one rank: DIR/rank0") from error
+    if not 0 < info.world_size <= MOST:
+        reason = f"{info.world_size} ranks are not 1 to {MOST}"
+        raise RunDirError(f"{path / NAME} is damaged: {reason}", hint="name one rank: DIR/rank0")
     found = ((_RANK.match(entry.name), entry) for entry in path.iterdir() if not entry.is_symlink())
     return RanksDirectory(path, info, dict(sorted((int(match[1]), entry) for match, entry in found if match)))
 

@@ -42,6 +42,31 @@ def test_a_launch_is_of_the_rank_that_failed_first(capsys: pytest.CaptureFixture
     assert "rank1 has no launch 1.2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--calls"], ["--all"], ["--source"], ["--hashes"], ["--phase", "before"], ["--module", "x"]),
+        *(["--line", "model.py:3"], ["--operator", "aten::mm"], ["--where", "nan"]),
+    ],
+)
+def test_options_of_one_rank(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert aoti_debug(["show", *words]) == 2
+    errors = capsys.readouterr().err
+    assert f"{words[0]} needs one rank" in errors
+    assert "hint: aoti-debug show " in errors
+    assert "/rank0" in errors
+
+
+def test_patterns_that_match_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        aoti_debug(["show", "--agree", "mm:x", "--agree", "buf77", "--sharded", "*.typo", "--sharded", "layer.*"]) == 0
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: no argument of a launch matches --agree buf77",
+        "warning: no weight matches --sharded *.typo",
+    ]
+
+
 def test_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["show", "aoti_debug_runs/latest/rank2"]) == 0
     assert capsys.readouterr().out.startswith("run rank2: clean")

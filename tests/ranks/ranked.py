@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.abi import FaultDomain, Phase
-from aoti_debug.manifest import Constant, Manifest, Role
+from aoti_debug.manifest import Constant, Manifest, Operand, Role
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.ranks_run import RanksRun, open_ranks
 from aoti_debug.rundir import ranks_directory
@@ -25,13 +26,16 @@ X, W, Y, Z = (tensor(4, 4, data_ptr=address) for address in (0x1000, 0x2000, 0x3
 SECOND = 1_000_000_000
 
 
-def manifest(weight: Sequence[int] = (4, 4)) -> Manifest:
+def manifest(weight: Sequence[int] = (4, 4), group: str = "0", device: str = "cpu") -> Manifest:
     """Four launches a call: a product with a weight, the sum over the ranks, the wait for it, another kernel."""
     made = make_manifest(
         site("mm", arg("buf0", Role.OUT), arg("x"), arg("layer_weight")),
-        site(REDUCE, arg("buf0", Role.INOUT)),
+        site(
+            REDUCE, arg("buf0", Role.INOUT), operands=(Operand("group_name", False, json.dumps({"as_string": group})),)
+        ),
         site(WAIT, arg("buf0")),
         site("softmax", arg("buf0"), arg("buf1", Role.OUT)),
+        device=device,
     )
     constant = Constant("layer_weight", "layer.weight", "float32", tuple(weight), (4, 1), folded=False)
     return Manifest(**{**vars(made), "constants": (constant,), "source_sha256": "one program"})

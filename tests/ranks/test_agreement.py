@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from ranked import REDUCE, Rank, manifest, opened, write_rank
@@ -27,6 +28,16 @@ def test_the_odd_result_of_a_collective(tmp_path: Path) -> None:
     ranks = opened(tmp_path, Rank(hashes=(1, 5)), Rank(), Rank()).ranks
     (found,) = agreement(ranks, Expectation()).disagreements
     assert (found.subject, found.name, found.odd, found.times) == (Subject.COLLECTIVE, REDUCE, (0,), 2)
+
+
+def test_results_of_some_ranks_are_not_compared(tmp_path: Path) -> None:
+    """Rank 2 is of another group, with another sum."""
+    path = opened(tmp_path, None, None, Rank()).path
+    for number, hashes in enumerate([(1, 5), (1, 5), (1, 2)]):
+        shutil.rmtree(path / f"rank{number}", ignore_errors=True)
+        write_rank(path, number, 3, Rank(hashes=hashes), manifest(group="3"))
+    found = agreement(open_ranks(path).ranks, Expectation())
+    assert (found.compared, found.disagreements) == (1, ())  # the weight
 
 
 def test_without_a_majority_no_rank_is_the_odd_one(tmp_path: Path) -> None:

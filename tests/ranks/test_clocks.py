@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from ranked import Rank, opened
+from ranked import Rank, manifest, opened, write_rank
 
+from aoti_debug.manifest import Manifest
 from aoti_debug.ranks.clocks import clocks_of
+from aoti_debug.ranks.ranks_run import open_ranks
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 0.25, 3600.0])
@@ -19,6 +22,15 @@ def test_bounds_hold_the_offset(tmp_path: Path, ahead: float) -> None:
     assert offset.high is not None
     assert offset.low <= ahead * 1e9 <= offset.high
     assert offset.high - offset.low < 100_000  # the records of a collective are microseconds apart
+
+
+@pytest.mark.parametrize("package", [manifest(group="3"), manifest(device="cuda")], ids=["some ranks", "a GPU"])
+def test_collectives_that_a_rank_may_leave_early_say_nothing(tmp_path: Path, package: Manifest) -> None:
+    path = opened(tmp_path, Rank(), None).path
+    shutil.rmtree(path / "rank0")
+    for number, machine in enumerate(("one", "other")):
+        write_rank(path, number, 2, Rank(machine=machine), package)
+    assert clocks_of(open_ranks(path).ranks).unknown == ("other",)
 
 
 def test_without_a_collective_nothing_is_known(tmp_path: Path) -> None:

@@ -67,7 +67,56 @@ def test_all_wait_for_each_other(tmp_path: Path) -> None:
 
 
 def test_somebody_killed_all_of_them(tmp_path: Path) -> None:
-    assert failure(tmp_path, killed(WAIT), killed(0), killed(WAIT)).rank.number == 1
+    """Nobody saw when: the one that is behind may have worked."""
+    found = failure(tmp_path, killed(WAIT), killed(0), killed(WAIT))
+    assert (found.rank.number, found.is_certain) == (1, False)
+
+
+def test_somebody_ended_ranks_that_worked(tmp_path: Path) -> None:
+    """Ctrl-C, scancel: SIGTERM comes to all of them 0.1 ms after their last record."""
+    ranks = (terminated(WAIT, after=0.0001), terminated(0, after=0.0001), terminated(WAIT, after=0.0001))
+    assert analyse(opened(tmp_path / "a", *ranks)).failure is None
+    assert analyse(opened(tmp_path / "b", *ranks, None)).failure is None
+
+
+def test_a_rank_that_is_late(tmp_path: Path) -> None:
+    """Others lost patience; it worked until then."""
+    found = failure(tmp_path, threw(WAIT), terminated(0, after=0.0001), terminated(WAIT))
+    assert (found.rank.number, found.what, found.is_certain) == (1, "it is late", False)
+
+
+@pytest.mark.parametrize("number", [4, 7, 8, 11])
+def test_a_crash_within_a_collective_comes_before_ranks_that_are_behind(tmp_path: Path, number: int) -> None:
+    crashed = Rank(calls=1, stops=SUM, ends=False, signal=(number, 3.0))
+    found = failure(tmp_path, terminated(WAIT), crashed, terminated(0))
+    assert (found.rank.number, found.is_certain) == (1, True)
+    assert found.what.startswith("SIG")
+
+
+@pytest.mark.parametrize("other", [threw(WAIT), terminated(WAIT)], ids=["threw", "terminated"])
+def test_a_rank_without_a_run_is_behind_all(tmp_path: Path, other: Rank) -> None:
+    found = failure(tmp_path, threw(WAIT), other, None)
+    assert (found.rank.number, found.what, found.is_certain) == (2, "it has not called the package", False)
+    assert found.why.endswith("2 ranks wait in a collective")
+
+
+def test_nothing_is_certain_while_a_rank_has_no_run(tmp_path: Path) -> None:
+    found = failure(tmp_path / "one", threw(0), terminated(WAIT), None)
+    assert (found.rank.number, found.is_certain) == (0, False)
+    found = failure(tmp_path / "two", threw(WAIT), terminated(WAIT), None, None)
+    assert (found.rank.number, found.is_certain) == (0, False)
+    assert found.why.endswith("it was in a collective, and 2 ranks left no run")
+
+
+def test_a_rank_of_another_machine_may_run(tmp_path: Path) -> None:
+    there = killed(0, machine="other")
+    assert analyse(opened(tmp_path / "runs", Rank(), there)).failure is None
+    found = failure(tmp_path / "failed", threw(WAIT), there)
+    assert (found.rank.number, found.what, found.is_certain) == (1, "it disappeared, or still runs,", False)
+
+
+def test_one_rank_waits(tmp_path: Path) -> None:
+    assert failure(tmp_path, threw(WAIT), terminated(0)).why.endswith("; 1 rank waits in a collective")
 
 
 def test_a_program_that_ended_first(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from aoti_debug.ranks.analysis import RanksAnalysis, analyse
 from aoti_debug.ranks.document import document
 from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.report.ranks_page import ranks_page
+from aoti_debug.report.subject import REPORT
 
 SCHEMA = json.loads((schema.DOCS / "ranks.schema.json").read_text())
 
@@ -27,8 +28,8 @@ def test_lines(tmp_path: Path) -> None:
         "FIRST: killed",
         "waits, ended by SIGTERM",
         "it has not called the package",
-        "FAULT rank 1 failed first: it disappeared, as by SIGKILL, in 1.0 mm",
-        "ranks 0 and 2 wait in 1.2 aoti_torch_cpu__c10d_functional_wait_tensor for ranks 1 and 3",
+        "FAULT rank 1 failed first, probably: it disappeared, as by SIGKILL, in 1.0 mm",
+        "ranks 0 and 2 wait in 1.2 aoti_torch_cpu__c10d_functional_wait_tensor for ranks 1, 3 and 4",
         "rank 3 parts from ranks 0, 1 and 2 at 0.3: it has not softmax",
         "DIFFERS rank 1 from ranks 0, 2 and 3: weight layer.weight, 0.0 mm",
         f"next: aoti-debug show {tmp_path}/20261120-231501-1/rank1",
@@ -42,7 +43,10 @@ def test_the_document_is_as_the_schema_says(tmp_path: Path) -> None:
 
 
 def test_the_page_links_to_the_ranks_that_left_a_run(tmp_path: Path) -> None:
-    page = ranks_page(failed(tmp_path))
+    analysis = failed(tmp_path / "runs")
+    page = ranks_page(analysis, analysis.run.path / REPORT)
     assert '<a href="../rank1/report/index.html">1</a>' in page
     assert "rank4/report" not in page
     assert "FAULT rank 1 failed first" in page
+    elsewhere = ranks_page(analysis, tmp_path / "page.html")
+    assert '<a href="runs/20261120-231501-1/rank1/report/index.html">1</a>' in elsewhere

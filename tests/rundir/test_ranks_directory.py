@@ -89,6 +89,36 @@ def test_a_later_launch_with_the_same_rendezvous(tmp_path: Path, monkeypatch: py
     assert first.parent != second.parent == third.parent
 
 
+@pytest.mark.parametrize(
+    ("ancestors", "launcher"),
+    [
+        ({7: 1, 1: 0}, "1-1"),  # torchrun is PID 1 of a container
+        ({7: 5, 5: 1, 1: 0}, "1-1"),
+        ({7: 0}, "unknown"),  # docker exec
+        ({1: 0}, "unknown"),
+        ({7: 5, 5: 4, 4: 1, 1: 0}, "4-4"),
+    ],
+)
+def test_the_launcher(monkeypatch: pytest.MonkeyPatch, ancestors: dict[int, int], launcher: str) -> None:
+    processes = {pid: (parent, str(pid)) for pid, parent in ancestors.items()}
+    monkeypatch.setattr(ranks_directory, "_stat", processes.get)
+    monkeypatch.setattr(ranks_directory, "_is_rank_itself", lambda pid: pid in (5, 7))
+    monkeypatch.setattr(ranks_directory.os, "getpid", lambda: next(iter(ancestors)))
+    assert ranks_directory._launcher() == launcher
+
+
+@pytest.mark.parametrize("target", ["../elsewhere", "{}/elsewhere", "..", "link"])
+def test_a_link_of_a_stranger_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    base, rank = tmp_path / "runs", Rank(0, 2, 2)
+    base.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (base / "link").symlink_to("../elsewhere")
+    monkeypatch.setattr(ranks_directory, "_launcher", lambda: "17-1")
+    (base / f".ranks-{ranks_directory._key(rank, '17-1')}").symlink_to(target.format(tmp_path))
+    assert ranks_directory.claim(base, rank).parent.parent == base.resolve()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_run_of_ranks_is_no_run(tmp_path: Path) -> None:
     path = ranks_directory.claim(tmp_path, Rank(0, 2, 2))
     with pytest.raises(RunDirError, match="is a run of several ranks") as raised:
@@ -96,7 +126,10 @@ def test_a_run_of_ranks_is_no_run(tmp_path: Path) -> None:
     assert raised.value.hint == f"name one of them: {path}"
 
 
-@pytest.mark.parametrize("text", ["{", json.dumps({"format": 2}), json.dumps({"format": 1})])
+WORLDS = [json.dumps({"format": 1, "world_size": size}) for size in (10**9, 0, -1)]
+
+
+@pytest.mark.parametrize("text", ["{", json.dumps({"format": 2}), json.dumps({"format": 1}), *WORLDS])
 def test_a_damaged_description(tmp_path: Path, text: str) -> None:
     (tmp_path / ranks_directory.NAME).write_text(text)
     with pytest.raises(RunDirError):

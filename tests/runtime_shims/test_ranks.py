@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,3 +105,46 @@ def test_a_rank_notes_that_it_was_ended(load: Load, tmp_path: Path, rank: Callab
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert " signal 15 " in (tmp_path / "latest" / "rank2" / "backtrace.txt").read_text()
+
+
+def test_sigterm_ends_a_system_call_if_the_hosts_handler_needs_it(
+    load: Load, tmp_path: Path, rank: Callable[[int], None]
+) -> None:
+    """Python's handlers run in the main thread, when the call has returned."""
+
+    def stop(number: int, _: object) -> None:
+        raise InterruptedError(number)
+
+    rank(2)
+    reader, writer = os.pipe()
+    late = threading.Timer(10, os.write, (writer, b"late"))
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        runtime = load(RUN=None, DIR=tmp_path, PRINT="none")
+        one_launch(runtime)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        late.start()
+        with pytest.raises(InterruptedError):
+            os.read(reader, 4)
+        assert late.is_alive()
+        runtime.unload()
+    finally:
+        late.cancel()
+        signal.signal(signal.SIGTERM, previous)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_link_of_a_stranger_is_not_followed(load: Load, tmp_path: Path, rank: Callable[[int], None]) -> None:
+    rank(1)
+    base = tmp_path / "runs"
+    (tmp_path / "elsewhere").mkdir()
+    base.mkdir()
+    known = Rank(1, 4, 4, "jöb", "a:1", "2")
+    link = base / f".ranks-{ranks_directory._key(known, ranks_directory._launcher())}"
+    link.symlink_to("../elsewhere")
+    runtime = load(RUN=None, DIR=base, PRINT="none", BACKTRACE="0")
+    one_launch(runtime)
+    runtime.unload()
+    assert (base / "latest" / "rank1" / "journal.bin").exists()
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -14,7 +14,7 @@ _HASH = "hash"
 
 
 def number(level: int | str, allowed: Sequence[Level] = LEVELS) -> int:
-    """The number of a level that is given as a number, or as the text of one, or as "hash".
+    """The number of a level that is given as a number (4 for "hash"), or as the text that users write.
 
     Raises:
         UsageError: it is none of the allowed ones.

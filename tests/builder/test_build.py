@@ -180,7 +180,7 @@ def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"level": 5}, UsageError, "level 5 is not one of"),
+        ({"level": 5}, UsageError, "level 5 is not one of 0, 1, 2, 3, hash"),
         ({"filters": ("a,,b",)}, UsageError, "an empty filter"),
         ({"filters": ("!",)}, UsageError, "an empty filter"),
         ({"output": "{folder}/model.pt2"}, UsageError, "{folder}/model.pt2 is the model itself"),

@@ -312,7 +312,7 @@ def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"level": 5}, "level 5 is not one of"),
+        ({"level": 5}, "level 5 is not one of 0, 1, 2, 3, hash"),
         ({"phase": "during"}, "there is no phase 'during'"),
         ({"calls": 0}, "--calls 0 is less than 1"),
         ({"timeout": 0}, "--timeout 0 is not greater than 0"),

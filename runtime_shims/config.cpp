@@ -182,8 +182,11 @@ class Loader {
   void ranks() {
     const char* value = variable("AOTI_DEBUG_RANKS");
     if (value == nullptr || config_.level == LEVEL_OFF) return;
+    const char* own = variable("RANK");  // WORLD_SIZE need not be set for this
+    uint32_t number = config_.rank.number;
+    if (own != nullptr && !parse_count(own, &number)) number = config_.rank.number;
     bool is_chosen = false;
-    if (!parse_ranks(value, config_.rank.number, &is_chosen)) {
+    if (!parse_ranks(value, number, &is_chosen)) {
       return complain("AOTI_DEBUG_RANKS", value, "numbers such as 0,2-3", "all ranks");
     }
     if (is_chosen) return;

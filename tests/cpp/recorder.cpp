@@ -57,11 +57,12 @@ void aoti_debug_call_begin(AotiDebugCall*, uint32_t kind, const void* model, voi
   std::printf("call %u model %d stream %d\n", kind, model != nullptr, stream != nullptr);
 }
 void aoti_debug_call_end(AotiDebugCall*, uint32_t failed) { std::printf("call end, failed %u\n", failed); }
-void aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
-                             uint32_t n) {
+uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,
+                                 uint32_t n) {
   launch->opaque[0] = reinterpret_cast<uintptr_t>(site);
   std::printf("begin %u %s grid %u, %u values, %d loops:", site->id, site->kernel, site->grid, n, loops);
   print(*site, values, false);
+  return AOTI_DEBUG_RUN;
 }
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   const auto& site = *reinterpret_cast<const AotiDebugSite*>(launch->opaque[0]);

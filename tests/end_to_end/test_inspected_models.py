@@ -106,7 +106,6 @@ def test_an_error_names_the_tag(inspected: Inspected, capfd: pytest.CaptureFixtu
     ("words", "problem"),
     [
         (["--tag", "attn*"], "error: --tag needs --inspect"),
-        (["--ranks", "0"], "error: --ranks needs --inspect"),
         (["--inspect", "my.py:f", "--ranks", "0,x"], "error: --ranks 0,x is not numbers with commas between them"),
     ],
 )

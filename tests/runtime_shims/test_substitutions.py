@@ -136,7 +136,8 @@ def test_a_launch_that_makes_its_result_is_not_skipped(load: Load, journal: Deco
     write(tmp_path / "instructions", [Skip("0.0")])
     runtime = load(SUBSTITUTE=tmp_path / "instructions")
     site = runtime.site(0, "makes", Slot("buf0", OUTPUT_SLOT, OUT))
-    made = handles(Handle(torch.zeros(2)))
+    handle = Handle(torch.zeros(2))
+    made = handles(handle)
     with runtime.call():
         opened = runtime.launch_of(site, address_of(made))
         assert opened.begin() == Action.RUN

@@ -37,14 +37,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @options.imports
 @options.libraries
 @options.trust
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(BASE),
-    show_default=True,
-    help="Where the directory of the bisection is made.",
-)
+@options.out(BASE, "the bisection")
 @click.pass_context
 def command(
     context: click.Context,

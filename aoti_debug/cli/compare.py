@@ -56,14 +56,7 @@ from aoti_debug.site_filter import SiteFilter
 @options.imports
 @options.libraries
 @options.trust
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(BASE),
-    show_default=True,
-    help="Where the directory of the comparison is made.",
-)
+@options.out(BASE, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/compare.schema.json).")
 @click.pass_context

@@ -57,14 +57,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @options.imports
 @options.libraries
 @options.trust
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(BASE),
-    show_default=True,
-    help="Where the directory of the runs, or of the page, is made.",
-)
+@options.out(BASE, "the runs, or of the page,")
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @click.option(
@@ -130,9 +123,6 @@ def _new_directory(base: Path) -> Path:
     Raises:
         UsageError: it cannot be made.
     """
-    try:
-        directory = stamped_directories.create(base)
-    except OSError as error:
-        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR") from error
+    directory = stamped_directories.make(base)
     stamped_directories.link_latest(directory)
     return directory

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from aoti_debug import abi, levels
 from aoti_debug.errors import UsageError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LONGEST_NAME = 255  # bytes
 _WORDS = {"true": True, "false": False, "none": None}
@@ -118,3 +120,20 @@ def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
         except (ValueError, SyntaxError):
             parsed[key.strip()] = value
     return parsed
+
+
+def out(base: str, what: str) -> Callable[[_Command], _Command]:
+    """--out of a command that makes a directory.
+
+    Args:
+        base: the default.
+        what: "the comparison".
+    """
+    return click.option(
+        "--out",
+        metavar="DIR",
+        type=FilePath(file_okay=False),
+        default=Path(base),
+        show_default=True,
+        help=f"Where the directory of {what} is made.",
+    )

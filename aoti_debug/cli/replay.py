@@ -47,14 +47,7 @@ from aoti_debug.show.detail import detail
 @options.imports
 @options.libraries
 @options.trust
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(BASE),
-    show_default=True,
-    help="Where the directory of the replay is made.",
-)
+@options.out(BASE, "the replay")
 @click.pass_context
 def command(
     context: click.Context,

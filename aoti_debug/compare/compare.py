@@ -51,10 +51,7 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
     """
     _check(options)
     is_new_base = not options.out.exists()
-    try:
-        folder = stamped_directories.create(options.out)
-    except OSError as error:
-        raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
+    folder = stamped_directories.make(options.out)
     try:
         steps = Steps(listener)
         comparison = replace(_Session(options, folder, steps).compare(), directory=str(folder))

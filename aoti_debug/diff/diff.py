@@ -69,10 +69,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
 def _folder(options: DiffOptions) -> Iterator[Path]:
     """A new directory, which is removed if it holds no run in the end."""
     is_new_base = not options.out.exists()
-    try:
-        folder = stamped_directories.create(options.out)
-    except OSError as error:
-        raise UsageError(f"cannot make a directory in {options.out}: {error.strerror}", hint="--out DIR") from error
+    folder = stamped_directories.make(options.out)
     try:
         yield folder
     finally:

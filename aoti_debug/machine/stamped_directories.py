@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
+from aoti_debug.errors import UsageError
 from aoti_debug.machine import files
 
 LATEST = "latest"
@@ -52,6 +53,21 @@ def make_base(base: Path) -> None:
         base.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(base)) from error
+
+
+def make(base: Path, hint: str = "--out DIR names another one") -> Path:
+    """The same as `create`, for a place that the user has chosen.
+
+    Args:
+        hint: how another place is chosen.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        return create(base)
+    except OSError as error:
+        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint=hint) from error
 
 
 def remove(path: Path, base: Path | None) -> None:

@@ -35,10 +35,7 @@ def replay_folder(base: Path) -> Iterator[Path]:
         UsageError: it cannot be made.
     """
     is_new_base = not base.exists()
-    try:
-        folder = stamped_directories.create(base)
-    except OSError as error:
-        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR") from error
+    folder = stamped_directories.make(base)
     try:
         yield folder
     finally:

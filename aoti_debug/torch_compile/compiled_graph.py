@@ -53,7 +53,7 @@ class CompiledGraph:
         self._kind = kind
         self._options = options
         self._directory = directory
-        self._line = graph_program.first_line(graph)
+        self._line = graph_program.model_line(graph)
         self._inputs = graph_program.inputs_of(graph)
         self._outputs = graph_program.outputs_of(graph)
         self._is_dynamic = bool(self._inputs.symbolic)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from aoti_debug.diagnosis.verdict import Verdict
-    from aoti_debug.manifest import ModelLine
     from aoti_debug.rundir.run_directory import RunDir
 
 _INPUTS = "inputs.pt"
@@ -58,7 +57,8 @@ class DebuggedModel:
         finding = finding_of(self.run, self.verdict)
         lines = [f"{finding.kind.heading} {finding.what}"]
         if (where := finding.where) is not None:
-            lines.append(f"  at    {where.launch} {where.kernel}  {_text(where.frame)}".rstrip())
+            line = "" if where.frame is None else where.frame.place
+            lines.append(f"  at    {where.launch} {where.kernel}  {line}".rstrip())
         lines.append(f"  run   {self.run.path}")
         return "\n".join([*lines, *(f"  next  {command}" for command in finding.next)])
 
@@ -142,7 +142,3 @@ def _outputs(package: Path, program: ExportedProgram, inputs: Sequence[Any], key
         elif isinstance(argument, SymIntArgument):
             leaves[number] = int(leaves[number])
     return pytree.tree_unflatten(leaves, structure)
-
-
-def _text(frame: ModelLine | None) -> str:
-    return "" if frame is None else f"{frame.file}:{frame.line} in {frame.function}"

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug.errors import UsageError
 from aoti_debug.machine import files, json_data, stamped_directories
 
 GRAPHS, PROGRAM, PACKAGE = "graphs.json", "program.pt2", "package.pt2"
@@ -66,13 +65,8 @@ class CompilationDirectory:
         Raises:
             UsageError: it cannot be made.
         """
-        try:
-            path = stamped_directories.create(base)
-            stamped_directories.link_latest(path)
-        except OSError as error:
-            raise UsageError(
-                f"cannot make a directory in {base}: {error.strerror}", hint="out names another"
-            ) from error
+        path = stamped_directories.make(base, "out names another one")
+        stamped_directories.link_latest(path)
         return cls(path)
 
     def new_folder(self) -> Path:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.wrapper.stack_frames import own_frames
+
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
@@ -170,12 +172,8 @@ def _is_signature(node: torch.fx.Node) -> bool:
     return node.op in ("placeholder", "output")
 
 
-def first_line(graph: torch.fx.GraphModule) -> str:
-    """The model line of the first operator of a graph, "model.py:12 in forward"; "" if it has none."""
-    for node in graph.graph.nodes:
-        trace = node.meta.get("stack_trace") if node.op == "call_function" else None
-        frames = [line for line in (trace or "").splitlines() if line.strip().startswith("File ")]
-        if frames:
-            file, line, *function = frames[-1].strip().removeprefix("File ").split(", ")
-            return f"{file.strip(chr(34))}:{line.removeprefix('line ')} {' '.join(function)}".strip()
-    return ""
+def model_line(graph: torch.fx.GraphModule) -> str:
+    """The line of the model that the first operator comes from, "model.py:12 in forward"; "" if it has none."""
+    stacks = (node.meta.get("stack_trace") for node in graph.graph.nodes if node.op == "call_function")
+    frames = own_frames([stack for stack in stacks if stack])
+    return f"{frames[0].place} in {frames[0].function}" if frames else ""

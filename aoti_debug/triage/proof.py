@@ -57,6 +57,8 @@ def _sentence(found: WhatIf, right: str) -> str:
             return f"{what} are right: relative error {before} as it is, {after} then"
         case Healing.RIGHT_BEFORE:
             return f"as it is, the outputs are eager's within rounding: {right}"
+        case Healing.BROKEN:
+            return f"{what} become wrong: relative error {before} as it is, {after} then"
         case _:
             return f"{what} stay wrong: relative error {before} as it is, {after} then"
 

@@ -106,10 +106,7 @@ def create(base: Path) -> Path:
     Raises:
         UsageError: it cannot be made.
     """
-    try:
-        return stamped_directories.create(base)
-    except OSError as error:
-        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint="name another one") from error
+    return stamped_directories.make(base, "name another one")
 
 
 def write(path: Path, record: Record) -> None:

@@ -80,6 +80,21 @@ def test_a_graph_that_cannot_be_built_runs_in_eager(tmp_path: Path, caplog: pyte
     assert "no_such_setting" in graph.eager
 
 
+def test_each_part_beside_a_graph_break_is_a_graph(tmp_path: Path) -> None:
+    def parts(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    torch._dynamo.reset()
+    options = {"inductor_configs": {"no_such_setting": True}, "out": tmp_path}
+    x = torch.randn(5)
+    assert torch.equal(torch.compile(parts, backend=aoti_debug, options=options)(x), x.sin().cos())
+    lines = [graph.line for graph in read_graphs(tmp_path / "latest")]
+    assert len(set(lines)) == len(lines) == 2
+    assert all("in parts" in line or "in torch_dynamo_resume_in_parts" in line for line in lines)
+
+
 def test_an_unknown_option() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match="no option 'levels'") as caught:

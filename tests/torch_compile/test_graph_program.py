@@ -21,7 +21,7 @@ def test_a_graph_of_fixed_sizes() -> None:
     graph = traced(square, x)["inference"]
     program = graph_program.exported(graph, [x], dynamic=False)
     assert torch.equal(program.module()(x)[0], square(x))
-    assert graph_program.first_line(graph).endswith("test_graph_program.py:12 in square")
+    assert graph_program.model_line(graph).endswith("test_graph_program.py:12 in square")
     lines = [node.meta["stack_trace"] for node in program.graph.nodes if node.op == "call_function"]
     assert all("x.square() * 2" in line for line in lines)
 

@@ -93,6 +93,11 @@ def _register_inductor_prims() -> None:
         importlib.import_module("torch._inductor.inductor_prims")
 
 
+def failure_text(error: BaseException) -> str:
+    """The reason why an evaluation failed on this machine: no memory, a device that is lost."""
+    return f"its evaluation fails here: {first_line(error) or type(error).__name__}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text, or its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

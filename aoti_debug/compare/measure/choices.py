@@ -20,11 +20,16 @@ class ChoiceRange:
     """The values that each element of an output has with several choices.
 
     Attributes:
-        low, high: the least and the largest; equal where an element depends on no choice.
+        low, high: the least and the largest; equal, or NaN, where an element depends on no choice.
     """
 
     low: torch.Tensor
     high: torch.Tensor
+
+    @property
+    def depends(self) -> torch.Tensor:
+        """True where an element depends on a choice."""
+        return (self.low != self.high) & ~(self.low.isnan() & self.high.isnan())
 
     def applied(self, output: Evaluated) -> Evaluated:
         """The output, judged by this range alone where an element depends on a choice.
@@ -33,7 +38,7 @@ class ChoiceRange:
         """
         import torch
 
-        depends = self.low != self.high
+        depends = self.depends
         low, high, actual = self.low.double(), self.high.double(), output.actual.double()
         dtype = output.actual.dtype
         slack = _ROUNDING * ulp(high.abs().maximum(low.abs()), dtype) if dtype.is_floating_point else 0.0
@@ -60,5 +65,5 @@ def choice_range(values: Sequence[torch.Tensor]) -> ChoiceRange | None:
         return None
     wide = [value.to(torch.uint8) if value.dtype is torch.bool else value for value in values]
     stacked = torch.stack(wide)
-    low, high = stacked.amin(0), stacked.amax(0)
-    return ChoiceRange(low, high) if bool((low != high).any()) else None
+    found = ChoiceRange(stacked.amin(0), stacked.amax(0))
+    return found if bool(found.depends.any()) else None

@@ -14,7 +14,7 @@ from aoti_debug import wording
 from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
 from aoti_debug.compare.evaluate.selections import Choice, may_choose, other_choice, tolerance
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure import index_ties
@@ -74,8 +74,7 @@ class RegionEvaluator:
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
-            reason = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
-            return RegionResult(region.launch, failure=reason, seconds=time.monotonic() - began)
+            return RegionResult(region.launch, failure=failure_text(error), seconds=time.monotonic() - began)
         return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations)
 
     def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...]]:

@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import RegionResult, SavedOutput, SavedValue
 from aoti_debug.compare.protocol.request import ProgramRun, Region, ValueArithmetic
@@ -58,7 +57,7 @@ def save_region(
         except (NotEvaluableError, RunDirError, TypeError) as error:
             failure = str(error)
         except (RuntimeError, MemoryError) as error:
-            failure = f"its evaluation fails here: {wording.first_line(str(error)) or type(error).__name__}"
+            failure = failure_text(error)
     yield RegionResult(region.launch, failure=failure)
 
 

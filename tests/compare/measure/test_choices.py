@@ -21,6 +21,8 @@ def test_only_elements_that_depend_on_a_choice_are_judged_by_the_range() -> None
 
 
 def test_where_nothing_depends_on_a_choice() -> None:
+    nan = torch.tensor([float("nan"), 1.0])
+    assert choice_range([nan, nan.clone()]) is None
     same = torch.tensor([True, False])
     assert choice_range([same, same.clone()]) is None
     assert choice_range([same, torch.tensor([True, True])]) is not None

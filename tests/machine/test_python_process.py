@@ -171,6 +171,22 @@ def test_a_fork_has_the_modules_imported(module: Path) -> None:
     assert finish(command).stdout == "False False\n"
 
 
+def test_exit_handlers_of_what_the_server_preloads_are_left_out_and_those_of_the_users_modules_are_not(
+    module: Path,
+) -> None:
+    for name in ("preloaded", "of_the_user"):
+        Path(f"{name}.py").write_text(
+            "import ctypes, weakref\n"
+            f"TEXT, LIBC = ctypes.create_string_buffer(b'library {name}'), ctypes.CDLL(None)\n"
+            "LIBC.__cxa_atexit(LIBC.puts, TEXT, None)\n"
+            f"weakref.finalize(TEXT, print, 'finaliser {name}')\n"
+        )
+    command = write("import preloaded, of_the_user; return 7")
+    with python_process.forking_from(["json", "preloaded"], ["of_the_user"]) as server:
+        assert finish(command) == FinishedProcess(7, "finaliser of_the_user\nlibrary of_the_user\n", "")
+        assert server.failure == ""
+
+
 def test_a_module_that_cannot_be_imported_is_left_to_the_process(module: Path) -> None:
     (module / "broken.py").write_text("raise RuntimeError('broken')\n")
     with python_process.forking_from(["broken", "json"]) as server:

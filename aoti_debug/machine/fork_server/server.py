@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ def main() -> None:
             importlib.import_module(module)
     gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected, or leave files open
     gc.enable()
+    _skip_exit_handlers()
     output = _ImportOutput()
     refusal = _import_user_modules(user_modules)
     output.end()
@@ -92,6 +94,21 @@ def _breaks_cuda_in_forks() -> bool:
     if child == 0:
         os._exit(int(torch.cuda._is_in_bad_fork()))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def _skip_exit_handlers() -> None:
+    """Leaves out, at the ends of this process and its children, what modules and libraries do that are loaded by now.
+
+    Destructors of torch's libraries and finalisers of its modules take 0.2 s: they take tables apart whose memory is
+    freed anyway, and copy its pages for that after a fork. What is loaded later has its exit handlers called, and
+    buffered output of C is written. Where libc does not have what this needs (it is glibc's), nothing is left out.
+    """
+    for finaliser in getattr(weakref.finalize, "_registry", ()):
+        finaliser.atexit = False
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit") and hasattr(libc, "__cxa_atexit"):
+        libc.on_exit(libc._exit, None)  # handlers are called in reverse order: this is the last
+        libc.__cxa_atexit(libc.fflush, None, None)
 
 
 def _changes(before: Mapping[str, str]) -> Mapping[str, str | None]:
@@ -160,7 +177,7 @@ def _end(code: int) -> NoReturn:
     for file in [sys.stdout, sys.stderr, *(obj for obj in gc.get_objects() if issubclass(type(obj), _FILES))]:
         with contextlib.suppress(Exception):
             file.flush()
-    ctypes.PyDLL(None).exit(code)  # also runs the exit handlers and destructors of libraries
+    ctypes.PyDLL(None).exit(code)  # also runs the exit handlers and destructors of libraries loaded since the fork
     os._exit(code)
 
 

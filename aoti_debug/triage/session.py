@@ -25,7 +25,6 @@ from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import finding_kinds, triage_directory
-from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
 from aoti_debug.triage.options import TriageOptions
@@ -49,7 +48,8 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
-            wrong_value.prepare(model, package)
+            if options.compare:
+                trials.prepare_evaluation(folder)
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))

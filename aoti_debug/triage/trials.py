@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from aoti_debug import wording
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Step, Steps
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.reference import program
 from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
@@ -21,6 +25,8 @@ from aoti_debug.triage.options import TriageOptions
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
 _QUIET = {"AOTI_DEBUG_PRINT": "none"}
+SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
+_CORES = 4  # that it takes to run it twice at the same time
 _ALL_TENSORS = "run, level 1, all"
 
 
@@ -88,14 +94,21 @@ class Trials:
         """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
         self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"), self._steps)
 
-    def prepare_evaluation(self, device: str, folder: Path) -> None:
-        """Starts the process that will evaluate the program; where it does not start, there is none.
+    def prepare_evaluation(self, folder: Path) -> None:
+        """Starts the process that will evaluate the program beside the first run, where a small package runs on a GPU.
+
+        Where it does not start, there is none.
 
         Args:
             folder: for its output.
         """
-        with contextlib.suppress(OSError):
-            self.evaluation = EvaluationProcess(device, folder / LOG)
+        package = archive.inspect(self._options.package)
+        if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
+            return
+        device = package.manifest().device
+        if fits_beside(package.path, device):
+            with contextlib.suppress(OSError):
+                self.evaluation = EvaluationProcess(device, folder / LOG)
 
     def close(self) -> None:
         """Ends and forgets what was begun ahead."""
@@ -139,6 +152,11 @@ class Trials:
             note.text = _outcome(result)
             note.timings = result.run.info.timings
         return result
+
+
+def fits_beside(package: Path, device: str) -> bool:
+    """True if the device and the cores have room for a package in several processes at the same time."""
+    return device != "cpu" and (os.cpu_count() or 1) >= _CORES and package.stat().st_size <= SMALL
 
 
 def _outcome(result: RunResult) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare import stored
@@ -15,9 +13,6 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.pt2 import archive
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.reference import program
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import confirm as replay
@@ -25,12 +20,11 @@ from aoti_debug.triage import wrong_values
 from aoti_debug.triage.checks import fault
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.proof import proof
+from aoti_debug.triage.trials import SMALL, fits_beside
 
 KIND = wrong_values.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MOST_LAUNCHES = 5000  # that are compared without being asked for
-SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
-CORES = 4  # that it takes to run it twice at the same time
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
@@ -50,31 +44,13 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed, needed=wrong)
 
 
-def prepare(model: Investigation, package: Path) -> None:
-    """Starts the process that evaluates the program beside the first run, where a small package runs on a GPU.
-
-    It prepares the device meanwhile.
-    """
-    found = archive.inspect(package)
-    if not model.options.compare or found.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in found.members:
-        return
-    device = found.manifest().device
-    if _fits_beside(package, device):
-        model.trials.prepare_evaluation(device, model.repro.parent)
-
-
 def begin(model: Investigation, first: RunResult) -> None:
     """Begins the run with all tensors beside the next run, where a small package runs on a GPU."""
     package = first.run.package
-    if not model.options.compare or package is None or not _fits_beside(package, first.run.manifest.device):
+    if not model.options.compare or package is None or not fits_beside(package, first.run.manifest.device):
         return
     if not reason_against(model, first.run) and wrong_values.bytes_to_save(first.run) <= SMALL:
         model.trials.begin_all_tensors()
-
-
-def _fits_beside(package: Path, device: str) -> bool:
-    """True if the device and the cores have room for a package in several processes at the same time."""
-    return device != "cpu" and (os.cpu_count() or 1) >= CORES and package.stat().st_size <= SMALL
 
 
 def reason_against(model: Investigation, run: RunDir) -> str:

@@ -9,10 +9,8 @@ from pathlib import Path
 from aoti_debug import levels
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kind, Manifest
-from aoti_debug.pt2 import trust
-from aoti_debug.pt2.archive_safety import printable
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch
@@ -22,8 +20,8 @@ from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.repro.single_file import single_file
-from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 __all__ = ["Repro", "write_repro"]
@@ -83,7 +81,7 @@ def write_repro(
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
     opened, verdict = diagnosed.run, diagnosed.verdict
     selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
-    _check_trust(opened, selected, trusted)
+    require_trust(opened, selected, trusted)
     recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
     path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
@@ -110,24 +108,6 @@ def write_repro(
     size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
     return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
-
-
-def _check_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
-    """Checks that what the repro executes was made here, or is trusted.
-
-    Raises:
-        UsageError: it was not.
-    """
-    if trusted or run.is_made_here:
-        return
-    what = (
-        f"the operator {printable(launch.site.op)}" if launch.site.op else f"the source of {printable(launch.kernel)}"
-    )
-    loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
-    raise UsageError(
-        f"{run.path} was not made here by this user; its repro would run {what} as the run describes it{loaded}",
-        hint=trust.TRUST_HINT,
-    )
 
 
 def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:

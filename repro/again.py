@@ -21,6 +21,21 @@ def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRu
     Raises:
         RunDirError: the package is not known or gone, or the launch did not come again.
     """
+    return _again(run, launch, launch.id, trusted)
+
+
+def run_all_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
+    """Repeats the run at level 1 for all launches; see `run_again`."""
+    return _again(run, launch, None, trusted)
+
+
+def _again(run: RunDir, launch: Launch, saved: str | None, trusted: bool) -> DiagnosedRun:
+    """Repeats the run.
+
+    Args:
+        launch: that has to come again.
+        saved: the launch to save; None for all.
+    """
     if run.package is None:
         raise RunDirError(
             f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
@@ -37,7 +52,7 @@ def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRu
         timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
         imports=run.info.imports,
         libraries=run.info.libraries,
-        launch=launch.id,
+        launch=saved,
         trusted=trusted,
     )
     repeated = next((x for x in result.run.launches if x.key == launch.key), None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
@@ -14,12 +15,13 @@ from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.modules import PACKAGE, modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.rundir.timeline import Launch
 
 
-def default_folder(launch: RecordedLaunch) -> str:
+def default_folder(launch: RecordedLaunch | Launch, prefix: str = "repro") -> str:
     """`repro_<kernel>_<launch>`, a legal file name of at most 200 bytes."""
     kernel = re.sub(r"[^A-Za-z0-9._+-]", "_", launch.site.kernel)
-    return f"repro_{kernel[:180]}_{launch.id}"
+    return f"{prefix}_{kernel[:180]}_{launch.id}"
 
 
 def check_free(folder: Path) -> None:
@@ -30,6 +32,29 @@ def check_free(folder: Path) -> None:
     """
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} already exists", hint="remove it, or name another folder with -o")
+
+
+@contextlib.contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """Yields a new folder that becomes `folder` at the end; after an exception nothing is left of it.
+
+    Raises:
+        UsageError: the folder is there already or cannot be written.
+    """
+    check_free(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
+    try:
+        yield new
+        new.chmod(0o755)
+        new.rename(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def write_folder(
@@ -47,30 +72,18 @@ def write_folder(
         UsageError: the folder is there already or cannot be made.
         RunDirError: a tensor file of the run is gone.
     """
-    check_free(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
-    try:
+    with unfinished(folder) as new:
         for name, content in contents.items():
             data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
-            (unfinished / name).write_bytes(data)
-        (unfinished / PACKAGE).mkdir()
+            (new / name).write_bytes(data)
+        (new / PACKAGE).mkdir()
         for name, text in modules_of(str(contents["repro.py"])).items():
-            (unfinished / PACKAGE / name).write_text(text, encoding="utf-8")
-        (unfinished / "tensors").mkdir()
+            (new / PACKAGE / name).write_text(text, encoding="utf-8")
+        (new / "tensors").mkdir()
         for name, source in tensor_files(arguments).items():
-            shutil.copyfile(source, unfinished / "tensors" / name)
+            shutil.copyfile(source, new / "tensors" / name)
         if header is not None:
-            header.link_into(unfinished)
-        unfinished.chmod(0o755)
-        unfinished.rename(folder)
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            header.link_into(new)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -12,6 +12,8 @@ from aoti_debug import wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.ranks import one_rank
+from aoti_debug.errors import UsageError
+from aoti_debug.fx_repro import FxExtra, FxRepro, write_fx_repro
 from aoti_debug.repro import write_repro
 
 
@@ -46,6 +48,9 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     callback=_bytes,
     help="How much a single file may contain, compressed; takes K, M and G.",
 )
+@click.option("--fx", is_flag=True, help="Write the part of the program's graph that it computes, as an FX module.")
+@click.option("--minifier", is_flag=True, help="As --fx, with the script that torch's minifier starts from.")
+@click.option("--issue", is_flag=True, help="As --fx, with an issue text for PyTorch: script, observed, versions.")
 @options.trust
 def command(
     kernel: str,
@@ -54,6 +59,9 @@ def command(
     output: Path | None,
     single_file: bool,
     max_size: int,
+    fx: bool,
+    minifier: bool,
+    issue: bool,
     trusted: bool,
 ) -> None:
     """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
@@ -70,7 +78,27 @@ def command(
     python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
+
+    With --fx it is not the kernel that is replayed, but the operators of the program that the kernel stands for: in
+    eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
     """
+    chosen = {FxExtra.MINIFIER: minifier, FxExtra.ISSUE: issue}
+    extras = [extra for extra, is_asked in chosen.items() if is_asked]
+    if fx or extras:
+        if single_file:
+            raise UsageError("--single-file and --fx exclude each other", hint="pass one of them")
+        _print_fx(
+            write_fx_repro(
+                kernel,
+                run=one_rank(run),
+                launch=launch,
+                output=output,
+                extras=extras,
+                trusted=trusted,
+                say=_say,
+            )
+        )
+        return
     written = write_repro(
         kernel,
         run=one_rank(run),
@@ -78,9 +106,21 @@ def command(
         output=output,
         one_file=max_size if single_file else None,
         trusted=trusted,
-        say=lambda text: print_lines([text], err=True),
+        say=_say,
     )
     size = f"{wording.count(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
     lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
     lines += [f"  it ended in {written.fault}"] if written.fault else []
     print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
+
+
+def _say(text: str) -> None:
+    print_lines([text], err=True)
+
+
+def _print_fx(written: FxRepro) -> None:
+    tensors = f"{wording.count(written.inputs, 'input')}, {wording.count(written.outputs, 'output')}"
+    lines = [f"{written.path}", f"  launch {written.launch}: {wording.count(written.calls, 'operator')}, {tensors}"]
+    lines += [f"  from {written.run.name}; in eager:", *(f"    {line}" for line in written.lines)]
+    commands = (shlex.join(["python" if path.suffix == ".py" else "less", str(path)]) for path in written.files)
+    print_lines([*lines, *(f"next: {command}" for command in commands)])

@@ -130,7 +130,7 @@ class _Session:
         if (options.model / run_json.NAME).is_file() or ranks_directory.is_one(options.model):
             self._check_not_compiled("a run directory")
             run = run_directory.open_run(options.model)
-            return run if _has_tensors(run) else self._again(run)
+            return run if run.has_tensors else self._again(run)
         package = archive.inspect(options.model)
         if package.kind not in COMPILED:
             self._check_not_compiled(package.kind.value)
@@ -223,7 +223,3 @@ class _Session:
             program_values.move_to_repro(self._folder, repro.path)
             note.text = wording.count(repro.tensors, "tensor")
         return str(repro.path)
-
-
-def _has_tensors(run: RunDir) -> bool:
-    return any(saved.path for launch in run.launches for a in launch.args for saved in a.files.values())

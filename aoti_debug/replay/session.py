@@ -138,5 +138,4 @@ def recorded(session: ReplaySession, run: RunDir) -> RunDir:
     Raises:
         UsageError, TargetError, RunDirError: it cannot be repeated.
     """
-    has_tensors = any(saved.path for launch in run.launches for a in launch.args for saved in a.files.values())
-    return run if has_tensors else session.again("level 1", (), level=1).run
+    return run if run.has_tensors else session.again("level 1", (), level=1).run

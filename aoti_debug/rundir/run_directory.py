@@ -94,6 +94,11 @@ class RunDir:
         return self.journal.header.level if self.journal else self.info.level
 
     @property
+    def has_tensors(self) -> bool:
+        """True if it saved a tensor of any launch."""
+        return any(saved.path for launch in self.launches for a in launch.args for saved in a.files.values())
+
+    @property
     def package(self) -> Path | None:
         """The package that was run; None if the run has no link to it, or the link is broken."""
         link = self.path / PACKAGE

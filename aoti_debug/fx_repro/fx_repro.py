@@ -1,0 +1,210 @@
+"""Writes the FX repro of a launch: the part of the graph that it computes, with its recorded tensors, checked once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import aoti_debug
+from aoti_debug import levels, wording
+from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.compare.protocol.request import Region
+from aoti_debug.compare.regions.regions import find_regions
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.rescue import open_diagnosed
+from aoti_debug.errors import TargetError, UsageError
+from aoti_debug.fx_repro.issue_text import ISSUE, issue_text
+from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text
+from aoti_debug.fx_repro.request import Saved, SaveRequest
+from aoti_debug.fx_repro.script_text import LAUNCHER, SCRIPT, launcher_text, script_text
+from aoti_debug.machine import json_data, process, python_process
+from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.scratch_directory import scratch_directory
+from aoti_debug.reference.program import Reference
+from aoti_debug.repro.again import run_all_again
+from aoti_debug.repro.folder import check_free, default_folder, unfinished
+from aoti_debug.repro.lookup import fault_of, find_launch
+from aoti_debug.repro.required_trust import require_trust
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+WORKER = "aoti_debug.fx_repro.worker"
+PREFIX = "repro_fx"
+_SECONDS = 3600.0  # that a graph may take
+
+
+class FxExtra(Enum):
+    """A file that an FX repro may hold beside its script."""
+
+    MINIFIER = "the script that torch's minifier starts from"
+    ISSUE = "an issue text for torch's tracker"
+
+
+@dataclass(frozen=True)
+class FxRepro:
+    """An FX repro that was written.
+
+    Attributes:
+        path: the folder.
+        launch: "0.3"
+        run: the run that its tensors come from.
+        calls: how many operators its module calls.
+        inputs, outputs: how many tensors it takes and returns.
+        lines: what its script printed when it was run once.
+        code: the exit code of the script: 0 if the graph computes what was recorded, 10 if not.
+        files: what to run next, and the issue text.
+    """
+
+    path: Path
+    launch: str
+    run: Path
+    calls: int
+    inputs: int
+    outputs: int
+    lines: tuple[str, ...]
+    code: int
+    files: tuple[Path, ...]
+
+
+def write_fx_repro(
+    kernel: str,
+    *,
+    run: DiagnosedRun | str | Path | None = None,
+    launch: str | None = None,
+    output: Path | None = None,
+    extras: Collection[FxExtra] = (),
+    trusted: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> FxRepro:
+    """Writes the part of the graph that a launch computes as a script, and runs the script once.
+
+    Args:
+        run, launch, trusted, say: as of `aoti_debug.repro.write_repro`.
+        output: the folder to write; None for `repro_fx_<kernel>_<launch>` here.
+        extras: what to write beside it.
+
+    Raises:
+        UsageError: there is no such kernel or launch, its part of the graph has no form in FX, something is there
+            already, or the run was not made here and is not trusted.
+        ArtifactError: the package holds no graph.
+        RunDirError: the run cannot be read, or saved too little and cannot be repeated.
+        TargetError: the tensors cannot be saved.
+    """
+    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
+    selected = find_launch(diagnosed.run, kernel, launch, diagnosed.verdict.suspects if diagnosed.verdict else ())
+    require_trust(diagnosed.run, selected, trusted)
+    path = output or Path(default_folder(selected, PREFIX))
+    check_free(path)
+    recorded, reference, region = _recorded(diagnosed.run, selected, trusted, say)
+    graph = reference.graph(region.graph, region.function)
+    assert graph is not None
+    module = module_text(reference, graph, region)
+    header = list(_header(recorded, selected, region, module))
+    imports = tuple(dict.fromkeys((*recorded.manifest.imports, *recorded.info.imports)))
+    libraries = tuple(dict.fromkeys((*recorded.manifest.libraries, *recorded.info.libraries)))
+    texts = {SCRIPT: script_text(module, header, imports, libraries)}
+    if FxExtra.MINIFIER in extras:
+        texts[LAUNCHER] = launcher_text()
+    with unfinished(path) as folder:
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        package, device = str(recorded.package), recorded.manifest.device
+        saved = _save(
+            SaveRequest(package, region, tuple(module.inputs), module.outputs, device, imports, libraries, str(folder))
+        )
+        if FxExtra.ISSUE in extras:
+            observed = _observed(fault_of(selected, diagnosed.verdict), saved)
+            text = issue_text(module, saved.inputs, saved.versions, device, observed)
+            (folder / ISSUE).write_text(text, encoding="utf-8")
+    return FxRepro(
+        path=path,
+        launch=selected.id,
+        run=recorded.path,
+        calls=module.calls,
+        inputs=len(module.inputs),
+        outputs=len(module.outputs),
+        lines=saved.lines,
+        code=saved.code,
+        files=tuple(path / name for name in (SCRIPT, LAUNCHER, ISSUE) if (path / name).is_file()),
+    )
+
+
+def _recorded(
+    run: RunDir, launch: Launch, trusted: bool, say: Callable[[str], None]
+) -> tuple[RunDir, Reference, Region]:
+    """A run with the tensors of a launch, the graphs of its package, and the part of them that the launch computes."""
+    reference, _ = reference_of(run)
+    region, reason = _region(run, launch, reference)
+    if region is None and not _is_whole(run):
+        say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
+        say("running the package again at level 1")
+        run = run_all_again(run, launch, trusted).run
+        say(f"recorded in {run.path}")
+        region, reason = _region(run, run.launch(launch.id), reference)
+    if region is None:
+        raise UsageError(f"launch {launch.id} of {launch.kernel} has no part of the graph: {reason}", hint=HINT)
+    return run, reference, region
+
+
+def _is_whole(run: RunDir) -> bool:
+    """True if the run was to save all tensors of all launches: repeating it gives no more."""
+    return run.has_tensors and not (run.info.filters or run.info.module_filters or run.info.line_filters)
+
+
+def _region(run: RunDir, launch: Launch, reference: Reference) -> tuple[Region | None, str]:
+    """The region of a launch, or that which it is a part of; else the reason why there is none."""
+    if not run.has_tensors:
+        return None, "no tensors were saved"
+    found = find_regions(run, reference)
+    around = [region for region in found.regions if region.launch == launch.id]
+    around += [region for region in found.regions if launch.id in region.launches]
+    if around:
+        return around[0], ""
+    return None, next((item.reason for item in found.uncovered if item.launch == launch.id), "it writes no tensor")
+
+
+def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> Iterator[str]:
+    version = run.info.torch_version or run.manifest.torch_version
+    operators = wording.count(module.calls, "operator")
+    yield f"Launch {launch.id} of {launch.kernel} as a graph: {operators}, with the recorded inputs and outputs."
+    yield f"written by  aoti-debug {aoti_debug.__version__}"
+    yield f"run         {run.path.name}, started {run.info.started}, torch {version}, {run.manifest.device}"
+    if len(region.launches) > 1:
+        yield f"launches    {', '.join(region.launches)}: only together do they compute values of the graph"
+    yield from (f"note        {note}" for note in region.notes)
+    yield "Exit codes: 0 as recorded, 10 not as recorded; any other: an operator failed."
+
+
+def _observed(fault: str, saved: Saved) -> list[str]:
+    """The sentences of an issue text about what was observed."""
+    differing = [line for line in saved.lines if ": DIFFERS: " in line]
+    return [fault] if fault else [f"eager against what the kernel wrote: {line}" for line in differing]
+
+
+def _save(request: SaveRequest) -> Saved:
+    """Has a process save the tensors and run the script.
+
+    Raises:
+        UsageError: they were not recorded as a whole.
+        TargetError: the process failed.
+    """
+    with scratch_directory() as folder:
+        question, answer = folder / "request.json", folder / "answer.json"
+        question.write_text(json_data.to_text(request))
+        command = PythonCommand(WORKER, arguments=(str(question), str(answer)))
+        with python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+            done = process.finished(child, _SECONDS)
+        if not answer.is_file():
+            said = wording.first_line(done.stdout.strip().rpartition("\n")[2])
+            raise TargetError(
+                f"the tensors cannot be saved: the process ended with {process.describe_exit(done.code)}: {said}",
+                hint="aoti-debug doctor checks this machine",
+            )
+        saved = json_data.parse(Saved, answer.read_bytes())
+    if saved.refusal:
+        raise UsageError(saved.refusal, hint=HINT)
+    return saved

@@ -1,0 +1,120 @@
+"""Writes an issue text for the tracker of torch: a script of its own, what it should print and what was observed.
+
+A pure text generator. Of paths only the names of files are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from aoti_debug.fx_repro.module_text import CLASS, ModuleText
+from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.repro import literals
+
+ISSUE = "issue.md"
+_COMMENT = re.compile(r"^(\s*# )(\S*/)(?=[^/\s]+:\d+ in )", re.MULTILINE)
+_ISSUE = """{title}
+
+This graph is the part of a model that one launch of its AOTInductor package computes. The script compiles it alone, and
+compares it with eager.
+
+```python
+{script}```
+
+**Observed**: {observed}
+
+**Expected**: what eager computes.
+{attached}
+### Versions
+
+{versions}
+"""
+_CHECK = """
+
+if __name__ == "__main__":
+    model, inputs = {name}().to({device}).eval(), make_inputs()
+    with torch.no_grad():
+        package = torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs))
+        compiled = torch._inductor.aoti_load_package(package)(*inputs)
+        for actual, expected in zip(compiled, model(*inputs), strict=True):
+            torch.testing.assert_close(actual, expected, equal_nan=True)
+"""
+
+
+def issue_text(
+    module: ModuleText,
+    inputs: Mapping[str, InputTensor],
+    versions: Mapping[str, str],
+    device: str,
+    observed: Sequence[str],
+) -> str:
+    """The text of issue.md.
+
+    Args:
+        observed: the fault of the launch, or how what eager computes differs from what was recorded; () if it does not.
+    """
+    script = issue_script(module, inputs, device)
+    are_recorded = all(tensor.data or not _count(tensor) for tensor in inputs.values())
+    attached = (
+        ""
+        if are_recorded
+        else "\nThe inputs of the script are random. Those of the failing call: tensors.pt (attached).\n"
+    )
+    lines = [f"- {name} {version}" for name, version in versions.items()]
+    said = "; ".join(observed) or "nothing wrong in this recording: say here what is"
+    return _ISSUE.format(
+        title="### Describe the bug",
+        script=script,
+        observed=said,
+        attached=attached,
+        versions="\n".join(lines),
+    )
+
+
+def issue_script(module: ModuleText, inputs: Mapping[str, InputTensor], device: str) -> str:
+    """The script of the issue: it compares the compiled graph with eager, and needs nothing but torch."""
+    imports = [f"import {name}" for name in sorted(name for name in module.imports if not name.startswith("torch"))]
+    later = [f"import {name}" for name in module.imports if name.startswith("torch")]
+    has_data = any(tensor.data for tensor in inputs.values())
+    made = [f"        {_made(tensor, device)},  # {name}" for name, tensor in inputs.items()]
+    lines = [*(["import base64"] if has_data else []), *imports, *([""] if imports or has_data else [])]
+    lines += ["import torch", *later, "", "", _COMMENT.sub(r"\1", module.source)]
+    lines += ["", "def make_inputs():", "    torch.manual_seed(0)", "    return (", *made, "    )", ""]
+    return "\n".join(lines) + _CHECK.format(name=CLASS, device=literals.text(device))
+
+
+def _made(tensor: InputTensor, device: str) -> str:
+    """The expression of an input."""
+    shape, dtype = list(tensor.shape), f"torch.{tensor.dtype}"
+    if tensor.data:
+        bytes_ = f"bytearray(base64.b64decode({literals.text(tensor.data)}))"
+        value = f"torch.frombuffer({bytes_}, dtype={dtype}).reshape({shape})"
+    elif tensor.dtype == "bool":
+        value = f"torch.randint(0, 2, {shape}).bool()"
+    elif "int" in tensor.dtype:
+        value = f"torch.randint({tensor.smallest}, {tensor.largest + 1}, {shape}).to({dtype})"
+    else:
+        value = f"torch.randn({shape}).to({dtype})"
+    if device != "cpu":
+        value += f".to({literals.text(device)})"
+    if not _is_contiguous(tensor):
+        layout = f"{shape}, {list(tensor.strides)}, dtype={dtype}, device={literals.text(device)}"
+        value = f"torch.empty_strided({layout}).copy_({value})"
+    return value
+
+
+def _count(tensor: InputTensor) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    return count
+
+
+def _is_contiguous(tensor: InputTensor) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,126 @@
+"""The process that saves the tensors of an FX repro and runs its script once.
+
+`python -m aoti_debug.fx_repro.worker REQUEST ANSWER`: both are files (request.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import io
+import platform
+import runpy
+import sys
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aoti_debug import dtypes
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.worker.inputs import region_inputs
+from aoti_debug.compare.worker.layouts import load_value
+from aoti_debug.errors import RunDirError
+from aoti_debug.fx_repro.request import InputTensor, Saved, SaveRequest
+from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.machine import json_data
+from aoti_debug.pt2 import archive
+from aoti_debug.reference import program
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST_TEXT = 16 << 10  # bytes of inputs that a text may hold
+
+
+def main() -> int:
+    """Answers the request."""
+    request_path, answer_path = map(Path, sys.argv[1:])
+    request = json_data.parse(SaveRequest, request_path.read_bytes())
+    try:
+        answer = _run(_saved(request), request)
+    except (NotEvaluableError, RunDirError) as error:
+        answer = Saved(refusal=str(error))
+    answer_path.write_text(json_data.to_text(answer))
+    return 0
+
+
+def _saved(request: SaveRequest) -> Saved:
+    """Saves the tensors.
+
+    Raises:
+        NotEvaluableError: an input was not recorded as a whole.
+        RunDirError: a tensor cannot be read.
+    """
+    import torch
+
+    for module in request.imports:
+        importlib.import_module(module)
+    for library in request.libraries:
+        torch.ops.load_library(library)
+    region = request.region
+    reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+    graph = reference.graph(region.graph, region.function)
+    assert graph is not None
+    symbols = Symbols(known=region.symbols)
+    given = region_inputs(graph, region, symbols, request.device, None)
+    if given.other is not None:
+        raise NotEvaluableError(f"only parts of {' and '.join(given.parts)} were recorded")
+    inputs = {
+        name: given.known[item.value].clone(memory_format=torch.preserve_format)
+        for name, item in zip(request.inputs, region.inputs, strict=True)
+    }
+    outputs = {}
+    for name, item in zip(request.outputs, region.outputs, strict=True):
+        with contextlib.suppress(NotEvaluableError):  # the script says that it was not recorded as a whole
+            outputs[name] = load_value(graph, item, symbols, request.device)
+    torch.save({"inputs": inputs, "outputs": outputs}, Path(request.folder) / TENSORS)
+    size = sum(value.numel() * value.element_size() for value in inputs.values())
+    described = {name: _described(value, size <= LARGEST_TEXT) for name, value in inputs.items()}
+    return Saved(inputs=described, versions=_versions(request.device))
+
+
+def _described(value: torch.Tensor, with_data: bool) -> InputTensor:
+    import torch
+
+    dtype = dtypes.bare_name(value.dtype)
+    is_integer = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+    limits = (int(value.min()), int(value.max())) if is_integer and value.numel() else (0, 0)
+    data = ""
+    if with_data and value.numel():
+        plain = value.detach().resolve_conj().cpu().contiguous().reshape(-1).view(torch.uint8)
+        data = base64.b64encode(plain.numpy().tobytes()).decode()
+    return InputTensor(dtype, tuple(value.shape), tuple(value.stride()), *limits, data)
+
+
+def _versions(device: str) -> dict[str, str]:
+    import torch
+
+    versions = {"torch": torch.__version__, "Python": platform.python_version(), "system": platform.platform()}
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        versions["triton"] = metadata.version("triton")
+    if device.startswith("cuda"):
+        versions |= {"GPU": torch.cuda.get_device_name(device), "CUDA": str(torch.version.cuda)}
+    return versions
+
+
+def _run(saved: Saved, request: SaveRequest) -> Saved:
+    """Runs the script as a user would, and adds what it prints."""
+    output = io.StringIO()
+    sys.argv = [SCRIPT]
+    code = 0
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            runpy.run_path(str(Path(request.folder) / SCRIPT), run_name="__main__")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except Exception as error:  # noqa: BLE001 - whatever an operator raises is what the script ends with
+            print(f"{type(error).__name__}: {error}")
+            code = 1
+    return replace(saved, lines=tuple(output.getvalue().splitlines()), code=code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

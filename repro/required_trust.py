@@ -1,0 +1,27 @@
+"""Checks that a repro executes nothing of a stranger's without the user's consent."""
+
+from __future__ import annotations
+
+from aoti_debug.errors import UsageError
+from aoti_debug.pt2 import trust
+from aoti_debug.pt2.archive_safety import printable
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+
+def require_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
+    """Checks that what the repro executes was made here, or is trusted.
+
+    Raises:
+        UsageError: it was not.
+    """
+    if trusted or run.is_made_here:
+        return
+    what = (
+        f"the operator {printable(launch.site.op)}" if launch.site.op else f"the source of {printable(launch.kernel)}"
+    )
+    loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
+    raise UsageError(
+        f"{run.path} was not made here by this user; its repro would run {what} as the run describes it{loaded}",
+        hint=trust.TRUST_HINT,
+    )

@@ -1,0 +1,105 @@
+"""FX repros of recorded launches: of chains of operators without a compiler, and of every launch of compiled models."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import chains
+import pytest
+from click.testing import CliRunner
+
+from aoti_debug.cli.main import group
+from aoti_debug.errors import UsageError
+from aoti_debug.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.machine import python_process
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+ADD = "aten.add.Tensor"
+REFUSALS = (
+    "is a Triton kernel of the user's own",
+    "cond has no form",
+    "while_loop has no form",
+    "draws random numbers",
+    "no node holds what it writes",
+    "it writes no tensor",
+    "it depends on",
+    "only parts of",
+)
+
+
+@pytest.fixture(autouse=True)
+def _forked() -> Iterator[None]:
+    with python_process.forking_from(["torch"]):
+        yield
+
+
+def written(run: RunDir, launch: Launch, folder: Path) -> int:
+    return write_fx_repro(launch.kernel, run=run.path, launch=launch.id, output=folder / launch.id).code
+
+
+@pytest.mark.parametrize(("wrong", "code"), [(-1, 0), (1, 10)])
+def test_it_computes_what_was_recorded_or_says_where_it_does_not(tmp_path: Path, wrong: int, code: int) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD,) * 4, wrong=wrong, step=2)
+    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro")
+    assert (repro.code, repro.calls, repro.inputs, repro.outputs) == (code, 2, 1, 1)
+    assert repro.lines[-1] == ("as recorded" if code == 0 else "NOT as recorded")
+    done = subprocess.run([sys.executable, "-I", repro.path / "repro.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (code, list(repro.lines), "")
+    assert sorted(path.name for path in repro.path.iterdir()) == ["repro.py", "tensors.pt"]
+
+
+def test_what_was_wrong_is_in_the_issue_text_and_the_minifier_has_its_script(tmp_path: Path) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD,) * 4, wrong=1, step=2)
+    path = tmp_path / "repro"
+    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=path, extras=list(FxExtra))
+    assert repro.files == (path / "repro.py", path / "minifier_launcher.py", path / "issue.md")
+    text = (path / "issue.md").read_text()
+    assert "**Observed**: eager against what the kernel wrote: node_3: DIFFERS: Tensor-likes are not close!" in text
+    assert "- torch " in text
+    assert str(tmp_path) not in text
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD,) * 2)
+    (tmp_path / "repro").mkdir()
+    with pytest.raises(UsageError, match="already exists"):
+        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD,) * 2)
+    words = ["repro", "cpp_fused_add_1", "--run", str(run.path), "-o", str(tmp_path / "repro")]
+    refused = CliRunner().invoke(group, [*words, "--fx", "--single-file"])
+    assert isinstance(refused.exception, UsageError)
+    result = CliRunner().invoke(group, [*words, "--issue"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        str(tmp_path / "repro"),
+        "  launch 0.1: 1 operator, 1 input, 1 output",
+        f"  from {run.path.name}; in eager:",
+        "    node_1: equal, bit for bit",
+        "    as recorded",
+        f"next: python {tmp_path / 'repro' / 'repro.py'}",
+        f"next: less {tmp_path / 'repro' / 'issue.md'}",
+    ]
+
+
+@pytest.mark.parametrize("name", ["mixed", "mutation", "views", "sizes", "half", "control"])
+def test_every_launch_of_a_model_is_written_or_refused_with_a_reason(
+    saved: Callable[[str], RunDir], name: str, tmp_path: Path
+) -> None:
+    run = saved(name)
+    codes: dict[str, int | str] = {}
+    for launch in run.launches:
+        try:
+            codes[launch.id] = written(run, launch, tmp_path)
+        except UsageError as error:
+            codes[launch.id] = str(error)
+    refused = [text for text in codes.values() if isinstance(text, str)]
+    assert [text for text in refused if not any(reason in text for reason in REFUSALS)] == []
+    assert {code for code in codes.values() if not isinstance(code, str)} == {0}
+    assert len(refused) < len(codes) / 2

@@ -23,8 +23,10 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 MOST_LINES = 200  # of the README
 FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
-GENERATED = {"repro.py", "my.py", "budget.toml"}  # names of files of users, which are no part of the checkout
+# Names of files of users, or made for them, which are no part of the checkout
+GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"
+FX_GOLDEN = ROOT / "tests/fx_repro/golden"
 SCRIPTS = ("benchmarks/*.py", "docs/demo/*.py", "runtime_shims/cuda/*.py", "tests/*/*.py")
 
 
@@ -62,7 +64,8 @@ def options_of_scripts() -> dict[str, set[str]]:
     """Options of the scripts that documents may call, by file name; those of pytest are the suite's own."""
     scripts = [path for pattern in SCRIPTS for path in ROOT.glob(pattern)]
     found = {path.name: text.parser_options(path.read_text()) for path in scripts}
-    found["repro.py"] = text.parser_options(REPRO_OPTIONS.read_text()) | {"--help"}
+    generated = [REPRO_OPTIONS, *(FX_GOLDEN / f"{name}.py.txt" for name in ("repro", "minifier_launcher"))]
+    found["repro.py"] = {"--help"}.union(*(text.parser_options(path.read_text()) for path in generated))
     return found | {"pytest": text.parser_options((ROOT / "tests/conftest.py").read_text())}
 
 

@@ -67,12 +67,10 @@ if __name__ == "__main__":
 _LAUNCHER = '''#!/usr/bin/env python3
 """Starts torch's minifier for AOTInductor on this graph: it looks for a smaller graph that still fails.
 
-usage: python minifier_launcher.py [--accuracy]
-
-Without --accuracy a graph fails if compiling or running it raises an exception; with it, if it computes wrong numbers.
-The minifier writes into the folder minifier/ beside this script; the result is minifier/repro.py.
+The minifier writes into the folder minifier/ beside this script; its result is minifier/repro.py.
 """
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -83,7 +81,10 @@ from torch._dynamo.repro.aoti import run_repro
 from repro import {name}, load
 
 if __name__ == "__main__":
-    accuracy = "--accuracy" in sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    about = "a graph fails if it computes wrong numbers, not if compiling or running it raises an exception"
+    parser.add_argument("--accuracy", action="store_true", help=about)
+    accuracy = parser.parse_args().accuracy
     sys.argv[1:] = []
     inputs, _ = load()
     exported = torch.export.export({name}().to(inputs[0].device if inputs else "cpu").eval(), inputs)

@@ -49,30 +49,38 @@ __device__ __forceinline__ Partial read_partial(const Partial* from) {
   return partial;
 }
 
+// The blocks that work on one tensor.
+struct Share {
+  uint32_t block;  // the calling one, from 0
+  uint32_t n_blocks;
+};
+
 // The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
 template <class Type>
-__device__ __forceinline__ Partial accumulate(const StatisticsJob& job) {
+__device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, const StatisticsJob& job, Share share) {
   constexpr uint32_t per_chunk = kChunkBytes / Type::bytes;
-  const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const uint64_t whole = job.elements.chunked ? job.elements.count / per_chunk : 0;
+  const uint64_t step = static_cast<uint64_t>(share.n_blocks) * blockDim.x;
+  const uint64_t first = static_cast<uint64_t>(share.block) * blockDim.x + threadIdx.x;
+  const uint64_t chunks = job.chunks, elements = job.elements.count, data = job.elements.data;
+  const uint64_t whole = job.elements.chunked ? elements / per_chunk : 0;
+  const bool hashed = batch.hashed;
   Accumulator<Type> accumulator;
   uint64_t hash = 0;
   uint32_t tick = 0;
   uint64_t at = first;
   Chunk next{{0, 0}};
-  if (at < whole) next = read_chunk(job.elements.data + at * kChunkBytes);
+  if (at < whole) next = read_chunk(data + at * kChunkBytes);
   AOTI_DEBUG_ROLL
   for (; at < whole; at += step, tick += per_chunk) {
     const Chunk chunk = next;
-    if (at + step < whole) next = read_chunk(job.elements.data + (at + step) * kChunkBytes);
-    hash += hash_term(chunk.words[0], 2 * at) + hash_term(chunk.words[1], 2 * at + 1);
+    if (at + step < whole) next = read_chunk(data + (at + step) * kChunkBytes);
+    if (hashed) hash += hash_term(chunk.words[0], 2 * at) + hash_term(chunk.words[1], 2 * at + 1);
     accumulator.add_chunk(chunk, tick);
   }
   AOTI_DEBUG_ROLL
-  for (; at < job.chunks; at += step, tick += per_chunk) {
-    const uint32_t count = elements_in_chunk<Type::bytes>(job.elements.count, at);
-    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, at * per_chunk, count);
+  for (; at < chunks; at += step, tick += per_chunk) {
+    const uint32_t count = elements_in_chunk<Type::bytes>(elements, at);
+    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, batch.dims, at * per_chunk, count);
     hash += hash_term(chunk.words[0], 2 * at);
     if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * at + 1);
     accumulator.add_elements(chunk, count, tick);
@@ -87,23 +95,29 @@ __device__ __forceinline__ Partial accumulate(const StatisticsJob& job) {
   return partial;
 }
 
-// One launch does it all: every block leaves its result, and the block that is the last to do so merges them.
+// One launch does it all: every block leaves its result, and the tensor's last block to do so merges them.
 template <class Type>
-__device__ __forceinline__ void statistics(const StatisticsJob& job) {
+__device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   __shared__ Partial shared[kBlockThreads / kWarp];
   __shared__ uint32_t is_last;
-  Partial* partials = reinterpret_cast<Partial*>(job.partials);
-  uint32_t* counter = reinterpret_cast<uint32_t*>(job.counter);
-  Partial partial = accumulate<Type>(job);
+  uint32_t index = 0;
+  AOTI_DEBUG_ROLL
+  while (blockIdx.x >= batch.first_block[index + 1]) ++index;
+  const StatisticsJob& job = batch.jobs[index];
+  const uint32_t first_block = batch.first_block[index];
+  const Share share{blockIdx.x - first_block, batch.first_block[index + 1] - first_block};
+  Partial* partials = reinterpret_cast<Partial*>(batch.partials) + first_block;
+  uint32_t* counter = reinterpret_cast<uint32_t*>(batch.counters) + index;
+  Partial partial = accumulate<Type>(batch, job, share);
   uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
   AOTI_DEBUG_ROLL
-  for (bool merging = gridDim.x == 1;; merging = true) {
+  for (bool merging = share.n_blocks == 1;; merging = true) {
     reduce_block<Type>(partial, count, shared);
     if (merging) break;
     if (threadIdx.x == 0) {
-      partials[blockIdx.x] = partial;
+      partials[share.block] = partial;
       __threadfence();
-      is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
+      is_last = atomicAdd(counter, 1u) == share.n_blocks - 1;
     }
     __syncthreads();
     if (!is_last) return;
@@ -111,7 +125,8 @@ __device__ __forceinline__ void statistics(const StatisticsJob& job) {
     count = kWarp;
     partial = Partial{};
     AOTI_DEBUG_ROLL
-    for (uint32_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) merge<Type>(partial, read_partial(partials + i));
+    for (uint32_t i = threadIdx.x; i < share.n_blocks; i += blockDim.x)
+      merge<Type>(partial, read_partial(partials + i));
   }
   StatisticsSlot* slot = reinterpret_cast<StatisticsSlot*>(job.slot);
   if (threadIdx.x == 0) {
@@ -132,7 +147,7 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
   AOTI_DEBUG_ROLL
   for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < chunks; at += step) {
     const uint32_t count = elements_in_chunk<kBytes>(job.count, at);
-    target[at] = gather_chunk<kBytes>(job.elements, job.first + at * per_chunk, count);
+    target[at] = gather_chunk<kBytes>(job.elements, job.dims, job.first + at * per_chunk, count);
   }
 }
 
@@ -140,9 +155,9 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
 
 #if defined(AOTI_DEBUG_ELEMENT)
 extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads, 4)
-    aoti_debug_statistics(const aoti_debug::cuda::StatisticsJob job) {
+    aoti_debug_statistics(const aoti_debug::cuda::StatisticsBatch batch) {
   using namespace aoti_debug::cuda;
-  statistics<AOTI_DEBUG_ELEMENT>(job);
+  statistics<AOTI_DEBUG_ELEMENT>(batch);
 }
 #endif
 

@@ -28,14 +28,15 @@ struct Elements {
   uint16_t narrow;     // 1: every index fits 31 bits, so that `magic` and `shift` are used
 };
 
-// One tensor's result, in host memory that the device writes. `ticket` is stored last.
+// One tensor's result, in host memory that the device writes. Each word of the Partial is stored together with the
+// result's ticket, at once: so it has arrived when all have, in whatever order, and the device need not wait for any.
+// The values are there before.
 struct StatisticsSlot {
   uint64_t values[kShownBytes / 8];
-  Partial result;
-  uint32_t ticket;
-  uint32_t reserved;
+  uint64_t words[kPartialWords];  // the ticket in the upper half
 };
-static_assert(sizeof(StatisticsSlot) == 1024 + 16 * 8 + 8, "");
+
+AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
 
 struct StatisticsJob {
   Elements elements;

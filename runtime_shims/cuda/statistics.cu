@@ -11,13 +11,21 @@ namespace aoti_debug::cuda {
 // Leaves the sum of the warp's first `count` partials in its first lane; those of the other lanes must be empty.
 template <class Type>
 __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
+  const bool sparse = (partial.nan | partial.pos_inf | partial.neg_inf | partial.hash) == 0;
+  const bool all_words = __any_sync(kAllLanes, !sparse);
   AOTI_DEBUG_ROLL
   for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
     if (distance >= count) continue;
     uint32_t words[kPartialWords];
     __builtin_memcpy(words, &partial, sizeof(words));
     AOTI_DEBUG_UNROLL
-    for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+    for (uint32_t i = 0; i < kFiniteWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+    if (all_words) {
+      AOTI_DEBUG_UNROLL
+      for (uint32_t i = kFiniteWords; i < kPartialWords; ++i) {
+        words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+      }
+    }  // otherwise every lane has zeros there
     Partial other;
     __builtin_memcpy(&other, words, sizeof(words));
     merge<Type>(partial, other);
@@ -122,20 +130,22 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    count = kWarp;
+    count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
     partial = Partial{};
     AOTI_DEBUG_ROLL
     for (uint32_t i = threadIdx.x; i < share.n_blocks; i += blockDim.x)
       merge<Type>(partial, read_partial(partials + i));
   }
-  StatisticsSlot* slot = reinterpret_cast<StatisticsSlot*>(job.slot);
+  if (job.shown) __threadfence_system();
   if (threadIdx.x == 0) {
-    slot->result = partial;
+    shared[0] = partial;
     *counter = 0;
   }
-  __threadfence_system();
   __syncthreads();
-  if (threadIdx.x == 0) *reinterpret_cast<volatile uint32_t*>(&slot->ticket) = job.ticket;
+  if (threadIdx.x >= kPartialWords) return;
+  const uint32_t word = reinterpret_cast<const uint32_t*>(shared)[threadIdx.x];
+  volatile uint64_t* words = reinterpret_cast<StatisticsSlot*>(job.slot)->words;
+  words[threadIdx.x] = with_ticket(word, job.ticket);
 }
 
 template <uint32_t kBytes>

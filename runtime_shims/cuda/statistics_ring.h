@@ -41,7 +41,10 @@ inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot,
     memcpy(result->values, pending.skipped.data(), stats.value_bytes);
     return;
   }
-  const Partial& total = slot.result;
+  uint32_t words[kPartialWords];
+  for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = static_cast<uint32_t>(slot.words[i]);
+  Partial total;
+  memcpy(&total, words, sizeof(total));
   if (pending.wanted != device::StatsWanted::kNumbers) stats.hash = hash_finish(total.hash, pending.bytes);
   stats.value_bytes = pending.value_bytes;
   memcpy(result->values, slot.values, pending.value_bytes);
@@ -104,8 +107,7 @@ class StatisticsRing {
   // That result needs no device: it is of no elements, or is skipped.
   void arrive(uint64_t number) {
     StatisticsSlot& slot = slots_[number % kRingSlots];
-    slot.result = Partial{};
-    slot.ticket = ticket(number);
+    for (uint64_t& word : slot.words) word = with_ticket(0, ticket(number));
   }
   void skip(uint64_t number, std::string_view why) {
     pending_[number % kRingSlots].skipped = why;
@@ -139,7 +141,12 @@ class StatisticsRing {
 
   static uint32_t ticket(uint64_t number) { return static_cast<uint32_t>(number + 1); }
   bool has_arrived(uint64_t number) const {
-    return __atomic_load_n(&slots_[number % kRingSlots].ticket, __ATOMIC_ACQUIRE) == ticket(number);
+    const StatisticsSlot& slot = slots_[number % kRingSlots];
+    const uint32_t awaited = ticket(number);
+    for (uint32_t i = kPartialWords; i-- > 0;) {
+      if (__atomic_load_n(&slot.words[i], __ATOMIC_ACQUIRE) >> 32 != awaited) return false;
+    }
+    return true;
   }
 
   StatisticsSlot* slots_ = nullptr;

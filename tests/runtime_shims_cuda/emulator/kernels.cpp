@@ -14,6 +14,7 @@ inline void atomicMax(uint32_t* address, uint32_t value) { *address = value > *a
 inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
   return emulator::Block::current().shuffle_down(value, distance);
 }
+inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current().any(value); }
 
 #define AOTI_DEBUG_GATHER
 #include <cstring>

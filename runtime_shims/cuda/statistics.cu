@@ -32,10 +32,10 @@ __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
   }
 }
 
-// Leaves the sum of the block's first `count` partials in thread 0. `shared` has room for one of each warp.
+// Leaves the sum of what the first `warps` warps have in thread 0, of the first `count` partials of each. `shared` has
+// room for one of each warp.
 template <class Type>
-__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, Partial* shared) {
-  const uint32_t warps = blockDim.x / kWarp;
+__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, uint32_t warps, Partial* shared) {
   AOTI_DEBUG_ROLL
   for (uint32_t round = 0; round < 2; ++round) {
     reduce_warp<Type>(partial, round == 0 ? count : warps);
@@ -118,9 +118,10 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   uint32_t* counter = reinterpret_cast<uint32_t*>(batch.counters) + index;
   Partial partial = accumulate<Type>(batch, job, share);
   uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
+  uint32_t warps = blockDim.x / kWarp;
   AOTI_DEBUG_ROLL
   for (bool merging = share.n_blocks == 1;; merging = true) {
-    reduce_block<Type>(partial, count, shared);
+    reduce_block<Type>(partial, count, warps, shared);
     if (merging) break;
     if (threadIdx.x == 0) {
       partials[share.block] = partial;
@@ -131,6 +132,7 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
     if (!is_last) return;
     __threadfence();
     count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
+    if (share.n_blocks <= kWarp) warps = 1;
     partial = Partial{};
     AOTI_DEBUG_ROLL
     for (uint32_t i = threadIdx.x; i < share.n_blocks; i += blockDim.x)
@@ -143,7 +145,8 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   }
   __syncthreads();
   if (threadIdx.x >= kPartialWords) return;
-  const uint32_t word = reinterpret_cast<const uint32_t*>(shared)[threadIdx.x];
+  uint32_t word;
+  __builtin_memcpy(&word, reinterpret_cast<const char*>(shared) + threadIdx.x * sizeof(word), sizeof(word));
   volatile uint64_t* words = reinterpret_cast<StatisticsSlot*>(job.slot)->words;
   words[threadIdx.x] = with_ticket(word, job.ticket);
 }

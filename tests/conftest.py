@@ -71,6 +71,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Lets the interpreter collect everything at its end: Triton complains of what is left."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     """Forks the processes that lower and run models from one that has imported what they need, once a session.

@@ -5,6 +5,7 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 TESTS = Path(__file__).resolve().parent
+COLLECTED_AFTER = 20_000  # new objects
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,8 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell starts what runs in its background deaf to interrupts; tests send such to their children. What tests make
     is remembered as made here in a directory of the session, which its workers share. Hundreds of processes start: they
-    compile our modules once, also where the environment says that Python keeps no bytecode.
+    compile our modules once, also where the environment says that Python keeps no bytecode. While tests are collected,
+    Python's cycle collector is off: it would visit all modules again and again.
     """
+    gc.disable()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):
@@ -58,6 +62,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     files = {path: path.relative_to(TESTS).as_posix() for path in {item.path for item in items}}
     items[:] = order.dealt(items, lambda item: files[item.path], workers)
+
+
+def pytest_collection_finish() -> None:
+    """Lets the cycle collector visit what the tests make, and not what was collected."""
+    gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER)
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Lets the interpreter collect everything at its end: Triton complains of what is left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,15 +7,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Longest first. The second one begins with what torch compiles: the first one meanwhile makes the headers for all.
+# Longest first. Three workers begin with files of which only the first needs what torch finds out about the machine and
+# the precompiled headers: the others would wait, or make the same.
 LONGEST = (
-    *("repro/test_execution.py", "frontend/test_compiled_package.py", "corpus/test_corpus.py"),
-    *("triage/test_torture.py", "end_to_end/test_every_package.py", "triage/contracts/test_contracts.py"),
-    *("compare/test_compare.py", "repro/test_sanitize.py", "builder/test_build.py", "native/test_crash_stacks.py"),
-    *("frontend/worker/test_lower.py", "runtime_shims/test_sanitizers.py", "repro/test_reduce.py"),
-    *("end_to_end/test_stripped_packages.py", "runtime_shims_cuda/test_cuda_ptx.py", "repro/test_replay.py"),
-    *("repro/test_triton_recorded.py", "triage/test_compiled_package.py", "wrapper/test_real.py"),
-    *("compare/test_compiled_packages.py", "compare/test_bad_input.py"),
+    *("repro/test_execution.py", "runtime_shims/test_sanitizers.py", "runtime_shims_cuda/test_cuda_ptx.py"),
+    *("end_to_end/test_every_package.py", "corpus/test_corpus.py", "frontend/test_compiled_package.py"),
+    *("compare/test_compiled_packages.py", "builder/test_build.py", "triage/test_torture.py"),
+    *("triage/test_compiled_package.py", "end_to_end/test_stripped_packages.py", "repro/test_sanitize.py"),
+    *("repro/test_triton_recorded.py", "native/test_crash_stacks.py", "compare/test_compare.py"),
+    *("frontend/worker/test_lower.py", "triage/contracts/test_contracts.py", "repro/test_reduce.py"),
+    *("repro/test_replay.py", "end_to_end/test_ranks.py", "report/test_browser.py"),
+    *("builder/test_compile_library.py", "wrapper/test_real.py", "compare/test_bad_input.py"),
+    *("runtime_shims/test_journal_blocks.py", "replay/test_replay.py", "end_to_end/test_inside_examples.py"),
+    *("report/test_diff_page.py", "repro/test_evidence.py", "frontend/test_exported_program.py"),
+    *("run/test_runner.py", "torch_compile/test_backend.py", "bisect/test_settings.py"),
 )
 
 

@@ -89,7 +89,8 @@ class LibraryCompilation:
         inputs = [str(path) for path in (*objects, *self._sources.objects)]
         original = self._sources.original
         original_words = [] if original is None else _link_original(original, self._work)
-        command = [self._toolchain.compiler.path, *inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
+        compiler = self._toolchain.compiler
+        command = [compiler.path, *compiler.linker, *inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
         words = [*command, *original_words, *link_flags(self._sources)]
         self._toolchain.run(words, f"{library.name} cannot be linked")
         if self._sources.mapped_weights is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
@@ -23,14 +25,22 @@ extern "C" int aoti_debug_probe(int x) {
 }
 """
 SHARED_RUNTIMES = (b"libstdc++.so", b"libc++.so")
+FASTER_LINKER = "-fuse-ld=gold"  # the default one of most systems reads all symbols of torch's libraries into a table
+_LINKER = "linker"  # a file in the cache: the options that choose the linker
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler that was checked."""
+    """A C++ compiler that was checked.
+
+    Attributes:
+        version: all that --version prints.
+        linker: options that choose a faster linker than its default, if there is one.
+    """
 
     path: str
-    version: str  # all that --version prints
+    version: str
+    linker: tuple[str, ...] = ()
 
     @property
     def is_clang(self) -> bool:
@@ -86,8 +96,9 @@ def check_compiler(path: str) -> Compiler:
     if result.returncode != 0:
         raise ToolchainError(f"the C++ compiler {path} does not run: {result.stderr.strip()}", hint=_compiler_hint())
     compiler = Compiler(path, result.stdout)
-    cache.entry("compilers", cache.key(_identity(path), compiler.version), lambda work: _probe(compiler, work))
-    return compiler
+    name = cache.key(_identity(path), compiler.version, FASTER_LINKER, shutil.which("ld.gold") or "")
+    probed = cache.entry("compilers", name, lambda work: _probe(compiler, work))
+    return replace(compiler, linker=tuple((probed / _LINKER).read_text().split()))
 
 
 def find_torch() -> Torch:
@@ -147,6 +158,12 @@ def _probe(compiler: Compiler, work: Path) -> None:
             f"{compiler.path} links the C++ runtime statically: packages that it builds crash when torch loads them",
             hint=_compiler_hint(),
         )
+    (work / _LINKER).write_text(FASTER_LINKER if _links_with(FASTER_LINKER, command) else "")
+
+
+def _links_with(option: str, command: Sequence[str]) -> bool:
+    """True if a command links with that option too. Only on x86-64, where such libraries were tested."""
+    return platform.machine() == "x86_64" and subprocess.run([*command, option], capture_output=True).returncode == 0
 
 
 def _compiler_hint() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 import torch
 
 from .header_name import header_name
+
+_GOLD = "ld.gold"
 
 # Appended to a kernel's source: calls the kernel so that an exception comes back as text instead of ending the process.
 CALL = """
@@ -126,14 +129,23 @@ def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:
 def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:
     source.write_text(text, encoding="utf-8")
     unfinished = library.with_suffix(f".{os.getpid()}")
-    command = compiler.arguments(source, unfinished)
     try:
+        command = [*compiler.arguments(source, unfinished), *_faster_linker(compiler)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise SystemExit(f"the compiler cannot be run: {error}") from error
     if done.returncode != 0:
         raise SystemExit(f"the kernel does not compile:\n{' '.join(command)}\n{done.stderr}")
     os.replace(unfinished, library)
+
+
+def _faster_linker(compiler: CppCompiler) -> tuple[str, ...]:
+    """The option for gold, if the compiler has it: it links against torch in half the time of the usual linker."""
+    if platform.machine() != "x86_64" or any(flag.startswith("-fsanitize") for flag in compiler.flags):
+        return ()
+    command = [compiler.program, f"-print-prog-name={_GOLD}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return ("-fuse-ld=gold",) if os.path.isabs(found) else ()
 
 
 @cache

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,16 @@ def test_finds_the_compiler_that_inductor_uses(monkeypatch: pytest.MonkeyPatch) 
     gxx = compiler.find_compiler()
     assert gxx.path == shutil.which("g++")
     assert gxx.header_suffix == (".pch" if gxx.is_clang else ".gch")
+
+
+@pytest.mark.parametrize(("refused", "linker"), [("none", (compiler.FASTER_LINKER,)), (compiler.FASTER_LINKER, ())])
+def test_a_faster_linker_is_used_where_it_links(tmp_path: Path, refused: str, linker: tuple[str, ...]) -> None:
+    if platform.machine() != "x86_64" or shutil.which("ld.gold") is None:
+        pytest.skip("no other linker here")
+    text = f'case "$*" in *{refused}*) exit 1;; esac; exec {shutil.which("g++")} "$@"'
+    path = str(script(tmp_path / "any-g++", text))
+    assert compiler.check_compiler(path).linker == linker
+    assert compiler.check_compiler(path).linker == linker  # from the cache
 
 
 @needs_system_compiler

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device.h"
+#include "dtype.h"
 #include "launch_record.h"
 #include "readable.h"
 

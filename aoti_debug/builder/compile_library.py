@@ -217,7 +217,7 @@ def _include(toolchain: Toolchain, text: str, words: Sequence[str], before: str 
     Args:
         before, after: declarations before and after it.
     """
-    includes = precompiled_headers.leading_includes(text)
+    includes = precompiled_headers.worth_precompiling(precompiled_headers.leading_includes(text))
     if not includes:
         return []
     header = before + precompiled_headers.text_of(includes) + after

@@ -12,6 +12,7 @@ from aoti_debug.machine import cache
 from aoti_debug.manifest import KernelCompilation
 
 _KIND, _NAME = "headers", "leading.h"
+_OF_KERNELS = "#include <torch/csrc/inductor/cpp_prefix.h>"
 _LEADING = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
 _INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
 
@@ -20,6 +21,14 @@ def leading_includes(source: str) -> list[str]:
     """The `#include <…>` lines that a source begins with; comments may lie between them."""
     leading = _LEADING.match(source)
     return _INCLUDE.findall(leading.group()) if leading else []
+
+
+def worth_precompiling(includes: Sequence[str]) -> Sequence[str]:
+    """The first of these lines, those that take long: what follows the header of all kernels is quickly parsed.
+
+    Kernels that include more, such as those with matrix products, share the precompiled header of the others.
+    """
+    return includes[:1] if includes and includes[0] == _OF_KERNELS else includes
 
 
 def text_of(includes: Sequence[str]) -> str:

@@ -25,7 +25,9 @@ extern "C" int aoti_debug_probe(int x) {
 }
 """
 SHARED_RUNTIMES = (b"libstdc++.so", b"libc++.so")
-FASTER_LINKER = "-fuse-ld=gold"  # the default one of most systems reads all symbols of torch's libraries into a table
+# The usual linker reads all symbols of torch's libraries into a table. Gold puts weights behind all data, too;
+# lld puts them beside the code, where more than 2 GB do not fit.
+FASTER_LINKER = "-fuse-ld=gold"
 _LINKER = "linker"  # a file in the cache: the options that choose the linker
 
 

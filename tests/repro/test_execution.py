@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING
 import models
 import pytest
 import torch
-from repro_launches import replay
+from repro_launches import replay, run_script
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind
@@ -40,11 +37,10 @@ MODELS = (
     "planned",
 )
 
-# Runs each script as its own main program, one after the other: torch is imported once, and what one has compiled is
-# there for the next launch of the same kernel.
+# Runs each script as its own main program, one after the other: what one has compiled is there for the next launch of
+# the same kernel.
 SCRIPTS = """
 import contextlib, io, json, os, pathlib, runpy, sys
-sys.modules["aoti_debug"] = None
 found, compiled = {}, {}
 options, *scripts = json.loads(sys.argv[1])
 for script in scripts:
@@ -67,18 +63,12 @@ print(json.dumps(found))
 """
 
 
-def replay_all(folders: list[Path], options: list[str]) -> dict[str, tuple[object, str]]:
+def replay_all(folders: list[Path], options: list[str], folder: Path) -> dict[str, tuple[object, str]]:
     """Folder -> the script's exit code and what it printed."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "AOTI_DEBUG"))}
+    every = folder / "every.py"
+    every.write_text(SCRIPTS)
     scripts = [str(folder / "repro.py") for folder in folders]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", SCRIPTS, json.dumps([options, *scripts])],
-        cwd="/",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(every, json.dumps([options, *scripts]), directory=Path("/"))
     assert done.returncode == 0, done.stderr
     return {Path(script).parent.name: (code, said) for script, (code, said) in json.loads(done.stdout).items()}
 
@@ -100,7 +90,7 @@ def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], 
     operators = ["--import", models.__file__] if name == "custom" else []
     wrong = {
         id_: said
-        for id_, (code, said) in replay_all(folders, operators).items()
+        for id_, (code, said) in replay_all(folders, operators, tmp_path).items()
         if code != 0 or not ("equal bit for bit" in said or said.endswith("draws random numbers: not compared\n"))
     }
     assert wrong == {}

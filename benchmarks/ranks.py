@@ -34,7 +34,7 @@ os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT / 'tests'}:{os.environ.get('PYTHONPATH
 RANKS = 4
 CALLS = 4
 FAILURES = ("fault", "throw", "hang", "kill")
-PATIENCE = "5"  # seconds after which gloo gives up
+PATIENCE = "10"  # seconds after which gloo gives up
 OPERATOR = "aotidebugranks::act.default"
 COST_CALLS = 4000
 COST_ROUNDS = 8
@@ -93,6 +93,7 @@ def rank_main(package: str, calls: int, record: str = "") -> None:
         del os.environ["RANK"]
     model = torch._inductor.aoti_load_package(package)
     x = torch.linspace(-1, 1, 32).reshape(4, 8)
+    _wait_for_others()
     durations = []
     with torch.no_grad():
         for _ in range(calls):
@@ -102,6 +103,16 @@ def rank_main(package: str, calls: int, record: str = "") -> None:
     if record:
         Path(f"{record}.{number}").write_text(json.dumps(durations))
     torch.distributed.destroy_process_group()
+
+
+def _wait_for_others() -> None:
+    """Waits until every rank has loaded the package: on a busy machine, gloo would give up before the first call."""
+    import torch.distributed as dist
+
+    store = dist.distributed_c10d._get_default_store()
+    store.add("loaded", 1)
+    while store.add("loaded", 0) < dist.get_world_size():
+        time.sleep(0.01)
 
 
 def launch(ranks: int, run_id: str, main: Callable[..., None], *arguments: object) -> None:

@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[str, str, Callable[[Lowering], Lowering]]] = {
 }
 
 
-def _plant(name: str) -> None:
+def plant(name: str) -> None:
     import torch
     from torch._inductor import lowering
 
@@ -138,4 +138,4 @@ def _plant(name: str) -> None:
 
 
 if os.environ.get(VARIABLE):
-    _plant(os.environ[VARIABLE])
+    plant(os.environ[VARIABLE])

@@ -17,6 +17,7 @@ from aoti_debug.bisect.options import BisectOptions
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.output_errors import OutputError, errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import difference_of, differing_inputs, pair_runs
 from aoti_debug.diff.pair import Pairing
@@ -24,7 +25,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.replay.instructions import Replace
-from aoti_debug.replay.outputs import OutputError, Outputs, errors
+from aoti_debug.replay.outputs import Outputs
 from aoti_debug.replay.program_values import program_values
 from aoti_debug.replay.results import is_rounding, results_of
 from aoti_debug.replay.session import ReplaySession, replay_folder

@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from aoti_debug import wording
+from aoti_debug.bisect.changes import Build, Change, LeaveOut, Part, applied, lines_of, name_of
 from aoti_debug.bisect.options import SettingsOptions
-from aoti_debug.bisect.suspects import SettingChange, suspects
-from aoti_debug.bisect.trials import Operator, Trial, Trials
+from aoti_debug.bisect.smallest import Outcome, smallest
+from aoti_debug.bisect.suspects import asked_for, suspects
+from aoti_debug.bisect.trials import Finding, Trial, Trials
 from aoti_debug.compare.compare import compare
-from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.compare.text import state_text
+from aoti_debug.compare.text import output_text, state_text
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
-from aoti_debug.frontend.pass_limit import SUBSYSTEMS, PassLimit
+from aoti_debug.frontend.left_out import Applied
+from aoti_debug.machine import json_data
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 
 AS_IT_IS = "as it is"
-_ALL = 1 << 31  # applications
 _MOST_OPERATORS = 6
 
 
@@ -38,14 +38,22 @@ class SettingsBisection:
     Attributes:
         trials: all builds, in order, those of an earlier, interrupted bisection first.
         known: how many of them that were.
-        change: the smallest change that heals it, as a line to paste; "" if none was found.
-        cause: what it concerns: "the vector width", "application 12 of lowerings: …".
+        changes: the smallest set of changes that heals it; () if none was found.
     """
 
     trials: tuple[Trial, ...]
     known: int
-    change: str = ""
-    cause: str = ""
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines to paste."""
+        return lines_of(self.changes)
+
+    @property
+    def cause(self) -> str:
+        """The parts that the changes concern: "the vector width"."""
+        return wording.comma_separated(dict.fromkeys(change.concern for change in self.changes))
 
 
 def bisect_settings(options: SettingsOptions, listener: StepListener | None = None) -> SettingsBisection:
@@ -84,112 +92,109 @@ def key_of(options: SettingsOptions) -> str:
 class _Settings:
     def __init__(self, options: SettingsOptions, folder: Path, trials: Trials, steps: Steps) -> None:
         self._options = options
-        self._configs = options.inductor_configs
         self._folder = folder
         self._trials = trials
         self._steps = steps
-        self._log = str(folder / "applied.txt")
 
     def bisect(self) -> SettingsBisection:
-        as_it_is = self._tried(AS_IT_IS, self._configs)
-        if as_it_is.is_right:
-            return self._ended()
-        for change in suspects(self._configs, as_it_is.device):
-            if self._tried(change.option, change.applied_to(self._configs)).is_right:
-                return self._ended(change.option, _concern(change))
-        for operator in as_it_is.operators:
-            limit = PassLimit("lowerings", _ALL, self._log, operator.nodes)
-            if self._tried(f"without the lowering of {operator.name}", self._configs, limit).is_right:
-                line = f"torch._inductor.lowering.make_fallback(torch.ops.{operator.name})"
-                return self._ended(line, f"the lowering of {operator.name}; the line goes into a module for --import")
-        for subsystem in SUBSYSTEMS:
-            if self._limited(subsystem, 0).is_right:
-                return self._searched(subsystem)
-        return self._ended()
-
-    def _searched(self, subsystem: str) -> SettingsBisection:
-        """The first application of a subsystem that makes the program wrong, searched by halves."""
-        right, wrong = 0, len(self._limited(subsystem, 0).applied)
-        while wrong - right > 1:
-            middle = (right + wrong) // 2
-            right, wrong = (middle, wrong) if self._limited(subsystem, middle).is_right else (right, middle)
-        names = self._limited(subsystem, right).applied
-        name = names[right] if right < len(names) else ""
-        cause = f"application {wrong} of {subsystem}: {name}"
-        if subsystem != "lowerings" and name:
-            change = SettingChange("disabled_passes", name, name)
-            if self._tried(change.option, change.applied_to(self._configs)).is_right:
-                return self._ended(change.option, cause)
-        variables = ("BACKEND=inductor", f"SUBSYSTEM={subsystem}", f"MAX={right - 1}")
-        return self._ended(" ".join(f"TORCH_BISECT_{variable}" for variable in variables), cause)
-
-    def _ended(self, change: str = "", cause: str = "") -> SettingsBisection:
+        as_it_is = self._tried(())
+        found: tuple[Change, ...] = ()
+        for changes in () if as_it_is.is_right else self._groups(as_it_is):
+            found = smallest(changes, lambda some: self._outcome(some, as_it_is))
+            if found:
+                break
         self._trials.finish()
-        return SettingsBisection(self._trials.all, self._trials.known, change, cause)
+        return SettingsBisection(self._trials.all, self._trials.known, found)
 
-    def _limited(self, subsystem: str, most: int) -> Trial:
-        name = f"at most {most} {subsystem}" if most else f"no {subsystem}"
-        return self._tried(name, self._configs, PassLimit(subsystem, most, self._log))
+    def _groups(self, as_it_is: Trial) -> Iterator[tuple[Change, ...]]:
+        """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
+        configs, met = self._options.inductor_configs, as_it_is.applied
+        settings = tuple(suspects(configs, as_it_is.device))
+        passes = _without(Part.PASS, met.passes)
+        suspected = tuple(name for name in as_it_is.suspects if name in met.lowerings)
+        lowerings = tuple(dict.fromkeys((*suspected, *met.lowerings)))
+        operators = (_without(Part.LOWERING, suspected), _without(Part.LOWERING, lowerings))
+        decompositions = _without(Part.DECOMPOSITION, met.decompositions)
+        yield tuple(asked_for(configs))
+        if as_it_is.finding is Finding.OUTPUT:
+            yield from (passes, decompositions, settings, *operators)
+        else:
+            yield from (settings, *operators, decompositions, passes)
 
-    def _tried(self, name: str, configs: Mapping[str, Any], limit: PassLimit | None = None) -> Trial:
-        """The trial of a name: a finished one, or a new one."""
-        known = self._trials.find(name)
+    def _outcome(self, changes: tuple[Change, ...], as_it_is: Trial) -> Outcome:
+        return self._tried(changes).outcome(as_it_is)
+
+    def _tried(self, changes: Sequence[Change]) -> Trial:
+        """The trial of changes: a finished one, or a new one."""
+        lines = tuple(change.option for change in changes)
+        known = self._trials.find(lines)
         if known is not None:
             return known
+        name = name_of(changes) if changes else AS_IT_IS
         began = time.monotonic()
         with self._steps.step(name) as note:
-            trial = self._built(name, configs, limit)
-            note.text = (trial.failure and f"not tried: {trial.failure}") or trial.wrong or "right"
-        self._trials.add(replace(trial, seconds=time.monotonic() - began))
+            trial = self._built(Trial(name, lines), applied(changes, Build(self._options.inductor_configs)))
+            note.text = result_text(trial)
+        trial = replace(trial, seconds=time.monotonic() - began)
+        self._trials.add(trial)
         return trial
 
-    def _built(self, name: str, configs: Mapping[str, Any], limit: PassLimit | None) -> Trial:
-        options = self._options
+    def _built(self, trial: Trial, build: Build) -> Trial:
+        """A trial with what was found in a build."""
+        options, log = self._options, self._folder / "applied.json"
+        is_first = not trial.changes
         chosen = CompareOptions(
             model=options.program,
             inputs=options.inputs,
             calls=options.calls,
             out=self._folder / "compares",
-            inductor_configs=configs,
+            inductor_configs=build.configs,
             imports=options.imports,
             libraries=options.libraries,
             trusted=options.trusted,
-            limit=limit,
+            left_out=replace(build.left_out, log=str(log) if is_first else ""),
         )
         try:
             comparison = compare(chosen)
         except AotiDebugError as error:
-            if name == AS_IT_IS:
+            if is_first:
                 raise
-            return Trial(name, failure=wording.first_line(str(error)))
-        applied = () if limit is None else tuple(Path(limit.log).read_text().splitlines())
-        wrong, failure = _finding(comparison), ""
-        if not wrong and not comparison.coverage.compared:
-            failure = "no launch could be compared with the program"
-        operators = tuple(_operators(comparison)) if name == AS_IT_IS and wrong else ()
-        if name != AS_IT_IS:
-            shutil.rmtree(comparison.directory, ignore_errors=True)
-        return Trial(name, wrong, failure, applied, operators, comparison.run.manifest.device)
+            return replace(trial, failure=wording.first_line(str(error)))
+        finding, wrong = _finding(comparison)
+        found = replace(trial, finding=finding, wrong=wrong, device=comparison.run.manifest.device)
+        if finding is Finding.NONE and not comparison.coverage.compared and not comparison.outputs:
+            found = replace(found, failure="no launch could be compared with the program")
+        if is_first:
+            met = json_data.parse(Applied, log.read_bytes())
+            return replace(found, applied=met, suspects=tuple(_suspected(comparison)))
+        shutil.rmtree(comparison.directory, ignore_errors=True)
+        return found
 
 
-def _operators(comparison: Comparison) -> Iterator[Operator]:
+def _without(part: Part, names: Sequence[str]) -> tuple[Change, ...]:
+    return tuple(LeaveOut(part, name) for name in names)
+
+
+def _suspected(comparison: Comparison) -> list[str]:
     """The operators that may be to blame for the wrong launches, the likeliest first."""
-    graphs = reference_of(comparison.run)[0].graphs
-    suspected = (suspect.operator for row in comparison.rows if row.verdict in BAD for suspect in row.suspects)
-    for name in list(dict.fromkeys(suspected))[:_MOST_OPERATORS]:
-        nodes = (node.name for graph in graphs for node in graph.nodes if node.target == name)
-        yield Operator(name, tuple(nodes))
+    rows = (row for row in comparison.rows if row.verdict in BAD)
+    return list(dict.fromkeys(suspect.operator for row in rows for suspect in row.suspects))[:_MOST_OPERATORS]
 
 
-def _finding(comparison: Comparison) -> str:
-    """The finding of a comparison; "" if it is clean."""
+def _finding(comparison: Comparison) -> tuple[Finding, str]:
+    """The finding of a comparison in words; "" if it is clean."""
     if comparison.first_wrong is not None:
         launch = comparison.first_wrong.launch
-        return f"{launch.id} {launch.kernel} is wrong"
+        return Finding.LAUNCH, f"{launch.id} {launch.kernel} is wrong"
     if comparison.wrong_states:
-        return state_text(comparison.wrong_states[0])
-    return comparison.unfinished
+        return Finding.STATE, state_text(comparison.wrong_states[0])
+    if comparison.unfinished:
+        return Finding.END, comparison.unfinished
+    if comparison.wrong_outputs:
+        return Finding.OUTPUT, output_text(comparison.wrong_outputs[0])
+    return Finding.NONE, ""
 
 
-def _concern(change: SettingChange) -> str:
-    return f"{change.key}, which was asked for" if change.value is None else change.what
+def result_text(trial: Trial) -> str:
+    """ "right", what is wrong, or why that is not known."""
+    return (trial.failure and f"not known: {trial.failure}") or trial.wrong or "right"

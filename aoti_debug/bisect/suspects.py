@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from aoti_debug.bisect.changes import SettingChange
 
 _ON_BY_DEFAULT: tuple[tuple[str, Any, str], ...] = (  # setting, harmless value, what it is
     ("pattern_matcher", False, "the pattern matcher"),
@@ -26,39 +27,14 @@ _OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are
 _OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
 
 
-@dataclass(frozen=True)
-class SettingChange:
-    """A change of one setting.
-
-    Attributes:
-        key: "cpp.simdlen".
-        value: its new value; None where the setting is left out.
-        what: the part of Inductor that it concerns.
-    """
-
-    key: str
-    value: Any
-    what: str
-
-    @property
-    def option(self) -> str:
-        """The change as a line to paste, "--inductor-config cpp.simdlen=1"."""
-        return (
-            f"without --inductor-config {self.key}"
-            if self.value is None
-            else f"--inductor-config {self.key}={self.value}"
-        )
-
-    def applied_to(self, configs: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with this change."""
-        kept = {key: value for key, value in configs.items() if key != self.key}
-        return kept if self.value is None else {**kept, self.key: self.value}
+def asked_for(configs: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """The settings that a model is built with, each to be left out: those that are off otherwise come first."""
+    for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
+        yield SettingChange(key, None, "asked for")
 
 
 def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]:
-    """The changes to try for a model that is built with `configs`: what was asked for first, then what is on anyway."""
-    for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
-        yield SettingChange(key, None, "asked for")
+    """The changes to try of what is on anyway, for a model that is built with `configs`."""
     for key, value, what in _ON_BY_DEFAULT:
         prefix = next((prefix for prefix in _OF_A_DEVICE if key.startswith(prefix)), "")
         if configs.get(key) != value and (not prefix or _OF_A_DEVICE[prefix] == device):

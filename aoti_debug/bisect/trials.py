@@ -2,52 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.bisect.smallest import Outcome
 from aoti_debug.errors import RunDirError
+from aoti_debug.frontend.left_out import Applied
 from aoti_debug.machine import files, json_data
 
-FORMAT = 1
+FORMAT = 2
 NAME = "bisect.json"
 
 
-@dataclass(frozen=True)
-class Operator:
-    """An operator of a wrong launch, "aten.relu.default", with the nodes of the lowered graph that call it."""
+class Finding(str, Enum):
+    """The kind of fault that a build has."""
 
-    name: str
-    nodes: tuple[str, ...]
+    NONE = "nothing"
+    LAUNCH = "a launch, from its own inputs"
+    STATE = "a state of the model"
+    OUTPUT = "only what the model returns: what comes before the kernels"
+    END = "the run did not end well"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A build of the program with a change, and what was found.
+    """A build of the program with changes, and what was found.
 
     Attributes:
-        name: the change, "--inductor-config cpp.simdlen=1", "at most 7 lowerings"; "as it is".
-        wrong: the finding, "0.7 cpp_fused_relu_3 is wrong"; "" if there is none.
+        name: the changes, "--inductor-config cpp.simdlen=1"; "as it is".
+        changes: the line to paste for each.
+        finding: what is wrong.
+        wrong: the finding in words, "0.7 cpp_fused_relu_3 is wrong"; "" if there is none.
         failure: why it was not built or run; "" if it was.
-        applied: of a limited subsystem, its applications in order.
-        operators: of what is wrong as it is: those that may be to blame.
+        applied: of the program as it is, the parts of Inductor that were applied.
+        suspects: likewise, the operators that may be to blame for what is wrong.
         device: "cpu" or "cuda".
         seconds: the time that it took.
     """
 
     name: str
+    changes: tuple[str, ...] = ()
+    finding: Finding = Finding.NONE
     wrong: str = ""
     failure: str = ""
-    applied: tuple[str, ...] = ()
-    operators: tuple[Operator, ...] = ()
+    applied: Applied = field(default_factory=Applied)
+    suspects: tuple[str, ...] = ()
     device: str = "cpu"
     seconds: float = 0.0
 
     @property
     def is_right(self) -> bool:
         """True if it was built and run without a finding."""
-        return not self.wrong and not self.failure
+        return self.finding is Finding.NONE and not self.failure
+
+    def outcome(self, as_it_is: Trial) -> Outcome:
+        """The effect of the changes on the finding of the program as it is.
+
+        A run that ends badly tells nothing about wrong numbers, nor the other way round.
+        """
+        if self.is_right:
+            return Outcome.RIGHT
+        is_other = (self.finding is Finding.END) != (as_it_is.finding is Finding.END)
+        return Outcome.UNKNOWN if self.failure or is_other else Outcome.WRONG
 
 
 @dataclass(frozen=True)
@@ -87,9 +106,10 @@ class Trials:
         """The finished trials, in order."""
         return self._state.trials
 
-    def find(self, name: str) -> Trial | None:
-        """The finished trial of a name."""
-        return next((trial for trial in self._state.trials if trial.name == name), None)
+    def find(self, changes: Iterable[str]) -> Trial | None:
+        """The finished trial of changes, in any order."""
+        wanted = sorted(changes)
+        return next((trial for trial in self._state.trials if sorted(trial.changes) == wanted), None)
 
     def add(self, trial: Trial) -> None:
         """Adds a trial, and writes it down."""

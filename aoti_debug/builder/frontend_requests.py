@@ -35,7 +35,7 @@ def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> Lowere
         imports=options.imports,
         libraries=options.library_paths,
         inputs=str(options.inputs.resolve()) if options.inputs else "",
-        limit=options.limit,
+        left_out=options.left_out,
     )
     if not isinstance(program, Artifact):
         return exported_program.lower_program(program, request, torch, timeout=options.timeout)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.frontend.pass_limit import PassLimit
+from aoti_debug.frontend.left_out import LeftOut
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.site_filter import SiteFilter
 
@@ -42,7 +42,7 @@ class BuildOptions:
         plain: file for an uninstrumented package, as torch would have built it from the same sources.
         trusted: build from a program or package even if it does not count as this user's own.
         timeout: seconds until the lowering counts as hung.
-        limit: leaves out applications of a part of Inductor; None to leave out none.
+        left_out: operators that are called as they are; None to note nothing either.
     """
 
     program: str | Path | Artifact | ExportedProgram
@@ -63,7 +63,7 @@ class BuildOptions:
     against: Path | None = None
     exported: Path | None = None
     trusted: bool = False
-    limit: PassLimit | None = None
+    left_out: LeftOut | None = None
 
     @property
     def site_filter(self) -> SiteFilter:

@@ -24,7 +24,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @click.option(
     "--settings",
     is_flag=True,
-    help="Of one exported program: find the Inductor setting, pass or lowering that makes it wrong.",
+    help="Of one exported program: find the Inductor setting, pass, lowering or decomposition that makes it wrong.",
 )
 @options.inductor_configs
 @click.option(
@@ -61,9 +61,10 @@ def command(
     write something else are suspects, all of them at once. Culprits are those whose difference rounding does not
     explain; a run with their results replaced shows whether the outputs heal. Exit code 1: there are culprits.
 
-    With --settings, the program is built with one change after the other, and compared as by `aoti-debug compare`,
-    until a change heals it: first what --inductor-config asks for is left out, then usual suspects are changed, then
-    passes and lowerings are left out, and searched by halves. If it is interrupted, the same command goes on.
+    With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some heal it:
+    what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
+    left out. Of those that heal it together, the smallest set is searched. If it is interrupted, the same command goes
+    on.
     """
     if settings:
         if bad is not None:

@@ -10,15 +10,17 @@ from typing import Any
 
 import click
 
+from aoti_debug import report
 from aoti_debug.cli.filters import unmatched_expectation_warning
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import stamped_directories
 from aoti_debug.ranks import agreement, ranks_run
 from aoti_debug.ranks.agreement import Expectation
-from aoti_debug.ranks.analysis import analyse, representative
+from aoti_debug.ranks.analysis import RanksAnalysis, analyse, representative
 from aoti_debug.ranks.document import document
 from aoti_debug.ranks.text import ranks_lines
+from aoti_debug.report import ranks_page
 from aoti_debug.rundir import ranks_directory, run_directory
 from aoti_debug.triage import triage_directory
 
@@ -68,6 +70,18 @@ def require_no_option_of_one_rank(path: Path, options: Mapping[str, Any]) -> Non
         if value:
             rank = ranks_run.open_ranks(path).recorded[0].path
             raise UsageError(f"{option} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
+
+
+def write_ranks_pages(analysis: RanksAnalysis, output: Path | None = None) -> Path:
+    """Writes the page of a run of ranks, and those of its ranks that it links to.
+
+    Args:
+        output: None for the page's place in the directory of the run.
+    """
+    for rank in analysis.run.recorded:
+        if rank.diagnosed is not None:
+            report.write(report.of_run(rank.diagnosed.run))
+    return ranks_page.write(analysis, output)
 
 
 def print_ranks(path: Path, expected: Expectation, as_json: bool, columns: int) -> None:

@@ -9,10 +9,10 @@ import click
 from aoti_debug import report, wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
-from aoti_debug.cli.ranks import ranks_reported
+from aoti_debug.cli.ranks import ranks_reported, write_ranks_pages
 from aoti_debug.ranks.analysis import analyse
 from aoti_debug.ranks.ranks_run import open_ranks
-from aoti_debug.report import ReportSubject, ranks_page
+from aoti_debug.report import ReportSubject
 from aoti_debug.rundir import summaries
 from aoti_debug.summaries import page_file
 
@@ -37,19 +37,14 @@ def command(what: str | None, output: Path | None) -> None:
     """
     ranks = ranks_reported(what)
     if ranks is not None:
-        _report_ranks(ranks, output)
+        analysis = analyse(open_ranks(ranks))
+        written = write_ranks_pages(analysis, output)
+        count = wording.count(len(analysis.run.recorded), "rank")
+        print_lines([f"{written}", f"  run of {count} {ranks.name}, a page for each"])
         return
     subject = report.find(what)
     path = report.write(subject, output, _summaries_page(subject) if output is None else "")
     print_lines([f"{path}", f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}"])
-
-
-def _report_ranks(path: Path, output: Path | None) -> None:
-    """Writes the page of a run of ranks, and those of its ranks that it links to."""
-    analysis = analyse(open_ranks(path))
-    pages = [report.write(report.of_run(rank.diagnosed.run)) for rank in analysis.run.recorded if rank.diagnosed]
-    written = ranks_page.write(analysis, output)
-    print_lines([f"{written}", f"  run of {wording.count(len(pages), 'rank')} {path.name}, a page for each"])
 
 
 def _summaries_page(subject: ReportSubject) -> str:

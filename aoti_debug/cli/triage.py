@@ -9,28 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
+from aoti_debug.cli.ranks import write_ranks_pages
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.machine.timings import since_process_start
+from aoti_debug.ranks import ranks_run
+from aoti_debug.ranks.analysis import analyse
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.ranks_finding import ranks_finding
 from aoti_debug.triage.triage import triage
 
 _REPORT = "report"  # the step that follows the triage
+_OF_RANKS = ("model", "as_json")
 
 
 @click.command("triage")
-@click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
+@click.argument("model", metavar="MODEL.pt2|RANKS", type=options.FilePath())
 @click.option(
     "--inputs",
     metavar="FILE",
@@ -117,8 +123,15 @@ def command(
     that `aoti-debug build` made. It is run several times, each time in a process of its own; then the guilty launch is
     replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
     finding.
+
+    RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
+    rank that failed first with its launch, and the ranks that wait for it.
     """
     start = Phase(START, since_process_start())
+    ranks = None if model.is_file() else ranks_run.find(model)
+    if ranks is not None:
+        finding = _triage_ranks(context, ranks, as_json)
+        context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)
     chosen = TriageOptions(
         model=model,
         inputs=inputs,
@@ -160,6 +173,31 @@ def command(
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
+
+
+def _triage_ranks(context: click.Context, path: Path, as_json: bool) -> Finding:
+    """Prints the finding of a run of ranks, and writes its pages.
+
+    Raises:
+        UsageError: an option was given that needs a model.
+        RunDirError: a record of a rank cannot be read.
+    """
+    for parameter in context.command.params:
+        is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_given and parameter.name not in _OF_RANKS:
+            raise UsageError(
+                f"{parameter.opts[0]} needs a model; {path} is a run of ranks",
+                hint="aoti-debug triage MODEL.pt2, or leave it out",
+            )
+    analysis = analyse(ranks_run.open_ranks(path))
+    finding = ranks_finding(analysis)
+    page = write_ranks_pages(analysis)
+    if as_json:
+        click.echo(json.dumps(findings.to_json(finding), indent=1))
+    else:
+        lines = finding_lines(with_relative_paths(finding), width())
+        print_lines([*lines, f"  report   {relative(page)}, with a page of each rank"])
+    return finding
 
 
 def with_relative_paths(finding: Finding) -> Finding:

@@ -1,7 +1,7 @@
 """Compares every launch of a model with what its program says, in a directory of its own.
 
 aoti_debug_compares/20261120-231501-4711/
-  compare.json  package.pt2  runs/ repro/ evaluation.log
+  compare.json  package.pt2  runs/ outputs/ repro/ exported_outputs/ evaluation.log
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
+_OUTPUTS = "outputs"
 _COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
 
 
@@ -119,6 +120,7 @@ class _Session:
                 imports=options.imports,
                 libraries=options.libraries,
                 exported=exported_of(options.model, options.exported),
+                outputs=self._folder / _OUTPUTS,
             )
             comparison = compare_run(run, scope, self._folder, self._steps)
             wrong = comparison.first_wrong
@@ -168,7 +170,7 @@ class _Session:
             imports=options.imports,
             libraries=tuple(map(str, options.libraries)),
             trusted=options.trusted,
-            limit=options.limit,
+            left_out=options.left_out,
         )
         built = build_step("build", building, self._steps)
         if built.program_difference:
@@ -204,6 +206,7 @@ class _Session:
                     imports=self._options.imports,
                     libraries=self._options.libraries,
                     trusted=self._options.trusted,
+                    outputs=self._folder / _OUTPUTS,
                 ),
                 Observer(),
             )

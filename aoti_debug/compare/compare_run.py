@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aoti_debug import site_filter, wording
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.output_errors import errors
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import program_runs
@@ -21,6 +22,7 @@ from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
+from aoti_debug.run import outputs
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.site_filter import EVERYTHING, SiteFilter
@@ -36,6 +38,7 @@ class Scope:
         inherited: also evaluate the whole program, for the inherited errors.
         imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
         exported: the program that the package was built from; None if it is not known.
+        outputs: the folder with what the run returned in its last call; None if it was not saved.
     """
 
     filters: SiteFilter = EVERYTHING
@@ -44,6 +47,7 @@ class Scope:
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     exported: Path | None = None
+    outputs: Path | None = None
 
 
 def compare_run(
@@ -77,6 +81,8 @@ def compare_run(
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
     states = _worst((*untouched, *evaluated.states))
+    returned = {} if scope.outputs is None else outputs.saved(scope.outputs)
+    expected = {} if evaluated.exported_outputs is None else outputs.saved(evaluated.exported_outputs)
     return Comparison(
         run,
         rows,
@@ -84,6 +90,7 @@ def compare_run(
         states=states,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
+        outputs=errors(returned, expected),
     )
 
 

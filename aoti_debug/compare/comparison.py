@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.rundir.run_directory import RunDir
@@ -83,8 +84,10 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
-        states_failure: why the states are not compared with those of the exported program; "" if they are, or if that
-            is not known.
+        states_failure: why states and outputs are not compared with those of the exported program; "" if they are, or
+            if that is not known.
+        outputs: the errors of what the last call returns, against the exported program in eager; () if they are not
+            compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
         peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
@@ -98,11 +101,17 @@ class Comparison:
     peak_bytes: int = 0
     directory: str = ""
     states_failure: str = ""
+    outputs: tuple[OutputError, ...] = ()
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:
         """The changes that are not what the program says."""
         return tuple(state for state in self.states if state.advance is not Advance.RIGHT)
+
+    @property
+    def wrong_outputs(self) -> tuple[OutputError, ...]:
+        """The outputs that differ from the exported program's by more than rounding explains."""
+        return tuple(error for error in self.outputs if not error.is_right)
 
     @property
     def is_clean(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import verdict_on_output
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import ModelLine
 
@@ -27,6 +29,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "program_failure": comparison.program_failure or None,
         "states_failure": comparison.states_failure or None,
         "states": [asdict(state) for state in comparison.states],
+        "outputs": [_returned(error) for error in comparison.outputs],
         "launches": [_row(row) for row in rows],
     }
 
@@ -67,6 +70,13 @@ def _output(row: Row, output: Measurement) -> dict[str, Any]:
         "sensitivity": None if output.sensitivity < 0 else output.sensitivity,
         "verdict": verdict_on_output(output).value,
         "inherited": (row.inherited or {}).get(output.argument),
+    }
+
+
+def _returned(error: OutputError) -> dict[str, Any]:
+    return asdict(error) | {
+        "relative": error.relative if math.isfinite(error.relative) else None,
+        "is_right": error.is_right,
     }
 
 

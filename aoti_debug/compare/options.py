@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.frontend.pass_limit import PassLimit
+from aoti_debug.frontend.left_out import LeftOut
 from aoti_debug.site_filter import EVERYTHING, SiteFilter
 
 BASE = "aoti_debug_compares"
@@ -26,7 +26,7 @@ class CompareOptions:
         filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
-        limit: leaves out applications of a part of Inductor when the model is built; None to leave out none.
+        left_out: operators that are called as they are when the model is built; None to note nothing either.
         inductor_configs, imports, libraries, trusted: as for `build` and `run`.
     """
 
@@ -42,4 +42,4 @@ class CompareOptions:
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     trusted: bool = False
-    limit: PassLimit | None = None
+    left_out: LeftOut | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
+    ExportedOutputs,
     Inherited,
     PeakMemory,
     ProgramFailure,
@@ -42,6 +43,7 @@ class Evaluated:
     """The measurements of a run.
 
     Attributes:
+        exported_outputs: the folder with what the exported program returns; None if it was not called.
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
 
@@ -52,6 +54,7 @@ class Evaluated:
     states: list[StateChange] = field(default_factory=list)
     values: list[SavedValue] = field(default_factory=list)
     outputs: list[SavedOutput] = field(default_factory=list)
+    exported_outputs: Path | None = None
     program_failure: str = ""
     states_failure: str = ""
     peak_bytes: int = 0
@@ -186,6 +189,8 @@ def _run(
                 evaluated.values.append(value)
             case SavedOutput() as output:
                 evaluated.outputs.append(output)
+            case ExportedOutputs() as kept:
+                evaluated.exported_outputs = Path(kept.path)
             case StatesFailure(reason):
                 evaluated.states_failure = reason
             case ProgramFailure(reason):

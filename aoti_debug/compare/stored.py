@@ -12,6 +12,7 @@ from typing import Any
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.document import FORMAT, document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
@@ -41,6 +42,23 @@ class _Row:
 
 
 @dataclass(frozen=True)
+class _Returned:
+    """An output of the model in the file; `relative` is None for infinity."""
+
+    index: int
+    dtype: str
+    elements: int
+    different: int
+    relative: float | None
+    is_right: bool
+
+    @property
+    def error(self) -> OutputError:
+        relative = math.inf if self.relative is None else self.relative
+        return OutputError(self.index, self.dtype, self.elements, self.different, relative)
+
+
+@dataclass(frozen=True)
 class _File:
     """The file: rows and outputs are read one by one."""
 
@@ -49,6 +67,7 @@ class _File:
     states_failure: str | None = None
     repro: str | None = None
     states: tuple[StateChange, ...] = ()
+    outputs: tuple[_Returned, ...] = ()
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -94,6 +113,7 @@ def read(run: RunDir) -> Comparison | None:
         file.repro or "",
         file.states,
         states_failure=file.states_failure or "",
+        outputs=tuple(returned.error for returned in file.outputs),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
@@ -59,6 +60,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
     lines += state_lines(comparison)
+    lines += output_lines(comparison, width)
     wrong = comparison.first_wrong
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
@@ -100,12 +102,33 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
 def state_lines(comparison: Comparison) -> list[str]:
     """The number of states that change as the program says, and each that does not."""
     failure = comparison.states_failure
-    lines = [f"note: states are not compared with the exported program: {failure}"] if failure else []
+    lines = [f"note: states and outputs are not compared with the exported program: {failure}"] if failure else []
     if not comparison.states:
         return lines
     wrong, count = comparison.wrong_states, len(comparison.states)
     lines.append(f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says")
     return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
+
+
+def output_lines(comparison: Comparison, width: int) -> list[str]:
+    """The outputs that no wrong launch or state explains: what Inductor does before it makes kernels may be wrong."""
+    if comparison.first_wrong is not None or comparison.wrong_states:
+        return []
+    return [
+        line
+        for error in comparison.wrong_outputs
+        for line in wording.wrapped(
+            f"note: {output_text(error)}, and no launch is wrong: a pass or a decomposition of Inductor may be; "
+            "aoti-debug bisect PROGRAM.pt2 --settings looks for it",
+            width,
+        )
+    ]
+
+
+def output_text(error: OutputError) -> str:
+    """ "output 0 is 0.13 off, against what the exported program returns in eager"."""
+    size = "not finite alike" if not math.isfinite(error.relative) else f"{_short(error.relative)} off"
+    return f"output {error.index} is {size}, against what the exported program returns in eager"
 
 
 def state_text(state: StateChange) -> str:

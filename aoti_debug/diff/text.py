@@ -16,6 +16,7 @@ from aoti_debug.values import unravel
 
 _NAME = 48  # columns of the name of a setting
 MOST = 8  # launches, settings or inputs that are listed unless all are asked for
+_UNKNOWN_CAUSE = "not known: a race, or a read of memory that nothing has written"
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
     PairedBy.VALUE: "by the values of the program that they write",
@@ -71,11 +72,20 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
         lines.append(f"{item.launch.id} {item.launch.kernel} read the same bytes and wrote others {where}")
         lines += _model_line(item.launch)
         lines += [f"  {tensor.name:<8} {_tensor(tensor)}" for tensor in item.tensors]
-        lines += [f"  cause    {cause}" for cause in item.causes]
+        lines += [f"  cause    {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
     lines += _more(len(compared.launches), most)
     first = compared.launches[0]
-    advice = [] if first.causes else ["next: aoti-debug triage --guards finds uninitialised reads"]
+    unexplained = next((item.launch for item in compared.launches if not item.causes), None)
+    advice = [] if unexplained is None else _advice(unexplained)
     return [f"NOT REPEATABLE from {first.launch.id} {first.launch.kernel} on", *lines, *notes, *advice]
+
+
+def _advice(launch: Launch) -> list[str]:
+    """Commands that tell a race from an uninitialised read."""
+    return [
+        "next: aoti-debug triage --guards finds uninitialised reads",
+        f"      aoti-debug run --level 1, aoti-debug repro {launch.kernel}, then repro.py --repeat 100 finds races",
+    ]
 
 
 def element_text(found: ElementDifference, shape: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ from aoti_debug import wording
 from aoti_debug.ranks.agreement import Agreement, Disagreement
 from aoti_debug.ranks.analysis import RanksAnalysis, shown_rank
 from aoti_debug.ranks.clocks import Clocks
+from aoti_debug.ranks.first_failure import RankFailure
 from aoti_debug.ranks.parting import Parting
 from aoti_debug.ranks.progress import SECOND, End
 from aoti_debug.ranks.ranks_run import RankRun
@@ -53,12 +54,27 @@ def paragraphs(analysis: RanksAnalysis) -> list[list[str]]:
     """All that is said of the ranks together, in sentences: first failure, waits, partings, agreement, clocks."""
     found = [
         _failure(analysis),
-        [*map(_wait, analysis.waits), *_waits_outside(analysis.run.recorded)],
-        [_parting(parting) for parting in analysis.partings],
+        wait_lines(analysis),
+        parting_lines(analysis),
         _agreement(analysis.agreement),
         _clocks(analysis.clocks),
     ]
     return [paragraph for paragraph in found if paragraph]
+
+
+def wait_lines(analysis: RanksAnalysis) -> list[str]:
+    """The ranks that wait, and for which others."""
+    return [*map(_wait, analysis.waits), *_waits_outside(analysis.run.recorded)]
+
+
+def parting_lines(analysis: RanksAnalysis) -> list[str]:
+    """The ranks that launched something else than most others, and where they part from them."""
+    return [_parting(parting) for parting in analysis.partings]
+
+
+def disagreement_lines(found: Agreement) -> list[str]:
+    """The tensors that should agree and do not."""
+    return [_disagreement(one) for one in found.disagreements]
 
 
 def _states(ranks: Iterable[RankRun]) -> str:
@@ -101,11 +117,16 @@ def _failure(analysis: RanksAnalysis) -> list[str]:
     if failure is None:
         return []
     where = "" if failure.launch is None else f" in {failure.launch.id} {failure.launch.kernel}"
-    certainty = "" if failure.is_certain else ", probably"
-    lines = [f"FAULT rank {failure.rank.number} failed first{certainty}: {failure.what}{where}"]
+    lines = [f"FAULT {failure_text(failure)}{where}"]
     if failure.launch is not None and (line := text.model_line(failure.launch.site.provenance)):
         lines.append(f"  where    {line}")
     return [*lines, f"  because  {failure.why}"]
+
+
+def failure_text(failure: RankFailure) -> str:
+    """ "rank 2 failed first, probably: it hangs"."""
+    certainty = "" if failure.is_certain else ", probably"
+    return f"rank {failure.rank.number} failed first{certainty}: {failure.what}"
 
 
 def _wait(wait: Waiting) -> str:
@@ -151,7 +172,7 @@ def _kernels(kernels: Mapping[str, int]) -> str:
 def _agreement(found: Agreement) -> list[str]:
     if not found.compared:
         return ["tensors: none to compare; at level 1, 2 or hash ranks record those that should agree"]
-    lines = [_disagreement(one) for one in found.disagreements[:_MOST]]
+    lines = disagreement_lines(found)[:_MOST]
     if len(found.disagreements) > _MOST:
         lines.append(f"and {len(found.disagreements) - _MOST} more")
     if not lines:

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any
 
-from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.compare.output_errors import OutputError
 
-# The largest relative error, root mean square, that rounding in a whole model is taken to explain.
-_ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
-_ROUNDING |= {"bfloat16": 5e-2, "complex32": 1e-2}
-_COARSE = 0.25  # of floating dtypes of 8 bits and less
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
-
-
-@dataclass(frozen=True)
-class OutputError:
-    """The difference of one output from what it should be.
-
-    Attributes:
-        index: among what the model returns, from 0.
-        elements, different: the number of elements, and of those whose bytes differ.
-        relative: root of the mean squared difference, divided by the root of the mean square of what it should be; inf
-            where only one of them is finite.
-    """
-
-    index: int
-    dtype: str
-    elements: int
-    different: int
-    relative: float
-
-    @property
-    def is_right(self) -> bool:
-        """True if rounding explains the difference."""
-        if not self.different:
-            return True
-        exact = self.dtype == "bool" or self.dtype.startswith(("int", "uint"))
-        return self.relative <= (0.0 if exact else _ROUNDING.get(self.dtype, _COARSE))
 
 
 class Healing(str, Enum):
@@ -75,57 +41,3 @@ class Outputs:
 
 def _largest(errors: tuple[OutputError, ...]) -> float:
     return max((error.relative for error in errors), default=0.0)
-
-
-def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
-    """The errors of the outputs that both have, in the same dtype and number of elements.
-
-    Raises:
-        RunDirError: a file is damaged.
-    """
-    common = (index for index in sorted(actual) if index in expected)
-    found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
-    return tuple(_error(index, first, second) for index, first, second in found if _kind(first) == _kind(second))
-
-
-def output_error(actual: Path, expected: Path) -> OutputError:
-    """The error of one tensor file against another of the same dtype and number of elements.
-
-    Raises:
-        RunDirError: a file is damaged.
-    """
-    return _error(0, open_tensor(actual), open_tensor(expected))
-
-
-def _kind(tensor: StoredTensor) -> tuple[str, int]:
-    return tensor.dtype, tensor.numel
-
-
-def _error(index: int, actual: StoredTensor, expected: StoredTensor) -> OutputError:
-    different = 0
-    if actual.numel:
-        first, second = (tensor.data.reshape(tensor.numel, -1) for tensor in (actual, expected))
-        different = int((first != second).any(axis=1).sum())
-    relative = 0.0
-    if different:
-        try:
-            relative = _relative(actual.numbers(), expected.numbers())
-        except TypeError:  # packed: there are no numbers
-            relative = math.inf
-    return OutputError(index, actual.dtype, actual.numel, different, relative)
-
-
-def _relative(actual: Any, expected: Any) -> float:
-    import numpy as np
-
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    first, second = actual.astype(wide), expected.astype(wide)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    with np.errstate(all="ignore"):
-        difference = np.where(same, 0.0, np.abs(first - second))
-    if not np.isfinite(difference).all():
-        return math.inf
-    finite = np.abs(second[np.isfinite(second)])
-    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
-    size = float(np.sqrt(np.mean(difference**2)))
-    return size / scale if scale else (math.inf if size else 0.0)

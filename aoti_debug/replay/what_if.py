@@ -8,13 +8,14 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.compare_run import Scope
+from aoti_debug.compare.output_errors import errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Role
 from aoti_debug.replay.earlier import recorded_results
 from aoti_debug.replay.instructions import Instruction, Replace, Skip
-from aoti_debug.replay.outputs import Outputs, errors
+from aoti_debug.replay.outputs import Outputs
 from aoti_debug.replay.program_values import ProgramValues, program_values
 from aoti_debug.replay.results import results_of
 from aoti_debug.replay.session import ReplaySession, recorded

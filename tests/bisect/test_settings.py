@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from wrong_model import CONFIGS, Wrong
 
+from aoti_debug.bisect.changes import Change, LeaveOut, Part
 from aoti_debug.bisect.options import SettingsOptions
-from aoti_debug.bisect.settings import AS_IT_IS, key_of
+from aoti_debug.bisect.settings import AS_IT_IS, bisect_settings, key_of
 from aoti_debug.bisect.suspects import suspects
-from aoti_debug.bisect.trials import NAME, Operator, Trial, Trials
+from aoti_debug.bisect.trials import NAME, Finding, Trial, Trials
 from aoti_debug.cli.main import group
 from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.frontend.left_out import Applied
 
-WRONG = "0.2 cpp_fused_relu_1 is wrong"
+WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
 def bisect(folder: Path, *words: str | Path) -> Result:
@@ -34,8 +37,13 @@ def interrupted(options: SettingsOptions, *trials: Trial) -> Path:
     return folder
 
 
+def tried(*changes: Change, like: Trial = WRONG) -> Trial:
+    """A build with changes."""
+    return replace(like, name="changed", changes=tuple(change.option for change in changes))
+
+
 def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
-    folder = interrupted(SettingsOptions(wrong.program, CONFIGS, out=tmp_path), Trial(AS_IT_IS, WRONG))
+    folder = interrupted(SettingsOptions(wrong.program, CONFIGS, out=tmp_path), WRONG)
     ((key, value),) = CONFIGS.items()
     result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
     assert result.exit_code == 1, result.output
@@ -46,13 +54,43 @@ def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
 
 def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
     options = SettingsOptions(wrong.program, out=tmp_path, imports=("wrong_lowering",))
-    others = [Trial(change.option, WRONG) for change in suspects({}, "cpu")]
-    operator = Operator("aten.relu.default", ("relu", "relu_1"))
-    interrupted(options, Trial(AS_IT_IS, WRONG, operators=(operator,)), *others)
+    relu, argmax = "aten.relu.default", "aten.argmax.default"
+    as_it_is = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
+    interrupted(options, as_it_is, tried(*suspects({}, "cpu")))
     result = bisect(tmp_path, wrong.program, "--import", "wrong_lowering")
     assert result.exit_code == 1, result.output
-    assert "HEALED by  torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default)" in result.stdout
+    line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
+    assert f"HEALED by  {line}" in result.stdout
     assert "without the lowering of aten.relu.default" in result.stdout
+
+
+PASSES = (LeaveOut(Part.PASS, "first"), LeaveOut(Part.PASS, "second"))
+RIGHT = Trial("right")
+FAILED = Trial("failed", failure="it cannot be lowered")
+CRASHED = Trial("crashed", finding=Finding.END, wrong="it was killed")
+
+
+@pytest.mark.parametrize(
+    ("trials", "found"),
+    [
+        ((tried(*PASSES, like=RIGHT), tried(PASSES[0]), tried(PASSES[1], like=RIGHT)), PASSES[1:]),
+        ((tried(*PASSES, like=RIGHT), tried(PASSES[0]), tried(PASSES[1])), PASSES),
+        ((tried(*PASSES, like=FAILED), tried(PASSES[0]), tried(PASSES[1], like=RIGHT)), PASSES[1:]),
+        ((tried(*PASSES, like=CRASHED), tried(PASSES[0], like=RIGHT)), PASSES[:1]),
+        ((tried(*PASSES), tried(*suspects({}, "cpu"))), ()),
+    ],
+)
+def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
+    wrong: Wrong, tmp_path: Path, trials: tuple[Trial, ...], found: tuple[Change, ...]
+) -> None:
+    options = SettingsOptions(wrong.program, out=tmp_path)
+    as_it_is = Trial(
+        AS_IT_IS, finding=Finding.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+    )
+    interrupted(options, as_it_is, *trials)
+    bisection = bisect_settings(options)
+    assert bisection.changes == found
+    assert len(bisection.trials) == bisection.known == len(trials) + 1
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 from chains import chain
 
+from aoti_debug.bisect.changes import LeaveOut, Part, SettingChange
 from aoti_debug.bisect.found import Bisection, Suspect
 from aoti_debug.bisect.settings import SettingsBisection
 from aoti_debug.bisect.settings_text import settings_lines
 from aoti_debug.bisect.text import bisection_lines
-from aoti_debug.bisect.trials import Trial
+from aoti_debug.bisect.trials import Finding, Trial
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.diff.pair import PairedBy
-from aoti_debug.replay.outputs import OutputError, Outputs
+from aoti_debug.replay.outputs import Outputs
 
 HALVES = "by halves: with all results up to it replaced, the outputs are right"
 ALL_THE_SAME = "the outputs are within rounding of the good package's all the same"
@@ -70,16 +72,18 @@ def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
 
 def test_builds_and_the_change_that_heals() -> None:
     trials = (
-        Trial("as it is", "0.1 relu is wrong", seconds=8.7),
-        Trial("--inductor-config a=1", failure="there is no a", seconds=0.4),
-        Trial("no lowerings", seconds=9),
+        Trial("as it is", finding=Finding.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
+        Trial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
+        Trial("--inductor-config b=1", ("b",), seconds=9),
     )
-    assert settings_lines(SettingsBisection(trials, 2, "--inductor-config b=1", "the vector width")) == [
+    changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
+    assert settings_lines(SettingsBisection(trials, 2, changes)) == [
         "as it is                  8.7 s  0.1 relu is wrong",
-        "--inductor-config a=1    400 ms  not tried: there is no a",
-        "no lowerings              9.0 s  right",
+        "--inductor-config a=1    400 ms  not known: there is no a",
+        "--inductor-config b=1     9.0 s  right",
         "note: the first 2 builds had been made before",
         "",
-        "HEALED by  --inductor-config b=1",
-        "  cause    the vector width; 3 builds",
+        "HEALED by  --inductor-config disabled_passes=c",
+        "           --inductor-config b=1",
+        "  cause    the vector width, the pass c; 3 builds",
     ]

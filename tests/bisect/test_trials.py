@@ -6,21 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.bisect.trials import NAME, Trial, Trials
+from aoti_debug.bisect.smallest import Outcome
+from aoti_debug.bisect.trials import NAME, Finding, Trial, Trials
 from aoti_debug.errors import RunDirError
+from aoti_debug.frontend.left_out import Applied
 
-AS_IT_IS = Trial("as it is", wrong="0.1 relu is wrong", seconds=2.5)
-LIMITED = Trial("no lowerings", applied=("relu", "addmm"))
+AS_IT_IS = Trial(
+    "as it is",
+    finding=Finding.LAUNCH,
+    wrong="0.1 relu is wrong",
+    applied=Applied(("remove_noop_ops",), (), ("aten.relu.default",)),
+    suspects=("aten.relu.default",),
+    seconds=2.5,
+)
+OTHER = Trial("without a and b", ("a", "b"))
 
 
 def test_an_interrupted_bisection_goes_on(tmp_path: Path) -> None:
     first = Trials(tmp_path, "key", {"freezing": True})
     first.add(AS_IT_IS)
-    first.add(LIMITED)
+    first.add(OTHER)
     again = Trials(tmp_path, "key", {"freezing": True})
-    assert (again.all, again.known) == ((AS_IT_IS, LIMITED), 2)
-    assert again.find("no lowerings") == LIMITED
-    assert again.find("no post_grad_passes") is None
+    assert (again.all, again.known) == ((AS_IT_IS, OTHER), 2)
+    assert again.find(()) == AS_IT_IS
+    assert again.find(("b", "a")) == OTHER
+    assert again.find(("a",)) is None
 
 
 @pytest.mark.parametrize(("key", "is_done"), [("other", False), ("key", True)])
@@ -33,11 +43,20 @@ def test_another_or_a_finished_bisection_begins_anew(tmp_path: Path, key: str, i
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text('{"format": 1, "key": 3}')
+    (tmp_path / NAME).write_text('{"format": 2, "key": 3}')
     with pytest.raises(RunDirError, match="is damaged"):
         Trials(tmp_path, "key", {})
 
 
-def test_a_trial_that_could_not_be_built_is_not_right() -> None:
-    assert not Trial("x", failure="it does not compile").is_right
-    assert Trial("x").is_right
+@pytest.mark.parametrize(
+    ("trial", "of_numbers", "of_a_crash"),
+    [
+        (Trial("x"), Outcome.RIGHT, Outcome.RIGHT),
+        (Trial("x", failure="it does not compile"), Outcome.UNKNOWN, Outcome.UNKNOWN),
+        (Trial("x", finding=Finding.OUTPUT, wrong="output 0 is 1 off"), Outcome.WRONG, Outcome.UNKNOWN),
+        (Trial("x", finding=Finding.END, wrong="it was killed"), Outcome.UNKNOWN, Outcome.WRONG),
+    ],
+)
+def test_what_a_trial_tells(trial: Trial, of_numbers: Outcome, of_a_crash: Outcome) -> None:
+    assert trial.outcome(AS_IT_IS) is of_numbers
+    assert trial.outcome(Trial("as it is", finding=Finding.END, wrong="it was killed")) is of_a_crash

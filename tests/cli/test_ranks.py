@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import schema
 from ranked import Rank, killed, opened, terminated
 
 from aoti_debug.cli.main import run as aoti_debug
@@ -40,6 +41,29 @@ def test_a_launch_is_of_the_rank_that_failed_first(capsys: pytest.CaptureFixture
     assert "never returned" in capsys.readouterr().out
     assert aoti_debug(["show", "1.2"]) == 6  # it did not come so far
     assert "rank1 has no launch 1.2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["latest", "aoti_debug_runs/latest", "20261120-231501-1"])
+def test_a_triage_names_the_rank_that_failed_first(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert aoti_debug(["triage", name]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("FAULT rank 1 failed first: ")
+    assert "report/index.html, with a page of each rank" in text
+    assert Path("aoti_debug_runs/latest/report/index.html").is_file()
+    assert Path("aoti_debug_runs/latest/rank1/report/index.html").is_file()
+    assert not Path("aoti_debug_triages").exists()
+
+
+def test_a_triage_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert aoti_debug(["triage", "latest", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["launch"]) == ("fault", "1.0")
+    assert schema.problems(found, json.loads((schema.DOCS / "triage.schema.json").read_text())) == []
+
+
+def test_options_of_a_model_are_refused_for_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert aoti_debug(["triage", "latest", "--guards"]) == 2
+    assert "--guards needs a model; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.machine import made_here
@@ -106,8 +108,17 @@ def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_exported_program_that_fails_in_eager_is_said(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD,))
     comparison = Comparison(run, (), states_failure="it fails in eager: RuntimeError: no kernel")
-    said = "note: states are not compared with the exported program: it fails in eager: RuntimeError: no kernel"
-    assert said in notes(comparison)
+    reason = "it fails in eager: RuntimeError: no kernel"
+    assert f"note: states and outputs are not compared with the exported program: {reason}" in notes(comparison)
+
+
+def test_wrong_outputs_without_a_wrong_launch_are_said(tmp_path: Path) -> None:
+    run = chain(tmp_path / "runs", (ADD,))
+    errors = (OutputError(0, "float32", 8, 8, 1e-7), OutputError(1, "float32", 8, 3, 0.25))
+    (note,) = (line for line in notes(Comparison(run, (), outputs=errors)) if "returns in eager" in line)
+    assert note.startswith("note: output 1 is 0.25 off, against what the exported program returns in eager")
+    state = StateChange("count", 0, "", Advance.NOT_AT_ALL)
+    assert not [line for line in notes(Comparison(run, (), states=(state,), outputs=errors)) if "eager" in line]
 
 
 # Numbers

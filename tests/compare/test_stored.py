@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from subjects import comparison_of, run
 
 from aoti_debug.compare import stored
 from aoti_debug.compare.document import document
+from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.steps import Steps
@@ -35,6 +37,15 @@ def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
     assert comparison is not None
     assert comparison == comparison_of(compared)
     assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), SCHEMA) == []
+
+
+@pytest.mark.parametrize("relative", [0.25, math.inf])
+def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
+    outputs = (OutputError(0, "float32", 8, 3, relative), OutputError(2, "int64", 4, 0, 0.0))
+    comparison = replace(comparison_of(compared), outputs=outputs)
+    stored.write(comparison, compared.path)
+    assert stored.read(compared) == comparison
+    assert schema.problems(json.loads((compared.path / stored.NAME).read_text()), SCHEMA) == []
 
 
 def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,58 +1,13 @@
-"""Errors of outputs, and whether they heal."""
+"""Whether outputs heal."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
-import torch
 
-from aoti_debug.replay.outputs import Healing, OutputError, Outputs, errors
-from aoti_debug.rundir.write_tensor import write_tensor
-
-
-def written(folder: Path, *tensors: torch.Tensor) -> dict[int, Path]:
-    for index, tensor in enumerate(tensors):
-        write_tensor(folder / f"{index}.safetensors", str(index), tensor)
-    return {index: folder / f"{index}.safetensors" for index in range(len(tensors))}
-
-
-def error(actual: torch.Tensor, expected: torch.Tensor, folder: Path) -> OutputError:
-    (found,) = errors(written(folder / "a", actual), written(folder / "b", expected))
-    return found
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.float16])
-def test_the_relative_error_of_an_output(tmp_path: Path, dtype: torch.dtype) -> None:
-    expected = torch.full((4, 4), 2.0, dtype=dtype)
-    actual = expected.clone().t()
-    actual[0, 1] = 4.0
-    found = error(actual, expected, tmp_path)
-    assert (found.elements, found.different) == (16, 1)
-    assert found.relative == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_number_that_is_not_finite_is_infinitely_wrong(tmp_path: Path, value: float) -> None:
-    found = error(torch.tensor([1.0, value]), torch.ones(2), tmp_path)
-    assert (found.relative, found.is_right) == (math.inf, False)
-
-
-def test_the_same_infinities_are_right(tmp_path: Path) -> None:
-    tensor = torch.tensor([math.inf, math.nan, 1.0])
-    assert error(tensor + 0, tensor, tmp_path).is_right
-
-
-def test_integers_have_to_be_equal(tmp_path: Path) -> None:
-    many = torch.full((1 << 16,), 1 << 20)
-    other = many.clone()
-    other[3] += 1
-    assert not error(other, many, tmp_path).is_right
-
-
-def test_outputs_of_another_kind_are_not_compared(tmp_path: Path) -> None:
-    assert errors(written(tmp_path / "a", torch.ones(2)), written(tmp_path / "b", torch.ones(3))) == ()
+from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.replay.outputs import Healing, Outputs
 
 
 def of(*relative: float) -> tuple[OutputError, ...]:

@@ -162,7 +162,7 @@ class ProgramFailure:
 
 @dataclass(frozen=True)
 class StatesFailure:
-    """The reason why the states were not compared with those of the exported program."""
+    """The reason why states and outputs were not compared with those of the exported program."""
 
     reason: str
 
@@ -191,6 +191,13 @@ class SavedOutput:
 
     call: int
     index: int
+    path: str
+
+
+@dataclass(frozen=True)
+class ExportedOutputs:
+    """A folder with what the exported program returns in the last call, in the files of `aoti_debug.run.outputs`."""
+
     path: str
 
 

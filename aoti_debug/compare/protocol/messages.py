@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
+    ExportedOutputs,
     Inherited,
     PeakMemory,
     ProgramFailure,
@@ -39,6 +40,7 @@ Outcome = (
     | Inherited
     | StateChange
     | StatesFailure
+    | ExportedOutputs
     | ProgramFailure
     | SavedValue
     | SavedOutput
@@ -54,6 +56,7 @@ _MESSAGES: Messages[Message] = Messages(
         "inherited": Inherited,
         "state": StateChange,
         "states failure": StatesFailure,
+        "exported outputs": ExportedOutputs,
         "program failure": ProgramFailure,
         "saved value": SavedValue,
         "saved output": SavedOutput,

@@ -141,7 +141,8 @@ class CompareRequest:
             regions are not measured.
         faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
         imports, libraries: Python modules and shared libraries that register operators.
-        exported: the program that the package was built from, to be called for its states; "" if it is not known.
+        exported: the program that the package was built from, to be called for its states and outputs; "" if it is not
+            known.
         inputs: the inputs file of the run; "" for those embedded in the package.
         wanted: regions whose values are saved beside the request; these regions are not measured.
         outputs: also save what the programs return, beside the request.

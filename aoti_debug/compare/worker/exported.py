@@ -1,7 +1,7 @@
-"""Compares the states of a run with those of its exported program, called as often in eager. Runs in a child process.
+"""Calls the exported program of a run as often in eager, for its states and outputs. Runs in a child process.
 
-The graph that kernels are generated from may have lost an update already: Inductor's passes fold what they take for
-constant. Programs that draw random numbers are not called: their states are others each time.
+The graph that kernels are generated from may be wrong already: Inductor's passes fold what they take for constant.
+Programs that draw random numbers are not called: their states and outputs are others each time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aoti_debug import wording
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.measure.state_change import state_change
-from aoti_debug.compare.protocol.measurement import StateChange, StatesFailure
+from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import ProgramRun, Recorded
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import files
@@ -21,33 +21,39 @@ from aoti_debug.inputs.files import Inputs
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.run import outputs
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
 
 
-def exported_states(
-    exported: Path, package: Artifact, inputs: str, reference: Reference, runs: Sequence[ProgramRun]
-) -> Iterator[StateChange | StatesFailure]:
-    """Yields the changes of the states of a run that its exported program has too, or why it could not be called.
+def exported_results(
+    exported: Path, package: Artifact, inputs: str, reference: Reference, runs: Sequence[ProgramRun], kept: Path
+) -> Iterator[StateChange | ExportedOutputs | StatesFailure]:
+    """Yields the changes of the states of a run that its exported program has too, and what that returns in the end.
+
+    If it could not be called, the reason.
 
     Args:
         inputs: the inputs file of the run; "" for those embedded in the package.
         runs: the calls of the run, in order.
+        kept: a folder for the outputs.
     """
-    if not any(run.states for run in runs) or _draws_random_numbers(reference):
+    if not runs or _draws_random_numbers(reference):
         return
     given = files.read(inputs, files.read_signature(package)) if inputs else files.read_embedded(package)
     if given is None:
         return
     try:
-        yield from _changes(exported, given, runs)
+        yield from _results(exported, given, runs, kept)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
         yield StatesFailure(f"it fails in eager: {type(error).__name__}: {wording.first_line(str(error))}")
 
 
-def _changes(exported: Path, given: Inputs, runs: Sequence[ProgramRun]) -> Iterator[StateChange]:
+def _results(
+    exported: Path, given: Inputs, runs: Sequence[ProgramRun], kept: Path
+) -> Iterator[StateChange | ExportedOutputs]:
     import torch
 
     registration.register()
@@ -57,7 +63,7 @@ def _changes(exported: Path, given: Inputs, runs: Sequence[ProgramRun]) -> Itera
     with torch.no_grad():
         for n, run in enumerate(runs):
             earlier = {state.name: held[state.name].clone() for state in run.states if state.name in held}
-            module(*given.args, **given.kwargs)
+            returned = module(*given.args, **given.kwargs)
             for state in run.states:
                 before, after = _load(state.before), _load(state.after)
                 if state.name not in earlier or before is None or after is None:
@@ -69,6 +75,8 @@ def _changes(exported: Path, given: Inputs, runs: Sequence[ProgramRun]) -> Itera
                     began_alike.add(state.name)
                 if state.name in began_alike:
                     yield state_change(state.name, run.call, state.launch, before, after, expected)
+        outputs.save(returned, kept)
+        yield ExportedOutputs(str(kept))
 
 
 def _draws_random_numbers(reference: Reference) -> bool:

@@ -19,7 +19,7 @@ from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import Failed, Started, message_line
 from aoti_debug.compare.protocol.request import CompareRequest, metric_function
-from aoti_debug.compare.worker.exported import exported_states
+from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
@@ -30,6 +30,8 @@ from aoti_debug.machine import json_data
 from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
+
+EXPORTED_OUTPUTS = "exported_outputs"  # a folder beside the request
 
 
 def main() -> int:
@@ -96,8 +98,9 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     if request.exported:
         package = archive.inspect(request.package)
         with threads_for(item for run in request.programs for item in run.inputs):
-            for change in exported_states(Path(request.exported), package, request.inputs, reference, request.programs):
-                pipe.write(message_line(change) + "\n")
+            exported, kept = Path(request.exported), folder / EXPORTED_OUTPUTS
+            for result in exported_results(exported, package, request.inputs, reference, request.programs, kept):
+                pipe.write(message_line(result) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 
 

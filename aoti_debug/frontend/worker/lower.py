@@ -14,8 +14,8 @@ from typing import Any
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.worker import instruction_sets, prints, protocol
+from aoti_debug.frontend.worker.applied import leaving_out
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
-from aoti_debug.frontend.worker.limited_passes import limited
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
@@ -204,7 +204,7 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     else:
         name = protocol.ARCHIVE
         configs["aot_inductor.package_cpp_only"] = True
-    with instruction_sets.remembered(Path(cache_dir())), limited(request.limit):
+    with instruction_sets.remembered(Path(cache_dir())), leaving_out(request.left_out):
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(Path(request.folder) / name), inductor_configs=configs
         )

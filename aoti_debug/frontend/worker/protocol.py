@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
-from aoti_debug.frontend.pass_limit import PassLimit
+from aoti_debug.frontend.left_out import LeftOut
 from aoti_debug.machine import files, json_data
 from aoti_debug.manifest import OperatorSchema, Promise
 
@@ -36,7 +36,7 @@ class Request:
         inputs: file to embed instead of the program's example inputs; "" for those.
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
         random_inputs: seed of the inputs to make; None to make none.
-        limit: leaves out applications of a part of Inductor; None to leave out none.
+        left_out: operators that are called as they are; None to note nothing either.
     """
 
     program: str
@@ -47,7 +47,7 @@ class Request:
     inputs: str = ""
     hashed_kernels: bool = False
     random_inputs: int | None = None
-    limit: PassLimit | None = None
+    left_out: LeftOut | None = None
 
 
 @dataclass(frozen=True)

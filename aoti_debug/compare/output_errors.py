@@ -105,6 +105,7 @@ def _relative(actual: Any, expected: Any) -> float:
     if not np.isfinite(difference).all():
         return math.inf
     finite = np.abs(second[np.isfinite(second)])
-    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
-    size = float(np.sqrt(np.mean(difference**2)))
+    unit = float(finite.max()) if finite.any() else 1.0  # squares of huge numbers would overflow
+    scale = float(np.sqrt(np.mean((finite / unit) ** 2))) if finite.size else 0.0
+    size = float(np.sqrt(np.mean((difference / unit) ** 2)))
     return size / scale if scale else (math.inf if size else 0.0)

@@ -39,6 +39,11 @@ def test_a_number_that_is_not_finite_is_infinitely_wrong(tmp_path: Path, value: 
     assert (found.relative, found.is_right) == (math.inf, False)
 
 
+def test_squares_of_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
+    expected = torch.full((4,), 1e300, dtype=torch.float64)
+    assert error(expected * 1.5, expected, tmp_path).relative == pytest.approx(0.5)
+
+
 def test_the_same_infinities_are_right(tmp_path: Path) -> None:
     tensor = torch.tensor([math.inf, math.nan, 1.0])
     assert error(tensor + 0, tensor, tmp_path).is_right

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug import site_filter, wording
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.output_errors import errors
+from aoti_debug.compare.output_errors import errors, of_program
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import program_runs
@@ -90,8 +90,14 @@ def compare_run(
         states=states,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
-        outputs=errors(returned, expected),
+        outputs=of_program(errors(returned, expected), _dtypes(reference)),
     )
+
+
+def _dtypes(reference: Reference) -> set[str]:
+    """The dtypes of all values of the program."""
+    nodes = (node for graph in reference.graphs for node in graph.nodes)
+    return {type_.dtype for node in nodes for type_ in node.types if type_ is not None}
 
 
 def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:

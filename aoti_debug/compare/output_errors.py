@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class OutputError:
         elements, different: the number of elements, and of those whose bytes differ.
         relative: root of the mean squared difference, divided by the root of the mean square of what it should be; inf
             where only one of them is finite.
+        computed: the coarsest floating dtype that the program computes in; "" for that of the output.
     """
 
     index: int
@@ -32,6 +33,7 @@ class OutputError:
     elements: int
     different: int
     relative: float
+    computed: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -39,7 +41,8 @@ class OutputError:
         if not self.different:
             return True
         exact = self.dtype == "bool" or self.dtype.startswith(("int", "uint"))
-        return self.relative <= (0.0 if exact else _ROUNDING.get(self.dtype, _COARSE))
+        rounding = max(_ROUNDING.get(dtype, _COARSE) for dtype in (self.dtype, self.computed or self.dtype))
+        return self.relative <= (0.0 if exact else rounding)
 
 
 def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
@@ -51,6 +54,17 @@ def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[Ou
     common = (index for index in sorted(actual) if index in expected)
     found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
     return tuple(_error(index, first, second) for index, first, second in found if _kind(first) == _kind(second))
+
+
+def of_program(found: Iterable[OutputError], dtypes: Iterable[str]) -> tuple[OutputError, ...]:
+    """The errors of outputs of a program that computes in some dtypes; rounding is that of the coarsest of them.
+
+    In less than 32 bits rounding also decides what overflows, and what an integer is: such errors are left out.
+    """
+    coarsest = max((dtype for dtype in dtypes if dtype in _ROUNDING), key=_ROUNDING.__getitem__, default="")
+    kept = (replace(error, computed=coarsest) for error in found)
+    is_low = _ROUNDING.get(coarsest, 0.0) > _ROUNDING["float32"]
+    return tuple(e for e in kept if not is_low or (math.isfinite(e.relative) and e.dtype in _ROUNDING))
 
 
 def output_error(actual: Path, expected: Path) -> OutputError:
@@ -91,6 +105,7 @@ def _relative(actual: Any, expected: Any) -> float:
     if not np.isfinite(difference).all():
         return math.inf
     finite = np.abs(second[np.isfinite(second)])
-    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
-    size = float(np.sqrt(np.mean(difference**2)))
+    unit = float(finite.max()) if finite.any() else 1.0  # squares of huge numbers would overflow
+    scale = float(np.sqrt(np.mean((finite / unit) ** 2))) if finite.size else 0.0
+    size = float(np.sqrt(np.mean((difference / unit) ** 2)))
     return size / scale if scale else (math.inf if size else 0.0)

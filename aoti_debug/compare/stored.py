@@ -51,11 +51,12 @@ class _Returned:
     different: int
     relative: float | None
     is_right: bool
+    computed: str = ""
 
     @property
     def error(self) -> OutputError:
         relative = math.inf if self.relative is None else self.relative
-        return OutputError(self.index, self.dtype, self.elements, self.different, relative)
+        return OutputError(self.index, self.dtype, self.elements, self.different, relative, self.computed)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.output_errors import OutputError, errors
+from aoti_debug.compare.output_errors import OutputError, errors, of_program
 from aoti_debug.rundir.write_tensor import write_tensor
 
 
@@ -39,6 +39,11 @@ def test_a_number_that_is_not_finite_is_infinitely_wrong(tmp_path: Path, value: 
     assert (found.relative, found.is_right) == (math.inf, False)
 
 
+def test_squares_of_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
+    expected = torch.full((4,), 1e300, dtype=torch.float64)
+    assert error(expected * 1.5, expected, tmp_path).relative == pytest.approx(0.5)
+
+
 def test_the_same_infinities_are_right(tmp_path: Path) -> None:
     tensor = torch.tensor([math.inf, math.nan, 1.0])
     assert error(tensor + 0, tensor, tmp_path).is_right
@@ -53,3 +58,14 @@ def test_integers_have_to_be_equal(tmp_path: Path) -> None:
 
 def test_outputs_of_another_kind_are_not_compared(tmp_path: Path) -> None:
     assert errors(written(tmp_path / "a", torch.ones(2)), written(tmp_path / "b", torch.ones(3))) == ()
+
+
+def test_rounding_is_that_of_the_coarsest_dtype_of_the_program() -> None:
+    wide, whole, overflowed = (
+        OutputError(index, dtype, 8, 3, relative)
+        for index, (dtype, relative) in enumerate((("float32", 0.02), ("int64", 0.5), ("float32", math.inf)))
+    )
+    found = (wide, whole, overflowed)
+    assert [error.is_right for error in of_program(found, ("float32", "int64"))] == [False, False, False]
+    (kept,) = of_program(found, ("float32", "bfloat16", "int64"))
+    assert (kept.index, kept.is_right) == (0, True)

@@ -37,16 +37,22 @@ def comment(line: str) -> str:
     return f"# {clean}".rstrip()
 
 
-def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Returns name -> unique Python identifier: the name itself where Python can use it."""
+def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:
+    """Returns name -> unique Python identifier: the name itself where Python can use it.
+
+    Args:
+        reserved: names that are in use.
+    """
     unique_names: dict[str, str] = {}
-    taken: set[str] = set()
+    taken = set(reserved)
     for name in names:
         if name in unique_names:
             continue
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)[:120] or "_"
         if plain[0].isdigit():
             plain = f"_{plain}"
+        if plain.startswith("__"):  # which Python mangles in a class
+            plain = f"v{plain}"
         unique, n = (f"{plain}_" if plain in RESERVED or keyword.iskeyword(plain) else plain), 2
         while unique in taken:
             unique, n = f"{plain}_{n}", n + 1

@@ -46,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     compile our modules once, also where the environment says that Python keeps no bytecode. While tests are collected,
     Python's cycle collector is off: it would visit all modules again and again.
     """
-    gc.disable()
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # else it collects no tests
+        gc.disable()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):

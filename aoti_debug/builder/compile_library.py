@@ -90,9 +90,15 @@ class LibraryCompilation:
         original = self._sources.original
         original_words = [] if original is None else _link_original(original, self._work)
         compiler = self._toolchain.compiler
-        command = [compiler.path, *compiler.linker, *inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
-        words = [*command, *original_words, *link_flags(self._sources)]
-        self._toolchain.run(words, f"{library.name} cannot be linked")
+        words = [*inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
+        words += [*original_words, *link_flags(self._sources)]
+        failure = f"{library.name} cannot be linked"
+        try:
+            self._toolchain.run([compiler.path, *compiler.linker, *words], failure)
+        except ToolchainError:
+            if not compiler.linker:
+                raise
+            self._toolchain.run([compiler.path, *words], failure)
         if self._sources.mapped_weights is not None:
             _append_weights(library, self._sources.mapped_weights)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +14,10 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.ranks import one_rank
 from aoti_debug.errors import UsageError
-from aoti_debug.fx_repro import FxExtra, FxRepro, write_fx_repro
 from aoti_debug.repro import write_repro
+
+if TYPE_CHECKING:
+    from aoti_debug.fx_repro import FxRepro
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
@@ -82,11 +85,15 @@ def command(
     With --fx it is not the kernel that is replayed, but the operators of the program that the kernel stands for: in
     eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
     """
-    chosen = {FxExtra.MINIFIER: minifier, FxExtra.ISSUE: issue}
-    extras = [extra for extra, is_asked in chosen.items() if is_asked]
-    if fx or extras:
+    if fx or minifier or issue:
+        asked = next(
+            name for name, is_asked in (("--fx", fx), ("--minifier", minifier), ("--issue", issue)) if is_asked
+        )
         if single_file:
-            raise UsageError("--single-file and --fx exclude each other", hint="pass one of them")
+            raise UsageError(f"--single-file and {asked} exclude each other", hint="pass one of them")
+        from aoti_debug.fx_repro import FxExtra, write_fx_repro  # all that compares launches with the program
+
+        extras = [extra for extra, is_asked in ((FxExtra.MINIFIER, minifier), (FxExtra.ISSUE, issue)) if is_asked]
         _print_fx(
             write_fx_repro(
                 kernel,

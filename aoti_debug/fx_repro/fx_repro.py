@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import aoti_debug
 from aoti_debug import levels, wording
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.compare.regions.regions import find_regions
+from aoti_debug.compare.regions.fault_region import fault_region
+from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import TargetError, UsageError
 from aoti_debug.fx_repro.issue_text import ISSUE, issue_text
-from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text
+from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, without_folder
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import LAUNCHER, SCRIPT, launcher_text, script_text
 from aoti_debug.machine import json_data, process, python_process
@@ -30,10 +31,11 @@ from aoti_debug.repro.folder import check_free, default_folder, unfinished
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 WORKER = "aoti_debug.fx_repro.worker"
 PREFIX = "repro_fx"
+DIFFERS = 10  # the exit code of the script
 _SECONDS = 3600.0  # that a graph may take
 
 
@@ -103,6 +105,11 @@ def write_fx_repro(
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     module = module_text(reference, graph, region)
+    if FxExtra.ISSUE in extras and module.custom:
+        raise UsageError(
+            f"the script of an issue needs only torch, and {module.custom[0]} does not come with it",
+            hint="attach the folder that --fx writes",
+        )
     header = list(_header(recorded, selected, region, module))
     imports = tuple(dict.fromkeys((*recorded.manifest.imports, *recorded.info.imports)))
     libraries = tuple(dict.fromkeys((*recorded.manifest.libraries, *recorded.info.libraries)))
@@ -118,7 +125,8 @@ def write_fx_repro(
         )
         if FxExtra.ISSUE in extras:
             observed = _observed(fault_of(selected, diagnosed.verdict), saved)
-            text = issue_text(module, saved.inputs, saved.versions, device, observed)
+            public = module_text(reference, graph, region, without_folder)
+            text = issue_text(public, saved.inputs, saved.versions, device, observed)
             (folder / ISSUE).write_text(text, encoding="utf-8")
     return FxRepro(
         path=path,
@@ -151,14 +159,21 @@ def _recorded(
 
 
 def _is_whole(run: RunDir) -> bool:
-    """True if the run was to save all tensors of all launches: repeating it gives no more."""
-    return run.has_tensors and not (run.info.filters or run.info.module_filters or run.info.line_filters)
+    """True if the run saved tensors of every launch: repeating it gives no more."""
+    return all(
+        any(saved.path for a in launch.args for saved in a.files.values())
+        for launch in run.launches
+        if any(a.layout is not None for a in launch.args)
+    )
 
 
 def _region(run: RunDir, launch: Launch, reference: Reference) -> tuple[Region | None, str]:
     """The region of a launch, or that which it is a part of; else the reason why there is none."""
     if not run.has_tensors:
         return None, "no tensors were saved"
+    if launch.status is not LaunchStatus.RETURNED:
+        region = fault_region(run, reference, launch)
+        return (region, "") if region and region.nodes else (None, UNRETURNED[launch.status])
     found = find_regions(run, reference)
     around = [region for region in found.regions if region.launch == launch.id]
     around += [region for region in found.regions if launch.id in region.launches]
@@ -181,6 +196,8 @@ def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> 
 
 def _observed(fault: str, saved: Saved) -> list[str]:
     """The sentences of an issue text about what was observed."""
+    if saved.code not in (0, DIFFERS):
+        return [*([fault] if fault else []), f"eager, called one operator after the other, fails: {saved.lines[-1]}"]
     differing = [line for line in saved.lines if ": DIFFERS: " in line]
     return [fault] if fault else [f"eager against what the kernel wrote: {line}" for line in differing]
 
@@ -196,15 +213,23 @@ def _save(request: SaveRequest) -> Saved:
         question, answer = folder / "request.json", folder / "answer.json"
         question.write_text(json_data.to_text(request))
         command = PythonCommand(WORKER, arguments=(str(question), str(answer)))
-        with python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        try:
+            child = python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise _not_saved(str(error.strerror)) from error
+        with child:
             done = process.finished(child, _SECONDS)
         if not answer.is_file():
             said = wording.first_line(done.stdout.strip().rpartition("\n")[2])
-            raise TargetError(
-                f"the tensors cannot be saved: the process ended with {process.describe_exit(done.code)}: {said}",
-                hint="aoti-debug doctor checks this machine",
-            )
+            raise _not_saved(f"the process ended with {process.describe_exit(done.code)}{': ' if said else ''}{said}")
         saved = json_data.parse(Saved, answer.read_bytes())
+    if done.code:
+        ended = f"the script ended with {process.describe_exit(done.code)}"
+        return replace(saved, lines=(*done.stdout.splitlines(), ended), code=done.code)
     if saved.refusal:
         raise UsageError(saved.refusal, hint=HINT)
     return saved
+
+
+def _not_saved(reason: str) -> TargetError:
+    return TargetError(f"the tensors cannot be saved: {reason}", hint="aoti-debug doctor checks this machine")

@@ -1,19 +1,21 @@
-"""Writes an issue text for the tracker of torch: a script of its own, what it should print and what was observed.
+"""Writes an issue text for the tracker of torch: a script of its own, what was observed, versions.
 
-A pure text generator. Of paths only the names of files are left.
+A pure text generator. Of paths only the names of files are left, and of model lines only their numbers.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
 from aoti_debug.repro import literals
 
 ISSUE = "issue.md"
-_COMMENT = re.compile(r"^(\s*# )(\S*/)(?=[^/\s]+:\d+ in )", re.MULTILINE)
+_FOLDERS = re.compile(r"(?:~|\.{0,2})(?:/[^/\s'\",:()]+)+/")
 _ISSUE = """{title}
 
 This graph is the part of a model that one launch of its AOTInductor package computes. The script compiles it alone, and
@@ -30,6 +32,7 @@ compares it with eager.
 
 {versions}
 """
+_LARGEST = 2**63 - 1  # that torch.randint takes
 _CHECK = """
 
 if __name__ == "__main__":
@@ -52,17 +55,18 @@ def issue_text(
     """The text of issue.md.
 
     Args:
+        module: with comments for the public.
         observed: the fault of the launch, or how what eager computes differs from what was recorded; () if it does not.
     """
     script = issue_script(module, inputs, device)
-    are_recorded = all(tensor.data or not _count(tensor) for tensor in inputs.values())
+    are_recorded = all(tensor.data or not math.prod(tensor.shape) for tensor in inputs.values())
     attached = (
         ""
         if are_recorded
         else "\nThe inputs of the script are random. Those of the failing call: tensors.pt (attached).\n"
     )
     lines = [f"- {name} {version}" for name, version in versions.items()]
-    said = "; ".join(observed) or "nothing wrong in this recording: say here what is"
+    said = _FOLDERS.sub("", "; ".join(observed)) or "nothing wrong in this recording: say here what is"
     return _ISSUE.format(
         title="### Describe the bug",
         script=script,
@@ -74,12 +78,12 @@ def issue_text(
 
 def issue_script(module: ModuleText, inputs: Mapping[str, InputTensor], device: str) -> str:
     """The script of the issue: it compares the compiled graph with eager, and needs nothing but torch."""
-    imports = [f"import {name}" for name in sorted(name for name in module.imports if not name.startswith("torch"))]
-    later = [f"import {name}" for name in module.imports if name.startswith("torch")]
+    imports = [f"import {name}" for name in sorted(standard_modules(module.imports))]
+    later = [f"import {name}" for name in torch_modules(module.imports)]
     has_data = any(tensor.data for tensor in inputs.values())
     made = [f"        {_made(tensor, device)},  # {name}" for name, tensor in inputs.items()]
     lines = [*(["import base64"] if has_data else []), *imports, *([""] if imports or has_data else [])]
-    lines += ["import torch", *later, "", "", _COMMENT.sub(r"\1", module.source)]
+    lines += ["import torch", *later, "", "", module.source]
     lines += ["", "def make_inputs():", "    torch.manual_seed(0)", "    return (", *made, "    )", ""]
     return "\n".join(lines) + _CHECK.format(name=CLASS, device=literals.text(device))
 
@@ -93,7 +97,7 @@ def _made(tensor: InputTensor, device: str) -> str:
     elif tensor.dtype == "bool":
         value = f"torch.randint(0, 2, {shape}).bool()"
     elif "int" in tensor.dtype:
-        value = f"torch.randint({tensor.smallest}, {tensor.largest + 1}, {shape}).to({dtype})"
+        value = f"torch.randint({tensor.smallest}, {min(tensor.largest + 1, _LARGEST)}, {shape}).to({dtype})"
     else:
         value = f"torch.randn({shape}).to({dtype})"
     if device != "cpu":
@@ -102,13 +106,6 @@ def _made(tensor: InputTensor, device: str) -> str:
         layout = f"{shape}, {list(tensor.strides)}, dtype={dtype}, device={literals.text(device)}"
         value = f"torch.empty_strided({layout}).copy_({value})"
     return value
-
-
-def _count(tensor: InputTensor) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count
 
 
 def _is_contiguous(tensor: InputTensor) -> bool:

@@ -5,10 +5,13 @@ A pure text generator: a region and its graph in, Python source out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import keyword
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
+from aoti_debug.compare.evaluate.functions import WITHOUT_VALUE
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs.symbolic_sizes import Symbols
@@ -18,8 +21,8 @@ from aoti_debug.repro import literals
 
 CLASS = "Launch"
 HINT = "aoti-debug repro without --fx replays the kernel itself"
-_PRINTS = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # their results have no value
-_RANDOM = "prims.inductor_random", "prims.inductor_randint", "prims.inductor_seed"
+_NAMES = ("math", "operator", "argparse", "Path", "load", "compare", "INPUTS", "OUTPUTS", CLASS)  # of the script
+_NAMESPACES = ("aten", "prims", "math", "_operator", "torch", "aoti_debug")  # of operators that come with torch
 _OBJECTS = {"dtype": "torch.{}", "layout": "torch.{}", "memory_format": "torch.{}"}
 
 
@@ -33,6 +36,7 @@ class ModuleText:
         outputs: what `forward` returns, in order: names of nodes.
         calls: how many operators it calls.
         imports: modules that the source needs beside torch.
+        custom: operators in it that do not come with torch.
     """
 
     source: str
@@ -40,15 +44,31 @@ class ModuleText:
     outputs: tuple[str, ...]
     calls: int
     imports: tuple[str, ...]
+    custom: tuple[str, ...]
 
 
-def module_text(reference: Reference, graph: Graph, region: Region) -> ModuleText:
+def in_full(line: ModelLine) -> str:
+    """A model line for the eyes of its author."""
+    return f"{line.file}:{line.line} in {line.function}: {line.text}"
+
+
+def without_folder(line: ModelLine) -> str:
+    """A model line for the public: neither the folder nor the code."""
+    return f"{PurePath(line.file).name}:{line.line} in {line.function}"
+
+
+def module_text(
+    reference: Reference, graph: Graph, region: Region, worded: Callable[[ModelLine], str] = in_full
+) -> ModuleText:
     """The source of a region.
+
+    Args:
+        worded: the text of a comment with a model line.
 
     Raises:
         UsageError: an operator in it has no form in such a module.
     """
-    return _Writer(reference, graph, region).text()
+    return _Writer(reference, graph, region, worded).text()
 
 
 @dataclass
@@ -56,6 +76,7 @@ class _Writer:
     reference: Reference
     graph: Graph
     region: Region
+    worded: Callable[[ModelLine], str]
     _lines: list[str] = field(default_factory=list)
     _constants: list[str] = field(default_factory=list)
     _imports: dict[str, None] = field(default_factory=dict)
@@ -64,19 +85,20 @@ class _Writer:
 
     def text(self) -> ModuleText:
         keys = [item.value for item in self.region.inputs]
-        self._names = literals.identifiers([_label(key) for key in keys] + list(self.region.nodes))
+        nodes = [self.graph.by_name[name] for name in self.region.nodes]
+        copies = [_copy_of(name, node) for node in nodes for name in node.inputs if name in node.mutates]
+        self._names = literals.identifiers([*map(str, keys), *self.region.nodes, *copies], _NAMES)
         self._symbols = Symbols(known=self.region.symbols)
-        inputs = {self._names[_label(key)]: key for key in keys}
+        inputs = {self._names[str(key)]: key for key in keys}
         self._expressions |= {key: name for name, key in inputs.items()}
         calls = 0
-        for name in self.region.nodes:
-            node = self.graph.by_name[name]
+        for node in nodes:
             if node.kind is not NodeKind.CALL or node.size:
                 self._constant(node)
-            elif node.target not in _PRINTS:
+            elif node.target not in WITHOUT_VALUE:
                 self._call(node)
                 calls += 1
-        outputs = [item.value for item in self.region.outputs]
+        outputs = [item.value for item in self.region.outputs] or self._last(nodes)
         returned = ", ".join(self._expressions[key] for key in outputs)
         lines = [
             f"class {CLASS}(torch.nn.Module):",
@@ -87,7 +109,14 @@ class _Writer:
             *(f"        {line}" for line in self._lines),
             f"        return ({returned},)",
         ]
-        return ModuleText("\n".join(lines) + "\n", inputs, tuple(map(_label, outputs)), calls, tuple(self._imports))
+        custom = tuple(dict.fromkeys(n.target for n in nodes if n.target and _is_custom(n)))
+        source = "\n".join(lines) + "\n"
+        return ModuleText(source, inputs, tuple(map(str, outputs)), calls, tuple(self._imports), custom)
+
+    def _last(self, nodes: Sequence[Node]) -> list[ValueKey]:
+        """The values that no node of the region reads, of a launch that wrote none."""
+        read = {name for node in nodes for name in node.inputs}
+        return [ValueKey(n.name) for n in nodes if n.kind is NodeKind.CALL and n.name not in read and not n.size]
 
     def _constant(self, node: Node) -> None:
         """Binds a node that is not computed: a size, or a weight whose elements the graph holds."""
@@ -111,7 +140,10 @@ class _Writer:
                 self._copy(name, node)
         self._reader = node
         arguments = [self._argument(item) for item in node.args]
-        arguments += [f"{name}={self._argument(item)}" for name, item in node.kwargs.items()]
+        named = {name: self._argument(item) for name, item in node.kwargs.items()}
+        arguments += [f"{name}={text}" for name, text in named.items() if not keyword.iskeyword(name)]
+        odd = [f"{literals.text(name)}: {text}" for name, text in named.items() if keyword.iskeyword(name)]
+        arguments += [f"**{{{', '.join(odd)}}}"] if odd else []
         name = self._names[node.name]
         self._lines.append(f"{name} = {self._expression(node, arguments)}")
         self._expressions[ValueKey(node.name)] = name
@@ -119,7 +151,7 @@ class _Writer:
     def _copy(self, name: str, node: Node) -> None:
         """Has a node overwrite a copy of what it overwrites."""
         key = ValueKey(name, node.name)
-        copy = f"{self._names.get(_label(key), name)}_in_{self._names[node.name]}"
+        copy = self._names[_copy_of(name, node)]
         self._lines.append(f"{copy} = {self._value(name, node)}.clone()")
         self._expressions[key] = copy
 
@@ -129,8 +161,6 @@ class _Writer:
             raise UsageError("it is a Triton kernel of the user's own: no operator stands for it", hint=HINT)
         if parts[0] == "higher_order":
             raise UsageError(f"{parts[1]} has no form in such a module", hint=HINT)
-        if node.target.startswith(_RANDOM):
-            raise UsageError("it draws random numbers, which operators would draw anew", hint=HINT)
         if node.target == "_operator.getitem" and len(arguments) == 2:
             return f"{arguments[0]}[{arguments[1]}]"
         if parts[0] == "prims":
@@ -159,7 +189,7 @@ class _Writer:
             case "float":
                 return f'float("{float(content)}")'
             case "complex":
-                return repr(complex(*content))
+                return f"complex({', '.join(literals.number(float(part)) for part in content)})"
             case "device":
                 return f"torch.device({literals.text(content)})"
             case "dict":
@@ -175,6 +205,8 @@ class _Writer:
         key = ValueKey(name, reader.name)
         if key not in self._expressions or name not in reader.mutates:
             key = self.graph.value_for(name, reader.name)
+        if key not in self._expressions:
+            raise UsageError(f"{reader.name} depends on {name}, which was not recorded", hint=HINT)
         return self._expressions[key]
 
     def _size(self, expression: str) -> int:
@@ -186,9 +218,14 @@ class _Writer:
     def _say_line(self, node: Node) -> None:
         line = self.reference.line(node)
         if line is not None and line != self._last_line:
-            self._lines.append(literals.comment(f"{line.file}:{line.line} in {line.function}: {line.text}"))
+            self._lines.append(literals.comment(self.worded(line)))
             self._last_line = line
 
 
-def _label(key: ValueKey) -> str:
-    return f"{key.node}_after_{key.after}" if key.after else key.node
+def _copy_of(name: str, node: Node) -> str:
+    """The label of the copy that a node overwrites in place of another's result."""
+    return f"{name} in {node.name}"
+
+
+def _is_custom(node: Node) -> bool:
+    return node.kind is NodeKind.CALL and node.target.split(".")[0] not in _NAMESPACES

@@ -22,14 +22,19 @@ def compare(computed, expected):
     if computed.shape != expected.shape or computed.dtype != expected.dtype:
         one, other = ((str(t.dtype), list(t.shape)) for t in (computed, expected))
         return f"DIFFERS: {{one}} instead of {{other}}", False
-    if torch.equal(computed, expected):
+    if torch.equal(in_bytes(computed), in_bytes(expected)):
         return "equal, bit for bit", True
     try:
         torch.testing.assert_close(computed, expected, equal_nan=True)
     except AssertionError as error:
         return "DIFFERS: " + " ".join(str(error).split()), False
-    difference = (computed.double() - expected.double()).abs().nan_to_num().max().item()
+    wide = torch.complex128 if computed.is_complex() else torch.float64
+    difference = (computed.to(wide) - expected.to(wide)).abs().nan_to_num().max().item()
     return f"equal but for rounding: largest difference {{difference:.3g}}", True
+
+
+def in_bytes(tensor):
+    return tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def main():
@@ -111,10 +116,16 @@ def script_text(module: ModuleText, header: Sequence[str], imports: Sequence[str
         libraries: shared libraries that do, beside the script or by their paths.
     """
     title, *rest = header
-    statements = [f"import {name}" for name in sorted({"argparse", "sys", *_standard(module.imports)})]
+    statements = [f"import {name}" for name in sorted({"argparse", "sys", *standard_modules(module.imports)})]
     statements += ["from pathlib import Path", "", "import torch"]
-    statements += [f"import {name}" for name in (*_others(module.imports), *imports)]
-    statements += [f"torch.ops.load_library({literals.text(library)})" for library in libraries]
+    statements += [f"import {name}" for name in torch_modules(module.imports)]
+    if imports or libraries:
+        loads = [
+            *(f"import {name}" for name in imports),
+            *(f"torch.ops.load_library({literals.text(x)})" for x in libraries),
+        ]
+        statements += ["", "try:", *(f"    {line}" for line in loads), "except (ImportError, OSError) as error:"]
+        statements += ['    sys.exit(f"{error}: it registers operators; put it beside this script, or on PYTHONPATH")']
     documentation = "\n".join([title, "", *rest]).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return "".join(
         [
@@ -136,9 +147,11 @@ def _names(names: Iterable[str]) -> str:
     return f"[{', '.join(literals.text(name) for name in names)}]"
 
 
-def _standard(imports: Sequence[str]) -> list[str]:
+def standard_modules(imports: Sequence[str]) -> list[str]:
+    """Those of the imported modules that belong to the standard library."""
     return [name for name in imports if not name.startswith("torch")]
 
 
-def _others(imports: Sequence[str]) -> list[str]:
+def torch_modules(imports: Sequence[str]) -> list[str]:
+    """Those of the imported modules that belong to torch."""
     return [name for name in imports if name.startswith("torch")]

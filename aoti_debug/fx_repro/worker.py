@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
@@ -28,6 +28,7 @@ from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine import json_data
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
+from aoti_debug.reference.program import NodeKind
 
 if TYPE_CHECKING:
     import torch
@@ -40,10 +41,12 @@ def main() -> int:
     request_path, answer_path = map(Path, sys.argv[1:])
     request = json_data.parse(SaveRequest, request_path.read_bytes())
     try:
-        answer = _run(_saved(request), request)
+        answer = _saved(request)
     except (NotEvaluableError, RunDirError) as error:
         answer = Saved(refusal=str(error))
-    answer_path.write_text(json_data.to_text(answer))
+    answer_path.write_text(json_data.to_text(answer))  # an operator may end the process
+    if not answer.refusal:
+        answer_path.write_text(json_data.to_text(_run(answer, request)))
     return 0
 
 
@@ -51,7 +54,7 @@ def _saved(request: SaveRequest) -> Saved:
     """Saves the tensors.
 
     Raises:
-        NotEvaluableError: an input was not recorded as a whole.
+        NotEvaluableError: an input was not recorded as a whole, or an operator draws random numbers.
         RunDirError: a tensor cannot be read.
     """
     import torch
@@ -64,12 +67,15 @@ def _saved(request: SaveRequest) -> Saved:
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
+    for node in (graph.by_name[name] for name in region.nodes):
+        if node.kind is NodeKind.CALL and is_random(node.target, node.args, node.kwargs):
+            raise NotEvaluableError(f"{node.target} draws random numbers, and would draw other ones")
     symbols = Symbols(known=region.symbols)
     given = region_inputs(graph, region, symbols, request.device, None)
     if given.other is not None:
         raise NotEvaluableError(f"only parts of {' and '.join(given.parts)} were recorded")
     inputs = {
-        name: given.known[item.value].clone(memory_format=torch.preserve_format)
+        name: given.known[item.value].resolve_conj().resolve_neg()
         for name, item in zip(request.inputs, region.inputs, strict=True)
     }
     outputs = {}
@@ -87,7 +93,8 @@ def _described(value: torch.Tensor, with_data: bool) -> InputTensor:
 
     dtype = dtypes.bare_name(value.dtype)
     is_integer = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
-    limits = (int(value.min()), int(value.max())) if is_integer and value.numel() else (0, 0)
+    numbers = value.cpu().numpy() if is_integer and value.numel() else None  # torch has no limits of uint16
+    limits = (0, 0) if numbers is None else (int(numbers.min()), int(numbers.max()))
     data = ""
     if with_data and value.numel():
         plain = value.detach().resolve_conj().cpu().contiguous().reshape(-1).view(torch.uint8)

@@ -48,8 +48,6 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         trials = Trials(package, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
-            if options.compare:
-                trials.prepare_evaluation(folder)
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))

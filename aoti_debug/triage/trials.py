@@ -12,9 +12,6 @@ from aoti_debug import wording
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Step, Steps
-from aoti_debug.pt2 import archive
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.reference import program
 from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import RunResult, run_with
 from aoti_debug.run.supervise import Observer
@@ -94,21 +91,14 @@ class Trials:
         """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
         self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"), self._steps)
 
-    def prepare_evaluation(self, folder: Path) -> None:
-        """Starts the process that will evaluate the program beside the first run, where a small package runs on a GPU.
-
-        Where it does not start, there is none.
+    def prepare_evaluation(self, device: str, folder: Path) -> None:
+        """Starts the process that will evaluate the program; where it does not start, there is none.
 
         Args:
             folder: for its output.
         """
-        package = archive.inspect(self._options.package)
-        if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
-            return
-        device = package.manifest().device
-        if fits_beside(package.path, device):
-            with contextlib.suppress(OSError):
-                self.evaluation = EvaluationProcess(device, folder / LOG)
+        with contextlib.suppress(OSError):
+            self.evaluation = EvaluationProcess(device, folder / LOG)
 
     def close(self) -> None:
         """Ends and forgets what was begun ahead."""

@@ -129,9 +129,12 @@ def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:
 def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:
     source.write_text(text, encoding="utf-8")
     unfinished = library.with_suffix(f".{os.getpid()}")
+    command = compiler.arguments(source, unfinished)
+    linker = _faster_linker(compiler)
     try:
-        command = [*compiler.arguments(source, unfinished), *_faster_linker(compiler)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, *linker], capture_output=True, text=True, check=False)
+        if done.returncode != 0 and linker:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise SystemExit(f"the compiler cannot be run: {error}") from error
     if done.returncode != 0:
@@ -141,7 +144,7 @@ def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> N
 
 def _faster_linker(compiler: CppCompiler) -> tuple[str, ...]:
     """The option for gold, if the compiler has it: it links against torch in half the time of the usual linker."""
-    if platform.machine() != "x86_64" or any(flag.startswith("-fsanitize") for flag in compiler.flags):
+    if platform.machine() != "x86_64" or any(flag.startswith(("-fsanitize", "-fuse-ld")) for flag in compiler.flags):
         return ()
     command = [compiler.program, f"-print-prog-name={_GOLD}"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

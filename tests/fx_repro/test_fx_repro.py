@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ REFUSALS = (
     "is a Triton kernel of the user's own",
     "cond has no form",
     "while_loop has no form",
-    "draws random numbers",
+    "draws random numbers, and would draw other ones",
     "no node holds what it writes",
     "it writes no tensor",
     "it depends on",
@@ -61,6 +62,49 @@ def test_what_was_wrong_is_in_the_issue_text_and_the_minifier_has_its_script(tmp
     assert "**Observed**: eager against what the kernel wrote: node_3: DIFFERS: Tensor-likes are not close!" in text
     assert "- torch " in text
     assert str(tmp_path) not in text
+
+
+def test_random_numbers_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD, "aten.bernoulli.default"))
+    with pytest.raises(UsageError, match=r"aten\.bernoulli\.default draws random numbers"):
+        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "out" / "repro")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+OPS = """
+import os, torch
+from torch.library import Library
+library = Library("fxtest", "FRAGMENT")
+library.define("fails(Tensor x) -> Tensor")
+library.define("dies(Tensor x) -> Tensor")
+def fails(x):
+    raise RuntimeError("no file /home/u/secret/table.bin")
+library.impl("fails", fails, "CPU")
+library.impl("dies", lambda x: os.abort(), "CPU")
+"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "code", "line"),
+    [
+        ("fails", 1, "RuntimeError: no file /home/u/secret/table.bin"),
+        ("dies", -6, "the script ended with SIGABRT"),
+    ],
+)
+def test_operators_that_fail_leave_the_repro(
+    operator: str, code: int, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = chains.chain(tmp_path / "runs", (ADD, f"fxtest.{operator}.default"))
+    (tmp_path / "fx_ops.py").write_text(OPS)
+    info = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps({**info, "imports": ["fx_ops"]}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro", trusted=True)
+    assert (repro.code, repro.lines[-1]) == (code, line)
+    assert (repro.path / "tensors.pt").is_file()
+    with pytest.raises(UsageError, match=f"fxtest.{operator}.default does not come with it"):
+        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "other", extras=[FxExtra.ISSUE], trusted=True)
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:

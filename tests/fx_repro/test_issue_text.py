@@ -12,6 +12,7 @@ import torch
 from test_module_text import everything
 
 from aoti_debug.fx_repro.issue_text import issue_script, issue_text
+from aoti_debug.fx_repro.module_text import without_folder
 from aoti_debug.fx_repro.request import InputTensor
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -30,10 +31,12 @@ def inputs_of(*tensors: InputTensor) -> tuple[torch.Tensor, ...]:
 
 
 def test_the_whole_text_names_no_folder(golden: Callable[[Path, str], None]) -> None:
-    text = issue_text(everything(), {"x": RANDOM}, VERSIONS, "cpu", ["mul: DIFFERS: 3 of 12 elements"])
+    observed = ["mul: DIFFERS: 3 of 12 elements", "FileNotFoundError: '/home/u/secret/table.bin'"]
+    text = issue_text(everything(without_folder), {"x": RANDOM}, VERSIONS, "cpu", observed)
     golden(GOLDEN / "issue.md.txt", text)
     assert "/home/u" not in text
-    assert "# model.py:23 in forward" in text
+    assert "'table.bin'" in text
+    assert "# model.py:23 in forward\n" in text
 
 
 def test_small_inputs_are_in_the_text() -> None:
@@ -45,7 +48,7 @@ def test_small_inputs_are_in_the_text() -> None:
     assert "attached" not in issue_text(everything(), {"x": recorded}, {}, "cpu", [])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "uint16", "bool", "complex64"])
 def test_others_are_random_within_their_range_and_have_the_layout(dtype: str) -> None:
     (made,) = inputs_of(InputTensor(dtype, (8, 5), (1, 8), smallest=2, largest=4))
     assert (made.dtype, made.stride()) == (getattr(torch, dtype), (1, 8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.errors import UsageError
-from aoti_debug.fx_repro.module_text import ModuleText, module_text
+from aoti_debug.fx_repro.module_text import ModuleText, in_full, module_text
 from aoti_debug.fx_repro.script_text import launcher_text, script_text
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import (
@@ -40,7 +42,12 @@ def of(name: str) -> dict[str, str]:
     return {"node": name}
 
 
-def text_of(nodes: list[Node], outputs: list[ValueKey], inputs: list[ValueKey] | None = None) -> ModuleText:
+def text_of(
+    nodes: list[Node],
+    outputs: list[ValueKey],
+    inputs: list[ValueKey] | None = None,
+    worded: Callable[[ModelLine], str] = in_full,
+) -> ModuleText:
     """The text of a region of all nodes; "x" is its input."""
     x = Node("x", NodeKind.INPUT, types=(FLOAT,))
     graph = Graph("", MODEL, (x, *nodes), ())
@@ -55,7 +62,7 @@ def text_of(nodes: list[Node], outputs: list[ValueKey], inputs: list[ValueKey] |
         tuple(KnownValue(key, recorded) for key in outputs),
         {"s0": 3},
     )
-    return module_text(Reference(FORMAT, "2.13", (graph,), (LINE,)), graph, region)
+    return module_text(Reference(FORMAT, "2.13", (graph,), (LINE,)), graph, region, worded)
 
 
 def executed(module: ModuleText) -> torch.nn.Module:
@@ -66,7 +73,7 @@ def executed(module: ModuleText) -> torch.nn.Module:
     return found
 
 
-def everything() -> ModuleText:
+def everything(worded: Callable[[ModelLine], str] = in_full) -> ModuleText:
     scale = TensorType("float32", "cpu", ("2", "1"), ("1", "1"))
     empty = TensorType("float32", "cpu", ("0",), ("1",))
     return text_of(
@@ -88,6 +95,7 @@ def everything() -> ModuleText:
             node("lambda", "aten.relu.default", of("clone")),
         ],
         [ValueKey("mul"), ValueKey("clone", "add_"), ValueKey("cat"), ValueKey("lambda")],
+        worded=worded,
     )
 
 
@@ -95,7 +103,7 @@ def test_every_form_of_argument(golden: Dumped) -> None:
     module = everything()
     golden(GOLDEN / "module.py.txt", module.source)
     assert (module.calls, module.imports, list(module.inputs)) == (9, ("math",), ["x"])
-    assert module.outputs == ("mul", "clone_after_add_", "cat", "lambda")
+    assert module.outputs == ("mul", "clone after add_", "cat", "lambda")
     x = torch.arange(12.0).reshape(4, 3)
     mul, added, cat, relu = executed(module)(x)
     assert mul.tolist() == [[0.75] * 3, [float("inf")] * 3]
@@ -119,7 +127,7 @@ def test_a_value_that_an_earlier_launch_has_overwritten_is_an_input_of_its_own()
     [
         ("higher_order.triton_kernel_wrapper_functional", (), "it is a Triton kernel of the user's own"),
         ("higher_order.cond", (), "cond has no form"),
-        ("prims.inductor_random.default", (), "it draws random numbers"),
+        ("aten.relu.default", (of("elsewhere"),), "result depends on elsewhere, which was not recorded"),
         ("aten.relu.default", ({"unknown": "Generator"},), "has no form in Python: unknown Generator"),
         ("aten.full.default", ([{"size": "u0"}], 1), "the size u0 is not known"),
     ],
@@ -130,9 +138,49 @@ def test_what_has_no_form_is_refused(target: str, args: tuple[Any, ...], reason:
     assert caught.value.hint == "aoti-debug repro without --fx replays the kernel itself"
 
 
+def test_names_collide_with_nothing() -> None:
+    nodes = [
+        node("__w", "aten.relu.default", of("x")),
+        node("math", "aten.neg.default", of("__w")),
+        node("floor", "math.floor", 2.5),
+        node("y_in_add_", "aten.abs.default", of("math")),
+        node("y", "aten.relu.default", of("x")),
+        node("add_", "aten.add_.Tensor", of("y"), of("floor"), mutates=("y",)),
+    ]
+    module = text_of(nodes, [ValueKey("math"), ValueKey("y_in_add_"), ValueKey("y", "add_")])
+    results = executed(module)(torch.tensor([1.0, -1.0]))
+    assert [result.tolist() for result in results] == [[-1.0, 0.0], [1.0, 0.0], [3.0, 2.0]]
+
+
+def test_complex_numbers_and_odd_keywords() -> None:
+    infinite = {"complex": [{"float": "inf"}["float"], -0.0]}
+    full = node("full", "aten.full.default", [1], infinite, kwargs={"dtype": {"dtype": "complex64"}})
+    (result,) = executed(text_of([full], [ValueKey("full")]))(torch.ones(1))
+    assert str(result.item()) == "(inf-0j)"
+    odd = node("odd", "mylib.op.default", of("x"), kwargs={"from": 1, "to": 2})
+    module = text_of([odd], [ValueKey("odd")])
+    assert 'odd = torch.ops.mylib.op.default(x, to=2, **{"from": 1})' in module.source
+    assert module.custom == ("mylib.op.default",)
+
+
+def test_without_outputs_what_nothing_reads_is_returned() -> None:
+    module = text_of([node("a", "aten.relu.default", of("x")), node("b", "aten.neg.default", of("a"))], [])
+    assert module.outputs == ("b",)
+
+
 def test_scripts(golden: Dumped) -> None:
     header = ["Launch 0.0 of cpp_fused_mul_0 as a graph: 9 operators", 'written by  """\\']
     golden(GOLDEN / "repro.py.txt", script_text(everything(), header, ("my_ops",), ("/lib/ops.so",)))
     golden(GOLDEN / "minifier_launcher.py.txt", launcher_text())
     compile(script_text(everything(), header, (), ()), "repro.py", "exec")
-    compile(launcher_text(), "launcher", "exec")
+
+
+def test_torchs_minifier_takes_what_the_launcher_gives() -> None:
+    from torch._dynamo.repro.aoti import run_repro
+
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse(launcher_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "run_repro"
+    )
+    assert {keyword.arg for keyword in call.keywords} <= set(inspect.signature(run_repro).parameters)

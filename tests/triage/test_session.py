@@ -55,9 +55,6 @@ class Told:
     def poisoned(self, poison: int) -> RunResult:
         return self._run("poisoned", poison)
 
-    def prepare_evaluation(self, folder: Path) -> None:
-        pass
-
     @property
     def has_begun_ahead(self) -> bool:
         return False

@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate import inductor_operators, random_numbers
 from aoti_debug.reference.program import USER_TRITON
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
-_WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
+WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
 
 
 class NotEvaluableError(Exception):
@@ -46,7 +46,7 @@ def operator_of(target: str) -> Callable[..., Any]:
     """
     import torch
 
-    if target in _WITHOUT_VALUE:
+    if target in WITHOUT_VALUE:
         return _do_nothing
     if target in inductor_operators.OPERATORS:
         return inductor_operators.OPERATORS[target]

@@ -100,8 +100,9 @@ def _skip_exit_handlers() -> None:
     """Leaves out, at the ends of this process and its children, what modules and libraries do that are loaded by now.
 
     Destructors of torch's libraries and finalisers of its modules take 0.2 s: they take tables apart whose memory is
-    freed anyway, and copy its pages for that after a fork. What is loaded later has its exit handlers called, and
-    buffered output of C is written. Where libc does not have what this needs (it is glibc's), nothing is left out.
+    freed anyway, and copy its pages for that after a fork. What is loaded later has its exit handlers and destructors
+    of C++ called, but not functions with `__attribute__((destructor))`; buffered output of C and C++ is written. Where
+    libc does not have what this needs (it is glibc's), nothing is left out.
     """
     for finaliser in getattr(weakref.finalize, "_registry", ()):
         finaliser.atexit = False
@@ -109,6 +110,11 @@ def _skip_exit_handlers() -> None:
     if hasattr(libc, "on_exit") and hasattr(libc, "__cxa_atexit"):
         libc.on_exit(libc._exit, None)  # handlers are called in reverse order: this is the last
         libc.__cxa_atexit(libc.fflush, None, None)
+        with contextlib.suppress(OSError, AttributeError, ValueError):  # no libstdc++: no streams of C++ either
+            streams = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            for name in ("_ZSt4cout", "_ZSt4clog"):
+                stream = ctypes.c_char.in_dll(streams, name)
+                libc.__cxa_atexit(streams._ZNSo5flushEv, ctypes.byref(stream), None)
 
 
 def _changes(before: Mapping[str, str]) -> Mapping[str, str | None]:

@@ -45,11 +45,15 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 
 def begin(model: Investigation, first: RunResult) -> None:
-    """Begins the run with all tensors beside the next run, where a small package runs on a GPU."""
+    """Begins the run with all tensors, and the process that evaluates it, beside the next run.
+
+    That is for a small package on a GPU, where all of them fit.
+    """
     package = first.run.package
     if not model.options.compare or package is None or not fits_beside(package, first.run.manifest.device):
         return
     if not reason_against(model, first.run) and wrong_values.bytes_to_save(first.run) <= SMALL:
+        model.trials.prepare_evaluation(first.run.manifest.device, model.repro.parent)
         model.trials.begin_all_tensors()
 
 

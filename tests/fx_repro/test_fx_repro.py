@@ -146,4 +146,4 @@ def test_every_launch_of_a_model_is_written_or_refused_with_a_reason(
     refused = [text for text in codes.values() if isinstance(text, str)]
     assert [text for text in refused if not any(reason in text for reason in REFUSALS)] == []
     assert {code for code in codes.values() if not isinstance(code, str)} == {0}
-    assert len(refused) < len(codes) / 2
+    assert len(refused) <= len(codes) / 2

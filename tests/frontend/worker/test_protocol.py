@@ -9,6 +9,7 @@ import pytest
 from wrong_types import assert_refused
 
 from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.left_out import LeftOut
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request, TritonConfig
 from aoti_debug.manifest import OperatorSchema, Parameter, Promise
@@ -33,7 +34,8 @@ FAILURE = Failure("load", "", "RuntimeError", "no such operator", "--import MODU
 
 def request(folder: Path) -> Request:
     configs = {"max_autotune": True, "depth": {"a": [1, None, 2.5]}}
-    return Request("model.pt2", str(folder), configs, ("ops",), ("/lib/ops.so",), "in.pt", True, 7)
+    left_out = LeftOut(("aten.silu.default",), ("aten.relu.default",), "applied.json")
+    return Request("model.pt2", str(folder), configs, ("ops",), ("/lib/ops.so",), "in.pt", True, 7, left_out)
 
 
 def answer(folder: Path, data: Any) -> Answer | Failure | None:
@@ -52,7 +54,8 @@ def test_a_request_crosses_the_border(tmp_path: Path) -> None:
 
     data = json.loads(path.read_text())
     data["configs"] = {}
-    assert_refused(read, data, ToolchainError)
+    assert_refused(read, data, ToolchainError, unread=["left_out"])  # it may be null, and each of its values missing
+    assert_refused(lambda inner: read({**data, "left_out": inner}), data["left_out"], ToolchainError)
 
 
 @pytest.mark.parametrize("told", [ANSWER, FAILURE])

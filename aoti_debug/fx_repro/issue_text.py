@@ -32,6 +32,9 @@ compares it with eager.
 
 {versions}
 """
+_ATTACHED = """
+Inputs of the script are random, but for small ones. Those of the failing call: tensors.pt (attached).
+"""
 _LARGEST = 2**63 - 1  # that torch.randint takes
 _CHECK = """
 
@@ -60,11 +63,7 @@ def issue_text(
     """
     script = issue_script(module, inputs, device)
     are_recorded = all(tensor.data or not math.prod(tensor.shape) for tensor in inputs.values())
-    attached = (
-        ""
-        if are_recorded
-        else "\nThe inputs of the script are random. Those of the failing call: tensors.pt (attached).\n"
-    )
+    attached = "" if are_recorded else _ATTACHED
     lines = [f"- {name} {version}" for name, version in versions.items()]
     said = _FOLDERS.sub("", "; ".join(observed)) or "nothing wrong in this recording: say here what is"
     return _ISSUE.format(

@@ -35,7 +35,7 @@ class InputTensor:
 
     Attributes:
         smallest, largest: of its elements, if they are integers.
-        data: its elements in row-major order, base64; "" if the inputs are too large for a text.
+        data: its elements in row-major order, base64; "" if it is too large for a text.
     """
 
     dtype: str

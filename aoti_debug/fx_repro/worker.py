@@ -33,7 +33,7 @@ from aoti_debug.reference.program import NodeKind
 if TYPE_CHECKING:
     import torch
 
-LARGEST_TEXT = 16 << 10  # bytes of inputs that a text may hold
+LARGEST_TEXT = 2 << 10  # bytes of an input that a text holds
 
 
 def main() -> int:
@@ -79,16 +79,15 @@ def _saved(request: SaveRequest) -> Saved:
         for name, item in zip(request.inputs, region.inputs, strict=True)
     }
     outputs = {}
-    for name, item in zip(request.outputs, region.outputs, strict=True):
+    for name, item in zip(request.outputs, region.outputs, strict=False):  # a launch that failed has none recorded
         with contextlib.suppress(NotEvaluableError):  # the script says that it was not recorded as a whole
             outputs[name] = load_value(graph, item, symbols, request.device)
     torch.save({"inputs": inputs, "outputs": outputs}, Path(request.folder) / TENSORS)
-    size = sum(value.numel() * value.element_size() for value in inputs.values())
-    described = {name: _described(value, size <= LARGEST_TEXT) for name, value in inputs.items()}
+    described = {name: _described(value) for name, value in inputs.items()}
     return Saved(inputs=described, versions=_versions(request.device))
 
 
-def _described(value: torch.Tensor, with_data: bool) -> InputTensor:
+def _described(value: torch.Tensor) -> InputTensor:
     import torch
 
     dtype = dtypes.bare_name(value.dtype)
@@ -96,7 +95,7 @@ def _described(value: torch.Tensor, with_data: bool) -> InputTensor:
     numbers = value.cpu().numpy() if is_integer and value.numel() else None  # torch has no limits of uint16
     limits = (0, 0) if numbers is None else (int(numbers.min()), int(numbers.max()))
     data = ""
-    if with_data and value.numel():
+    if 0 < value.numel() * value.element_size() <= LARGEST_TEXT:
         plain = value.detach().resolve_conj().cpu().contiguous().reshape(-1).view(torch.uint8)
         data = base64.b64encode(plain.numpy().tobytes()).decode()
     return InputTensor(dtype, tuple(value.shape), tuple(value.stride()), *limits, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,14 +11,16 @@ from pathlib import Path
 
 import chains
 import pytest
+import torch
 from click.testing import CliRunner
 
 from aoti_debug.cli.main import group
 from aoti_debug.errors import UsageError
 from aoti_debug.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.machine import python_process
+from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 ADD = "aten.add.Tensor"
 REFUSALS = (
@@ -105,6 +108,22 @@ def test_operators_that_fail_leave_the_repro(
     assert (repro.path / "tensors.pt").is_file()
     with pytest.raises(UsageError, match=f"fxtest.{operator}.default does not come with it"):
         write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "other", extras=[FxExtra.ISSUE], trusted=True)
+
+
+def test_of_a_launch_that_crashed_there_are_its_inputs(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    result = runner.run(faulty_package, level=1, phase="both", filters=(), out=tmp_path / "runs")
+    assert result.verdict is not None
+    assert result.verdict.launch is not None
+    launch = result.verdict.launch
+    assert launch.status is LaunchStatus.OPEN
+    repro = write_fx_repro(launch.kernel, run=result.run.path, launch=launch.id, output=tmp_path / "repro")
+    assert (repro.code, repro.lines[-1]) == (-signal.SIGSEGV, "the script ended with SIGSEGV")
+    recorded = torch.load(repro.path / "tensors.pt", weights_only=True)
+    assert len(recorded["inputs"]) == repro.inputs > 0
+    assert recorded["outputs"] == {}
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:

@@ -53,12 +53,7 @@ class Layout:
     @cached_property
     def contiguous(self) -> bool:
         """True if the elements are row-major in memory, without gaps."""
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if size != 1 and stride != expected:
-                return self.numel == 0
-            expected *= size
-        return True
+        return self.numel == 0 or is_row_major(self.shape, self.strides)
 
 
 @dataclass(frozen=True)
@@ -93,6 +88,16 @@ class Absent(str, Enum):
 
 
 Value: TypeAlias = Tensor | Number | Absent
+
+
+def is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """True if strides (in elements) are those of elements in row-major order without gaps."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def extent_elements(shape: Sequence[int], strides: Sequence[int]) -> int:

@@ -96,7 +96,7 @@ class LibraryCompilation:
         try:
             self._toolchain.run([compiler.path, *compiler.linker, *words], failure)
         except ToolchainError:
-            if not compiler.linker:
+            if not compiler.linker or self._toolchain.children.killed:
                 raise
             self._toolchain.run([compiler.path, *words], failure)
         if self._sources.mapped_weights is not None:

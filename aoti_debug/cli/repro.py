@@ -85,15 +85,13 @@ def command(
     With --fx it is not the kernel that is replayed, but the operators of the program that the kernel stands for: in
     eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
     """
-    if fx or minifier or issue:
-        asked = next(
-            name for name, is_asked in (("--fx", fx), ("--minifier", minifier), ("--issue", issue)) if is_asked
-        )
+    asked = [name for name, is_asked in {"--fx": fx, "--minifier": minifier, "--issue": issue}.items() if is_asked]
+    if asked:
         if single_file:
-            raise UsageError(f"--single-file and {asked} exclude each other", hint="pass one of them")
+            raise UsageError(f"--single-file and {asked[0]} exclude each other", hint="pass one of them")
         from aoti_debug.fx_repro import FxExtra, write_fx_repro  # all that compares launches with the program
 
-        extras = [extra for extra, is_asked in ((FxExtra.MINIFIER, minifier), (FxExtra.ISSUE, issue)) if is_asked]
+        extras = [extra for extra in FxExtra if extra.value in asked]
         _print_fx(
             write_fx_repro(
                 kernel,

@@ -150,7 +150,6 @@ def command(
         libraries=libraries,
         trusted=trusted,
     )
-    report.preload()
     with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
         progress.began(_REPORT)

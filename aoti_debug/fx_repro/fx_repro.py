@@ -21,7 +21,7 @@ from aoti_debug.errors import TargetError, UsageError
 from aoti_debug.fx_repro.issue_text import ISSUE, issue_text
 from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, without_folder
 from aoti_debug.fx_repro.request import Saved, SaveRequest
-from aoti_debug.fx_repro.script_text import LAUNCHER, SCRIPT, launcher_text, script_text
+from aoti_debug.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
 from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.machine.scratch_directory import scratch_directory
@@ -35,15 +35,14 @@ from aoti_debug.rundir.timeline import Launch, LaunchStatus
 
 WORKER = "aoti_debug.fx_repro.worker"
 PREFIX = "repro_fx"
-DIFFERS = 10  # the exit code of the script
 _SECONDS = 3600.0  # that a graph may take
 
 
 class FxExtra(Enum):
-    """A file that an FX repro may hold beside its script."""
+    """A file that an FX repro may hold beside its script, by the option that asks for it."""
 
-    MINIFIER = "the script that torch's minifier starts from"
-    ISSUE = "an issue text for torch's tracker"
+    MINIFIER = "--minifier"  # the script that torch's minifier starts from
+    ISSUE = "--issue"  # a text for torch's tracker
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.fx_repro.request import InputTensor
 from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
 from aoti_debug.repro import literals
+from aoti_debug.values import is_row_major
 
 ISSUE = "issue.md"
 _FOLDERS = re.compile(r"(?:~|\.{0,2})(?:/[^/\s'\",:()]+)+/")
-_ISSUE = """{title}
+_ISSUE = """### Describe the bug
 
 This graph is the part of a model that one launch of its AOTInductor package computes. The script compiles it alone, and
 compares it with eager.
@@ -67,7 +68,6 @@ def issue_text(
     lines = [f"- {name} {version}" for name, version in versions.items()]
     said = _FOLDERS.sub("", "; ".join(observed)) or "nothing wrong in this recording: say here what is"
     return _ISSUE.format(
-        title="### Describe the bug",
         script=script,
         observed=said,
         attached=attached,
@@ -101,16 +101,8 @@ def _made(tensor: InputTensor, device: str) -> str:
         value = f"torch.randn({shape}).to({dtype})"
     if device != "cpu":
         value += f".to({literals.text(device)})"
-    if not _is_contiguous(tensor):
+    is_expanded = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.strides, strict=True))
+    if not is_expanded and not is_row_major(tensor.shape, tensor.strides):
         layout = f"{shape}, {list(tensor.strides)}, dtype={dtype}, device={literals.text(device)}"
         value = f"torch.empty_strided({layout}).copy_({value})"
     return value
-
-
-def _is_contiguous(tensor: InputTensor) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.repro import literals
 
+DIFFERS = 10  # the exit code of repro.py
 SCRIPT, LAUNCHER, TENSORS = "repro.py", "minifier_launcher.py", "tensors.pt"
 
 _BODY = '''
@@ -63,7 +64,7 @@ def main():
         print(f"{{name}}: {{text}}")
         is_right &= is_equal
     print("as recorded" if is_right else "NOT as recorded")
-    return 0 if is_right else 10
+    return 0 if is_right else {differs}
 
 
 if __name__ == "__main__":
@@ -133,7 +134,7 @@ def script_text(module: ModuleText, header: Sequence[str], imports: Sequence[str
             "\n".join(statements),
             f"\n\nINPUTS = {_names(module.inputs)}\nOUTPUTS = {_names(module.outputs)}\n\n\n",
             module.source,
-            _BODY.format(name=CLASS, tensors=literals.text(TENSORS)),
+            _BODY.format(name=CLASS, tensors=literals.text(TENSORS), differs=DIFFERS),
         ]
     )
 

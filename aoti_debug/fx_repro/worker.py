@@ -9,11 +9,9 @@ import base64
 import contextlib
 import importlib
 import io
-import platform
 import runpy
 import sys
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +24,7 @@ from aoti_debug.fx_repro.request import InputTensor, Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine import json_data
+from aoti_debug.machine.versions import installed_versions
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 from aoti_debug.reference.program import NodeKind
@@ -104,9 +103,7 @@ def _described(value: torch.Tensor) -> InputTensor:
 def _versions(device: str) -> dict[str, str]:
     import torch
 
-    versions = {"torch": torch.__version__, "Python": platform.python_version(), "system": platform.platform()}
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        versions["triton"] = metadata.version("triton")
+    versions = installed_versions("torch", "triton")
     if device.startswith("cuda"):
         versions |= {"GPU": torch.cuda.get_device_name(device), "CUDA": str(torch.version.cuda)}
     return versions

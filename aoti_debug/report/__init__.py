@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -23,15 +21,9 @@ __all__ = [
     "of_comparison",
     "of_run",
     "of_triage",
-    "preload",
     "write",
     "write_triage",
 ]
-
-
-def preload() -> None:
-    """Imports in the background what a page needs and this module has not imported, while something else is awaited."""
-    threading.Thread(target=importlib.import_module, args=("numpy",)).start()
 
 
 def html(subject: ReportSubject, parts: Collection[RedactedPart] = (), summaries: str = "") -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from importlib import metadata
 
 import aoti_debug
 from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.versions import installed_versions
 from aoti_debug.triage import session, triage_directory
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage_directory import Record, TriageDir
@@ -40,7 +39,10 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
     record = Record(
         finding=outcome.finding,
         steps=tuple(steps.done),
-        versions=_versions(),
+        versions={
+            "aoti-debug": aoti_debug.__version__,
+            **installed_versions("torch", "triton", "safetensors"),
+        },
         command=tuple(command),
         package=str(folder / session.PACKAGE),
         run="" if outcome.run is None else str(outcome.run.path),
@@ -48,17 +50,3 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
     )
     triage_directory.write(folder, record)
     return TriageDir(folder, record, outcome.opened)
-
-
-def _versions() -> dict[str, str]:
-    versions = {
-        "aoti-debug": aoti_debug.__version__,
-        "Python": platform.python_version(),
-        "system": platform.platform(),
-    }
-    for name in ("torch", "triton", "safetensors"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -149,6 +149,12 @@ def test_wrapper_and_kernels_have_flags_of_their_own(tools: Toolchain, sources: 
     assert call(tmp_path / "m.so") == -1
 
 
+def test_where_the_faster_linker_fails_the_usual_one_links(tools: Toolchain, sources: Sources, tmp_path: Path) -> None:
+    broken = replace(tools, compiler=replace(tools.compiler, linker=("-fuse-ld=no-such-linker",)))
+    compile_library.build_plain_library(broken, sources, tmp_path / "work", tmp_path / "m.so")
+    assert call(tmp_path / "m.so") == 2057
+
+
 def test_command_lines_are_inductors(sources: Sources) -> None:
     assert compile_library.kernel_flags(sources) == (
         "-DA_VALUE=50",

@@ -48,6 +48,11 @@ def test_small_inputs_are_in_the_text() -> None:
     assert "attached" not in issue_text(everything(), {"x": recorded}, {}, "cpu", [])
 
 
+def test_an_expanded_input_has_its_shape() -> None:
+    (made,) = inputs_of(InputTensor("float32", (3, 4), (0, 1)))
+    assert made.shape == (3, 4)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "uint16", "bool", "complex64"])
 def test_others_are_random_within_their_range_and_have_the_layout(dtype: str) -> None:
     (made,) = inputs_of(InputTensor(dtype, (8, 5), (1, 8), smallest=2, largest=4))

@@ -187,6 +187,18 @@ def test_exit_handlers_of_what_the_server_preloads_are_left_out_and_those_of_the
         assert server.failure == ""
 
 
+def test_what_a_library_has_left_in_a_stream_of_cpp_is_written(module: Path) -> None:
+    Path("say.cpp").write_text(
+        "#include <iostream>\n"
+        'extern "C" void say() { std::ios::sync_with_stdio(false); std::cout << "out"; std::clog << "log"; }\n'
+    )
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", "libsay.so", "say.cpp"], check=True)
+    Path("preloaded.py").write_text("import ctypes\nctypes.CDLL('libstdc++.so.6')\n")
+    with python_process.forking_from(["json", "preloaded"]) as server:
+        assert finish(write("import ctypes; ctypes.CDLL('./libsay.so').say()")) == FinishedProcess(0, "out", "log")
+        assert server.failure == ""
+
+
 def test_a_module_that_cannot_be_imported_is_left_to_the_process(module: Path) -> None:
     (module / "broken.py").write_text("raise RuntimeError('broken')\n")
     with python_process.forking_from(["broken", "json"]) as server:

@@ -193,7 +193,7 @@ def test_what_a_library_has_left_in_a_stream_of_cpp_is_written(module: Path) -> 
         'extern "C" void say() { std::ios::sync_with_stdio(false); std::cout << "out"; std::clog << "log"; }\n'
     )
     subprocess.run(["g++", "-shared", "-fPIC", "-o", "libsay.so", "say.cpp"], check=True)
-    Path("preloaded.py").write_text("import ctypes\nctypes.CDLL('libstdc++.so.6')\n")
+    Path("preloaded.py").write_text("import ctypes\nctypes.CDLL('./libsay.so')\n")
     with python_process.forking_from(["json", "preloaded"]) as server:
         assert finish(write("import ctypes; ctypes.CDLL('./libsay.so').say()")) == FinishedProcess(0, "out", "log")
         assert server.failure == ""

@@ -26,6 +26,7 @@ bool may_write(const AotiDebugSlot& slot, const SlotValue& value, const TensorMe
     return value.type == AOTI_DEBUG_ADDRESS && !(is_tensor_form(slot.form) && slot.role == AOTI_DEBUG_ROLE_IN);
   }
   if (value.tag != VALUE_TENSOR || slot.role == AOTI_DEBUG_ROLE_IN) return false;
+  if (!unreadable(meta).empty()) return true;
   return queue.waits_for(meta.data, meta.data + extent_bytes(meta));
 }
 

@@ -80,7 +80,7 @@ class StatisticsRing {
     if (ring->slots_ == nullptr) return nullptr;
     memset(ring->slots_, 0, kRingSlots * sizeof(StatisticsSlot));
     ring->device_slots_ = device_address(ring->slots_);
-    ring->scratch_ = allocate(kCounterBytes + kMostBlocks * sizeof(Partial));
+    ring->scratch_ = allocate(kCounterBytes + kMostPartials * sizeof(Partial));
     const bool usable = ring->device_slots_ != 0 && ring->scratch_ != 0 &&
                         cuMemsetD32Async(ring->scratch_, 0, kCounterBytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
     if (usable) return ring;
@@ -136,6 +136,7 @@ class StatisticsRing {
  private:
   static constexpr size_t kCounterBytes = 256;
   static_assert(StatisticsBatch::kMostTensors * sizeof(uint32_t) <= kCounterBytes, "");
+  static constexpr size_t kMostPartials = kMostBlocks + StatisticsBatch::kMostTensors;  // see BatchBuilder
 
   StatisticsRing() : pending_(kRingSlots) {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from once import once
 from runtime_shims_cuda import samples
 from runtime_shims_cuda.checks import check_twins
-from runtime_shims_cuda.device_library import NUMBERS, DeviceLibrary, HostLibrary
+from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
 from runtime_shims_cuda.gpu_device import stream_of
 
 from aoti_debug.builder import build as builder
@@ -95,30 +94,3 @@ def test_batches_are_what_the_host_computes(gpu: DeviceLibrary, host: HostLibrar
     assert results is not None
     for result, view in zip(results, views, strict=True):
         check_twins(result, host.statistics(view.cpu()), view.dtype)
-
-
-def test_print_what_a_batch_costs(gpu: DeviceLibrary, capsys: pytest.CaptureFixture[str]) -> None:
-    """µs for each tensor, on the device with its gaps: the enqueueing of a thousand kernels and their end."""
-    lines = []
-    for count in (256, 16_384, 262_144):
-        for together in (1, 2, 4, 16):
-            tensors = [torch.rand(count, device="cuda") for _ in range(together)]
-            best = float("inf")
-            for _ in range(5):
-                rounds = 1000 // together
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                for _ in range(rounds):
-                    gpu.begin_all(tensors, stream_of(), wanted=NUMBERS)
-                enqueued = time.perf_counter()
-                torch.cuda.synchronize()
-                best = min(best, (time.perf_counter() - start) / rounds / together)
-                on_host = (enqueued - start) / rounds / together
-                while gpu.take(stream_of(), capacity=1024):
-                    pass
-            lines.append(
-                f"{count:7d} float32, {together:2d} at once: {1e6 * best:6.2f} µs each, "
-                f"{1e6 * on_host:.2f} of them to enqueue from Python"
-            )
-    with capsys.disabled():
-        print("", *lines, sep="\n")

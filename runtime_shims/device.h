@@ -80,9 +80,13 @@ bool write_memory(void* stream, uint64_t address, size_t bytes, const void* host
 
 // ---- level 2: statistics on the device
 
-// Enqueues the statistics of a tensor of at most `max_values` shown elements; returns at once. The result is picked up
-// by `take_stats`, in the order of `begin_stats` on this stream. False: it could not be enqueued (no room: take first).
-bool begin_stats(void* stream, const TensorView& view, bool with_statistics);
+// What is wanted of a tensor: its hash, with its values where it has at most 64 elements; numbers alone; or everything.
+enum class StatsWanted : uint8_t { kHash, kNumbers, kAll };
+
+// Enqueues the statistics of several tensors, in as few kernels as there are dtypes; returns at once. The results are
+// picked up by `take_stats`, in the order in which they were begun on this stream. Returns how many of the first
+// tensors were begun (fewer: there is no room, take first).
+int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted);
 
 struct StatsResult {
   TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill

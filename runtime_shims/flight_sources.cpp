@@ -10,20 +10,6 @@
 #include "readable.h"
 
 namespace aoti_debug {
-namespace {
-
-// From the first element to the end of the last one. The tensor is readable, so no stride is negative.
-uint64_t extent(const TensorMeta& meta) {
-  int64_t last = 0;
-  for (uint16_t d = 0; d < meta.ndim; ++d) {
-    if (meta.sizes[d] == 0) return 0;
-    last += (meta.sizes[d] - 1) * meta.strides[d];
-  }
-  return static_cast<uint64_t>(last + 1) * dtype(meta.dtype).bytes;
-}
-
-}  // namespace
-
 std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
   const AotiDebugSite& site = *launch.site;
   std::vector<FlightSource> sources;
@@ -38,7 +24,7 @@ std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDe
     if (is_known || look(slot, values, false, &meta).tag != VALUE_TENSOR) continue;
     const bool is_readable = unreadable(meta).empty();
     sources.push_back({static_cast<uint16_t>(i), is_readable, meta.device_type != kDeviceCpu, meta.data,
-                       is_readable ? extent(meta) : 0});
+                       is_readable ? extent_bytes(meta) : 0});
   }
   return sources;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "deferral.h"
 #include "device.h"
 #include "dtype.h"
 #include "hashing.h"
@@ -49,7 +50,7 @@ void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {
   if (to == nullptr) return;
   memcpy(to, &record, sizeof(record));
   if (record.value_bytes != 0) memcpy(to + sizeof(record), tail, record.value_bytes);
-  const uint16_t as_read = sight.hash_only ? STATS_HASH_ONLY : 0;
+  const uint16_t as_read = sight.wanted == device::StatsWanted::kHash ? STATS_HASH_ONLY : 0;
   const uint16_t flags = measured ? as_read : unread ? uint16_t{STATS_SKIPPED} : uint16_t{STATS_UNINITIALISED};
   thread.journal.finish(RECORD_TENSOR_STATS, flags, now_ns);
 }
@@ -127,8 +128,8 @@ void measure_on_host(StatisticsMemo& memo, Sight& sight) {
   sight.stats.value_bytes = static_cast<uint32_t>(bytes);
 }
 
-// Measures one tensor, or has the device do it, and hands it on in order.
-void measure(CallState& call, Sight sight) {
+// Measures one tensor, or has the device do it, and hands it on in order. `handle` is its AtenTensorHandle.
+void measure(CallState& call, Sight sight, uint64_t handle) {
   ThreadState& thread = *call.thread;
   const uint8_t role = sight.site->slots[sight.slot].role;
   sight.text = unreadable(sight.meta);
@@ -140,15 +141,13 @@ void measure(CallState& call, Sight sight) {
     sight.state = Sight::State::kUnread;
     sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
   } else if (sight.meta.device_type == kDeviceCpu) {
-    sight.hash_only ? hash_on_host(thread.statistics, sight) : measure_on_host(thread.statistics, sight);
+    sight.wanted == device::StatsWanted::kHash ? hash_on_host(thread.statistics, sight)
+                                               : measure_on_host(thread.statistics, sight);
   } else {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);
-    if (call.queue->begin(sight, view)) return;
-    show_measured(call, true);
-    if (call.queue->begin(sight, view)) return;
-    sight.state = Sight::State::kUnread;
-    sight.text = "not read: the device has no room for its statistics";
+    HeldTensor held = held_for(call, sight, handle);
+    return call.queue->begin(std::move(sight), view, std::move(held));
   }
   if (call.queue == nullptr) return show(thread, sight);
   sight.own_dims();
@@ -166,8 +165,10 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     sight.site = launch.site;
     sight.meta = subject.meta;
     sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
-    sight.hash_only = call.level == LEVEL_HASH && !sight.summarised;
-    measure(call, std::move(sight));
+    const bool is_recorded = call.level == LEVEL_VALUES || call.level == LEVEL_HASH;
+    if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
+    if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
+    measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
   }
 }
 
@@ -280,6 +281,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
     }
     if (call.level == LEVEL_SAVE) save_subjects(launch, subjects(launch, values, phase, after), phase);
   }
+  if (call.queue != nullptr) call.queue->settle(call.deferring);
   if (!call.run->has_device) return thread.flush_text(now_ns);
   if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&
       thread.headlines.size() < kFlushLines) {

@@ -225,7 +225,7 @@ void record_call_end(const CallState& call, bool failed, uint64_t now_ns) {
   write(*call.thread, RECORD_CALL_END, 0, now_ns, record);
 }
 
-void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
+uint32_t record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
   const CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   const auto takes = [n_values](const AotiDebugSlot& slot) { return slot.value < n_values; };
@@ -242,6 +242,7 @@ void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values
   memcpy(record.loops, call.loops, sizeof(record.loops));
   write(thread, RECORD_LAUNCH_BEGIN, 0, launch.begin_ns, record, thread.values.data(),
         record.n_values * sizeof(SlotValue));
+  return record.n_values;
 }
 
 void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, bool crumb,

@@ -28,8 +28,9 @@ bool is_result(const AotiDebugSlot& slot);
 void record_call_begin(CallState& call, bool capturing, uint64_t now_ns);
 void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
 
-// `n_values` expressions were passed.
-void record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values);
+// `n_values` expressions were passed. Returns how many slots were recorded: ThreadState::values and, where they are
+// tensors, ThreadState::tensors have them until something else is recorded.
+uint32_t record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values);
 // `crumb`: a breadcrumb follows.
 void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, bool crumb,
                        uint64_t now_ns);

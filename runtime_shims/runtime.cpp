@@ -13,6 +13,7 @@
 #include "aoti_debug.h"
 #include "backtrace.h"
 #include "config.h"
+#include "deferral.h"
 #include "device.h"
 #include "flight_sources.h"
 #include "guards.h"
@@ -167,6 +168,8 @@ CallState* push_call(ThreadState* thread) {
   call->crumbs = false;
   call->flight = false;
   call->fault_seen = false;
+  call->may_defer = false;
+  call->deferring = false;
   thread->call = call;
   return call;
 }
@@ -202,6 +205,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
       call->queue = &run->stats_queue(stream, thread->id);
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
+  call->may_defer = may_defer(*call);
   if (run->config.flight != 0 && !capturing) {
     run->open_flight();
     call->flight = run->flight.is_open();
@@ -215,6 +219,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
 void end_call(CallState* call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
+  if (call->queue != nullptr) call->queue->settle(false);  // who called the model may change its tensors
   if (call->crumbs && call->last_sequence != 0 && run->crumbs.take_last(call->stream_slot)) {
     run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
   }
@@ -256,12 +261,13 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
   call.innermost = launch;
   launch->begin_ns = run->journal.now_ns();
-  record_launch_begin(*launch, values, n_values);
+  const uint32_t n_recorded = record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
   if (call.watching) watch(*launch, values, PHASE_BEFORE);
   const bool inspected = launch->selected && run->config.inspector != nullptr;
   if (inspected) call_inspector(*launch, values, PHASE_BEFORE);
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
+  settle_before(*launch, n_recorded);
   if (launch->substitution == nullptr) return AOTI_DEBUG_RUN;
   const AotiDebugLaunchAction action = act_before(*launch);
   if (action == AOTI_DEBUG_STOP) call.innermost = launch->outer;
@@ -289,6 +295,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
   const bool crumb = call.crumbs && status == 0 && run->crumbs.is_due(call.stream_slot, now_ns, launch->sequence);
+  call.deferring = call.may_defer && status == 0 && !crumb;
   record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
@@ -298,6 +305,10 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
   if (inspected) call_inspector(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
+  if (call.queue != nullptr && !call.deferring) {
+    call.queue->settle(false);
+    if (call.watching) show_measured(call, false);
+  }
   if (launch->substitution != nullptr && status == 0) replace_results(*launch, values);
   if (status != 0) {
     show_measured(call, false);

@@ -1,5 +1,6 @@
 #include "stats_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace aoti_debug {
@@ -16,7 +17,7 @@ void fill(Sight& sight, const device::StatsResult& result) {
     return;
   }
   sight.state = Sight::State::kMeasured;
-  if (sight.hash_only) {
+  if (sight.wanted == device::StatsWanted::kHash) {
     sight.stats = TensorStats{};
     sight.stats.hash = result.stats.hash;
     return;
@@ -40,13 +41,57 @@ void StatsQueue::add(Sight sight) {
   sights_.push_back(std::move(sight));
 }
 
-bool StatsQueue::begin(Sight& sight, const device::TensorView& view) {
+void StatsQueue::begin(Sight sight, const device::TensorView& view, HeldTensor held) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!device::begin_stats(stream_, view, !sight.hash_only)) return false;
-  sight.state = Sight::State::kOnDevice;
+  if (unasked_.size() == kMostUnasked) ask();
+  const uint64_t end = view.data + extent_bytes(sight.meta);
+  sight.state = Sight::State::kWaiting;
   sights_.push_back(std::move(sight));
+  unasked_.push_back({&sights_.back(), view, end, std::move(held)});
+  n_unasked_.store(unasked_.size(), std::memory_order_relaxed);
   ++n_waiting_;
-  return true;
+}
+
+void StatsQueue::settle(bool later) {
+  if (!has_waiting()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto is_held = [](const Unasked& unasked) { return static_cast<bool>(unasked.held); };
+  if (!later || !std::all_of(unasked_.begin(), unasked_.end(), is_held)) ask();
+}
+
+bool StatsQueue::waits_for(uint64_t begin, uint64_t end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(unasked_.begin(), unasked_.end(),
+                     [begin, end](const Unasked& unasked) { return begin < unasked.end && unasked.view.data < end; });
+}
+
+void StatsQueue::ask() {
+  for (auto first = unasked_.begin(); first != unasked_.end();) {
+    const device::StatsWanted wanted = first->sight->wanted;
+    const auto last =
+        std::find_if(first, unasked_.end(), [wanted](const Unasked& u) { return u.sight->wanted != wanted; });
+    ask(&*first, &*first + (last - first));
+    first = last;
+  }
+  unasked_.clear();
+  n_unasked_.store(0, std::memory_order_relaxed);
+}
+
+void StatsQueue::ask(Unasked* begin, Unasked* end) {
+  device::TensorView views[kMostUnasked];
+  for (bool waited = false;; waited = true) {
+    std::transform(begin, end, views, [](const Unasked& unasked) { return unasked.view; });
+    const int begun = device::begin_stats(stream_, views, static_cast<int>(end - begin), begin->sight->wanted);
+    for (int i = 0; i < begun; ++i) begin++->sight->state = Sight::State::kOnDevice;
+    if (begin == end) return;
+    if (begun == 0 && waited) break;
+    receive(true);  // there is no room before the oldest have arrived
+  }
+  for (; begin != end; ++begin) {
+    begin->sight->state = Sight::State::kUnread;
+    begin->sight->text = "not read: the device has no room for its statistics";
+    --n_waiting_;
+  }
 }
 
 std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<device::TensorView>& views) {
@@ -55,7 +100,9 @@ std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<devi
   std::vector<std::optional<uint64_t>> hashes;
   size_t n_begun = 0;
   while (!failed_ && hashes.size() < views.size()) {
-    while (n_begun < views.size() && device::begin_stats(stream_, views[n_begun], false)) ++n_begun;
+    const int left = static_cast<int>(views.size() - n_begun);
+    n_begun +=
+        static_cast<size_t>(device::begin_stats(stream_, views.data() + n_begun, left, device::StatsWanted::kHash));
     const int count = device::take_stats(stream_, results_.get(), kCapacity, true);
     failed_ = count <= 0;
     for (int i = 0; i < count; ++i) {

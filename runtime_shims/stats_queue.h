@@ -1,4 +1,4 @@
-// Levels 2 and hash on a device: what is being computed on one stream, in the order in which it will be shown.
+// What a device measures on one stream, in the order in which it will be shown.
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,22 @@
 #include <vector>
 
 #include "device.h"
+#include "held_tensor.h"
 #include "launch_id.h"
 #include "tensor_meta.h"
 
 namespace aoti_debug {
 
-// One tensor of a launch, or (site only) the launch itself.
 // Row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none.
 struct FirstSpecials {
   uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
 };
 
+// One tensor of a launch, or (site only) the launch itself.
 struct Sight {
   enum class State : uint8_t {
     kHeadline,       // the launch itself; `text` is its line
+    kWaiting,        // statistics that the device is yet to be asked for
     kOnDevice,       // statistics that the device has yet to give
     kMeasured,       // `stats` and `values` hold them
     kUninitialised,  // an output before its launch
@@ -34,8 +36,8 @@ struct Sight {
   State state = State::kHeadline;
   bool watched = false;  // measured for watchpoints alone: not shown
   Phase phase = PHASE_BEFORE;
-  bool summarised = false;  // goes to the summaries
-  bool hash_only = false;   // `stats` has the hash, and no statistics
+  bool summarised = false;                                 // goes to the summaries
+  device::StatsWanted wanted = device::StatsWanted::kAll;  // what `stats` has
   uint16_t slot = 0;
   LaunchId id{};
   uint32_t thread = 0;  // 0 where there is one only
@@ -61,9 +63,17 @@ class StatsQueue {
   // Adds what is there already.
   void add(Sight sight);
 
-  // Enqueues the statistics of a tensor on the stream, or its hash only (Sight::hash_only). False: the device has no
-  // room before some are taken.
-  bool begin(Sight& sight, const device::TensorView& view);
+  // Asks for the statistics of a tensor, which wait until `settle`. `held` keeps its memory where they may wait longer
+  // than that.
+  void begin(Sight sight, const device::TensorView& view, HeldTensor held);
+
+  // Enqueues on the stream what waits. With `later`, what is held goes on waiting where nothing else waits.
+  void settle(bool later);
+
+  bool has_waiting() const { return n_unasked_.load(std::memory_order_relaxed) != 0; }
+
+  // Whether statistics wait of a tensor within these addresses.
+  bool waits_for(uint64_t begin, uint64_t end);
 
   // The content hashes of several tensors, after what is enqueued on the stream; waits for them. Empty where the device
   // does not give one. Not for a queue that holds anything.
@@ -73,8 +83,9 @@ class StatsQueue {
   template <class Show>
   void take(bool wait, const Show& show) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (wait) ask();
     for (;;) {
-      while (!sights_.empty() && sights_.front().state != Sight::State::kOnDevice) {
+      while (!sights_.empty() && !is_open(sights_.front())) {
         show(sights_.front());
         sights_.pop_front();
       }
@@ -87,6 +98,24 @@ class StatsQueue {
  private:
   static constexpr size_t kMostWaiting = 4096;
   static constexpr int kCapacity = 64;
+  static constexpr size_t kMostUnasked = 16;  // what one kernel measures
+
+  struct Unasked {
+    Sight* sight;
+    device::TensorView view;
+    uint64_t end;  // of its memory, which begins at view.data
+    HeldTensor held;
+  };
+
+  static bool is_open(const Sight& sight) {
+    return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice;
+  }
+
+  // Enqueues everything that waits. The mutex is held.
+  void ask();
+
+  // The same for some, all of which want the same.
+  void ask(Unasked* begin, Unasked* end);
 
   // Fills in results of the device. False where none are ready.
   bool receive(bool wait);
@@ -94,6 +123,8 @@ class StatsQueue {
   void* stream_;
   std::mutex mutex_;
   std::deque<Sight> sights_;
+  std::vector<Unasked> unasked_;      // the last ones of `sights_`
+  std::atomic<size_t> n_unasked_{0};  // changed under the mutex
   std::atomic<size_t> n_waiting_{0};  // changed under the mutex
   bool failed_ = false;  // results that `hash_now` asked for may still come: they would be taken for others
   std::unique_ptr<device::StatsResult[]> results_;

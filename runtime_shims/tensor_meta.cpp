@@ -56,6 +56,16 @@ uint64_t logical_bytes(const TensorMeta& meta) {
   return static_cast<uint64_t>(element_count(meta)) * dtype(meta.dtype).bytes;
 }
 
+// No stride of such a tensor is negative.
+uint64_t extent_bytes(const TensorMeta& meta) {
+  int64_t last = 0;
+  for (uint16_t d = 0; d < meta.ndim; ++d) {
+    if (meta.sizes[d] == 0) return 0;
+    last += (meta.sizes[d] - 1) * meta.strides[d];
+  }
+  return static_cast<uint64_t>(last + 1) * dtype(meta.dtype).bytes;
+}
+
 device::TensorView view_of(const TensorMeta& meta) {
   device::TensorView view;
   view.data = meta.data;

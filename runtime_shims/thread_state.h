@@ -64,6 +64,8 @@ struct CallState {
   bool watching;
   bool substituting;
   bool fault_seen;
+  bool may_defer;  // statistics may wait where a breadcrumb need not follow every launch
+  bool deferring;  // they do so now
 
   LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backtrace.h"
+#include "deferral.h"
 #include "dtype.h"
 #include "elements.h"
 #include "format.h"
@@ -164,12 +165,12 @@ bool has_statistics(const TensorMeta& meta) {
   return kind != Kind::kUnreadable && kind != Kind::kPacked && unreadable(meta).empty();
 }
 
-void watch_on_device(CallState& call, Sight sight) {
+void watch_on_device(CallState& call, Sight sight, uint64_t handle) {
   sight.own_dims();
+  sight.wanted = device::StatsWanted::kNumbers;
   const device::TensorView view = view_of(sight.meta);
-  if (call.queue->begin(sight, view)) return;
-  show_measured(call, true);  // there is no room before the oldest have arrived
-  static_cast<void>(call.queue->begin(sight, view));
+  HeldTensor held = held_for(call, sight, handle);
+  call.queue->begin(std::move(sight), view, std::move(held));
 }
 
 void watch_on_host(ThreadState& thread, Sight& sight) {
@@ -208,10 +209,11 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
       watch_on_host(thread, sight);
     } else if (call.queue != nullptr) {
       on_device = true;
-      watch_on_device(call, std::move(sight));
+      watch_on_device(call, std::move(sight), tensor_handle(slot, values));
     }
   }
-  if (on_device) show_measured(call, watchpoints.does(WATCH_SAVE));
+  if (on_device) call.queue->settle(call.deferring);
+  if (on_device && watchpoints.does(WATCH_SAVE)) show_measured(call, true);
   const bool is_hit = thread.last_hit == call.id(launch.launch);
   if (is_hit && thread.saves_hit) save_launch(launch, values, phase);
   if (is_hit) thread.flush_text(call.run->journal.now_ns());
@@ -219,15 +221,7 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
 
 void look_at_watched(ThreadState& thread, const Sight& sight) {
   if (sight.state != Sight::State::kMeasured) return;  // the device could not read it
-  if (sight.values.empty()) return evaluate(thread, sight, nullptr);
-  int64_t numel = static_cast<int64_t>(sight.stats.numel), stride = 1;
-  device::TensorView elements = view_of(sight.meta);
-  elements.data = reinterpret_cast<uintptr_t>(sight.values.data());
-  elements.device_type = kDeviceCpu;
-  elements.ndim = 1;
-  elements.sizes = &numel;
-  elements.strides = &stride;
-  evaluate(thread, sight, &elements);
+  evaluate(thread, sight, nullptr);
 }
 
 }  // namespace aoti_debug

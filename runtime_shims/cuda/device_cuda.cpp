@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "../device.h"
@@ -18,6 +20,7 @@
 #include "kernels.h"
 #include "layout.h"
 #include "shared_words.h"
+#include "statistics_batch.h"
 #include "statistics_ptx.h"
 #include "statistics_ring.h"
 
@@ -129,46 +132,85 @@ bool launch(CUfunction function, const Grid& grid, CUstream stream, void* argume
   return cuLaunchKernel(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream, arguments, nullptr) == CUDA_SUCCESS;
 }
 
-bool begin_statistics(CUstream stream, const device::TensorView& view, bool counted) {
-  const CUcontext context = context_of(stream);
-  const WithContext own(context);
-  if (context == nullptr) return false;
-  const std::lock_guard<std::mutex> lock(state().mutex);
-  StreamState& mine = stream_state(context, stream);
-  if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
-  if (mine.ring == nullptr || mine.ring->is_full()) return false;
+// A tensor whose result has a place in the ring, and what its kernel is to do; without a module nothing.
+struct Prepared {
+  uint64_t number;
+  const char* module;
+  StatisticsJob job;
+  Layout layout;
+};
 
+void prepare(const device::TensorView& view, device::StatsWanted wanted, StreamState& mine, Prepared* prepared) {
   PendingStatistics pending;
   pending.numel = static_cast<uint64_t>(view.numel);
   pending.bytes = pending.numel * view.element_bytes;
-  pending.counted = counted;
+  pending.wanted = wanted;
+  const bool counted = wanted != device::StatsWanted::kHash;
   Dtype dtype{"", 0};
-  StatisticsJob job{};
+  Layout& layout = prepared->layout;
   const char* skipped = unreadable(view, mine);
   if (counted && !find_dtype(view.dtype, &dtype)) skipped = "its dtype has no statistics";
-  if (skipped[0] == '\0' && !describe(view, &job.elements)) skipped = "it has too many dimensions";
+  if (skipped[0] == '\0' && !describe(view, &layout)) skipped = "it has too many dimensions";
   pending.integer = dtype.integer;
   pending.skipped = skipped;
-  if (!pending.skipped.empty() || view.numel == 0) {
-    mine.ring->push_arrived(pending);
-    return true;
-  }
-
-  const char* module = counted ? dtype.module : by_size(kOpaqueModules, view.element_bytes);
-  const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
-  if (kernel.function == nullptr) {
-    pending.skipped = kernel.error;
-    mine.ring->push_arrived(pending);
-    return true;
-  }
-  job.shown = view.numel <= 64;
-  if (job.shown) pending.value_bytes = static_cast<uint32_t>(pending.bytes);
-  job.elements.chunked = !job.shown && is_contiguous(job.elements, view.element_bytes) && view.data % kChunkBytes == 0;
+  prepared->module = nullptr;
+  const bool shown = wanted != device::StatsWanted::kNumbers && view.numel <= 64;
+  const bool measured = skipped[0] == '\0' && view.numel != 0;
+  if (measured && shown) pending.value_bytes = static_cast<uint32_t>(pending.bytes);
+  prepared->number = mine.ring->push(pending);
+  if (!measured) return mine.ring->arrive(prepared->number);
+  prepared->module = counted ? dtype.module : by_size(kOpaqueModules, view.element_bytes);
+  layout.elements.chunked = !shown && is_contiguous(layout, view.element_bytes) && view.data % kChunkBytes == 0;
+  StatisticsJob& job = prepared->job;
+  job.elements = layout.elements;
   job.chunks = (pending.bytes + kChunkBytes - 1) / kChunkBytes;
-  mine.ring->prepare(&job);
-  if (!launch(kernel.function, grid_for(job.chunks, mine.most_blocks), stream, &job)) return false;
-  mine.ring->push(pending);
-  return true;
+  job.shown = shown;
+  mine.ring->address(prepared->number, &job);
+}
+
+// Launches those that have the module of the first; none of them has one then. The rest is for further launches.
+void launch_alike(CUstream stream, StreamState& mine, bool hashed, Prepared* first, Prepared* end) {
+  const char* const module = first->module;
+  const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
+  BatchBuilder builder(hashed, mine.most_blocks);
+  uint64_t numbers[StatisticsBatch::kMostTensors];
+  for (Prepared* each = first; each != end; ++each) {
+    if (each->module != module || !builder.add(each->job, each->layout.dims)) continue;
+    numbers[builder.batch().n_tensors - 1] = each->number;
+    each->module = nullptr;
+  }
+  mine.ring->address(&builder.batch());
+  std::string_view why = kernel.error;
+  if (kernel.function != nullptr) {
+    const Grid grid = builder.divide();
+    if (launch(kernel.function, grid, stream, &builder.batch())) return;
+    why = "its statistics could not be enqueued";
+  }
+  for (uint32_t i = 0; i < builder.batch().n_tensors; ++i) mine.ring->skip(numbers[i], why);
+}
+
+int begin_statistics(CUstream stream, const device::TensorView* views, int count, device::StatsWanted wanted) {
+  const CUcontext context = context_of(stream);
+  const WithContext own(context);
+  if (context == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  StreamState& mine = stream_state(context, stream);
+  if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
+  if (mine.ring == nullptr) return 0;
+  Prepared prepared[StatisticsBatch::kMostTensors];
+  int begun = 0;
+  while (begun < count && mine.ring->room() != 0) {
+    Prepared* end = prepared;
+    for (; begun < count && end != std::end(prepared) && mine.ring->room() != 0; ++begun) {
+      prepare(views[begun], wanted, mine, end++);
+    }
+    for (Prepared* each = prepared; each != end; ++each) {
+      while (each->module != nullptr) {
+        launch_alike(stream, mine, wanted != device::StatsWanted::kNumbers, each, end);
+      }
+    }
+  }
+  return begun;
 }
 
 bool synchronize(CUstream stream) {
@@ -207,15 +249,16 @@ bool has_gather_buffer(StreamState* stream) {
 }
 
 // Gathers a buffer full at a time; the stream keeps each copy before the next gathering. The caller holds the lock.
-bool gather(CUstream stream, StreamState* mine, const device::TensorView& view, const Elements& elements,
-            size_t first_byte, size_t bytes, char* host) {
+bool gather(CUstream stream, StreamState* mine, const device::TensorView& view, const Layout& layout, size_t first_byte,
+            size_t bytes, char* host) {
   if (unreadable(view, *mine)[0] != '\0' || !has_gather_buffer(mine)) return false;
   const Kernels::Kernel& kernel = state().kernels.get("Gather", by_size(kGatherKernels, view.element_bytes));
   if (kernel.function == nullptr) return false;
   const size_t end = first_byte + bytes;
   while (first_byte < end) {
     const size_t skip = first_byte % view.element_bytes;
-    GatherJob job{elements, first_byte / view.element_bytes, 0, mine->gather};
+    GatherJob job{layout.elements, {}, first_byte / view.element_bytes, 0, mine->gather};
+    std::copy(std::begin(layout.dims), std::end(layout.dims), job.dims);
     const size_t part = std::min(end - first_byte + skip, mine->gather_bytes);
     job.count = (part + view.element_bytes - 1) / view.element_bytes;
     const uint64_t chunks = (part + kChunkBytes - 1) / kChunkBytes;
@@ -234,14 +277,13 @@ bool copy(CUstream stream, const device::TensorView& view, size_t first_byte, si
   const CUcontext context = context_of(stream);
   const WithContext own(context);
   const uint64_t total = static_cast<uint64_t>(view.numel) * view.element_bytes;
-  Elements elements;
-  if (context == nullptr || first_byte > total || bytes > total - first_byte || !describe(view, &elements))
-    return false;
+  Layout layout{};
+  if (context == nullptr || first_byte > total || bytes > total - first_byte || !describe(view, &layout)) return false;
   const std::lock_guard<std::mutex> lock(state().mutex);
   StreamState& mine = stream_state(context, stream);
-  const bool enqueued = is_contiguous(elements, view.element_bytes)
+  const bool enqueued = is_contiguous(layout, view.element_bytes)
                             ? cuMemcpyDtoHAsync(host, view.data + first_byte, bytes, stream) == CUDA_SUCCESS
-                            : gather(stream, &mine, view, elements, first_byte, bytes, host);
+                            : gather(stream, &mine, view, layout, first_byte, bytes, host);
   if (!enqueued) return false;
   *ticket = state().copies.add(stream);
   return *ticket != 0;
@@ -387,8 +429,8 @@ void free_staging(void* memory) {
   cuMemFreeHost(memory);  // fails where the driver has gone, and the memory with it
 }
 
-bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
-  return attempt([&] { return begin_statistics(static_cast<CUstream>(stream), view, with_statistics); }, false);
+int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted) {
+  return attempt([&] { return begin_statistics(static_cast<CUstream>(stream), views, count, wanted); }, 0);
 }
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {

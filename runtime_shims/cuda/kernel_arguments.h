@@ -10,42 +10,62 @@ constexpr uint32_t kMaxDims = 16;  // after dimensions that lie behind one anoth
 constexpr uint32_t kBlockThreads = 256;
 constexpr uint32_t kShownBytes = 1024;  // 64 elements of 16 bytes
 
-// The elements of a strided tensor. Dimension 0 is the outermost; there is at least one.
+// A dimension of a strided tensor.
+struct Dimension {
+  uint64_t size;
+  int64_t stride;  // bytes
+  uint32_t magic;  // with `shift`: divides indices below 2^31 by the size
+  uint32_t shift;
+};
+
+// The elements of a strided tensor. Its dimensions, at least one, are in an array of them, the outermost first.
 struct Elements {
   uint64_t data;  // address of element 0
   uint64_t count;
-  uint32_t n_dims;
-  uint32_t chunked;  // 1: contiguous and aligned, so that chunks are read whole
-  uint32_t narrow;   // 1: every index fits 31 bits, so that `magic` and `shift` divide by the sizes
-  uint32_t reserved;
-  uint64_t sizes[kMaxDims];
-  int64_t strides[kMaxDims];  // bytes
-  uint32_t magic[kMaxDims];
-  uint32_t shift[kMaxDims];
+  uint16_t n_dims;
+  uint16_t first_dim;  // in the array
+  uint16_t chunked;    // 1: contiguous and aligned, so that chunks are read whole
+  uint16_t narrow;     // 1: every index fits 31 bits, so that `magic` and `shift` are used
 };
 
-// One tensor's result, in host memory that the device writes. `ticket` is stored last.
+// One tensor's result, in host memory that the device writes. Each word of the Partial is stored together with the
+// result's ticket, at once: so it has arrived when all have, in whatever order, and the device need not wait for any.
+// The values are there before.
 struct StatisticsSlot {
   uint64_t values[kShownBytes / 8];
-  Partial result;
-  uint32_t ticket;
-  uint32_t reserved;
+  uint64_t words[kPartialWords];  // the ticket in the upper half
 };
-static_assert(sizeof(StatisticsSlot) == 1024 + 16 * 8 + 8, "");
+
+AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
 
 struct StatisticsJob {
   Elements elements;
   uint64_t chunks;
-  uint64_t slot;      // device address of the StatisticsSlot
-  uint64_t partials;  // device address of a Partial for each block
-  uint64_t counter;   // device address of a uint32_t that is 0
+  uint64_t slot;  // device address of the StatisticsSlot
   uint32_t ticket;
   uint32_t shown;  // 1: the values go to the slot as well; `chunked` is 0 then
 };
 
+// Several tensors of one dtype, which one launch measures. Each has blocks of its own.
+struct StatisticsBatch {
+  static constexpr uint32_t kMostTensors = 16;
+  static constexpr uint32_t kMostDims = 32;  // of all tensors together
+
+  uint32_t n_tensors;
+  uint32_t hashed;                         // 1: the elements' hashes are wanted
+  uint32_t first_block[kMostTensors + 1];  // of each tensor; behind the last one: the number of all blocks
+  uint32_t n_dims;                         // in `dims`
+  uint64_t partials;                       // device address of a Partial for each block
+  uint64_t counters;                       // device address of a uint32_t for each tensor, all 0
+  StatisticsJob jobs[kMostTensors];
+  Dimension dims[kMostDims];
+};
+static_assert(sizeof(StatisticsBatch) <= 4096, "what a kernel can be passed");
+
 // Writes elements first, first + 1, … behind one another, padded with zero bytes to whole chunks.
 struct GatherJob {
   Elements elements;
+  Dimension dims[kMaxDims];
   uint64_t first;
   uint64_t count;
   uint64_t target;  // device address, 16-byte aligned
@@ -89,38 +109,40 @@ struct Position {
 };
 
 // Where the element with this row-major index lies.
-AOTI_DEBUG_FN Position locate(const Elements& elements, uint64_t index) {
+AOTI_DEBUG_FN Position locate(const Elements& elements, const Dimension* all_dims, uint64_t index) {
   Position position{elements.data, 0};
+  const Dimension* dims = all_dims + elements.first_dim;
   const uint32_t innermost = elements.n_dims - 1;
   AOTI_DEBUG_ROLL
   for (uint32_t dim = innermost; dim > 0; --dim) {
-    const uint64_t size = elements.sizes[dim];
+    const uint64_t size = dims[dim].size;
     uint64_t quotient;
     if (elements.narrow) {
       const uint32_t narrow = static_cast<uint32_t>(index);
-      quotient = (high_product(narrow, elements.magic[dim]) + narrow) >> elements.shift[dim];
+      quotient = (high_product(narrow, dims[dim].magic) + narrow) >> dims[dim].shift;
     } else {
       quotient = index / size;
     }
     const uint64_t remainder = index - quotient * size;
-    position.address += remainder * static_cast<uint64_t>(elements.strides[dim]);
+    position.address += remainder * static_cast<uint64_t>(dims[dim].stride);
     if (dim == innermost) position.inner = remainder;
     index = quotient;
   }
-  position.address += index * static_cast<uint64_t>(elements.strides[0]);
+  position.address += index * static_cast<uint64_t>(dims[0].stride);
   if (innermost == 0) position.inner = index;
   return position;
 }
 
 // Elements first, first + 1, …, at most a chunk of them, in row-major order; zero bytes behind the last.
 template <uint32_t kBytes>
-AOTI_DEBUG_FN Chunk gather_chunk(const Elements& elements, uint64_t first, uint32_t count) {
+AOTI_DEBUG_FN Chunk gather_chunk(const Elements& elements, const Dimension* all_dims, uint64_t first, uint32_t count) {
   Chunk chunk{{0, 0}};
   const uint32_t innermost = elements.n_dims - 1;
-  Position at = locate(elements, first);
+  const Dimension* dims = all_dims + elements.first_dim;
+  Position at = locate(elements, all_dims, first);
   AOTI_DEBUG_ROLL
   for (uint32_t k = 0; k < count; ++k) {
-    if (at.inner == elements.sizes[innermost]) at = locate(elements, first + k);
+    if (at.inner == dims[innermost].size) at = locate(elements, all_dims, first + k);
     if constexpr (kBytes == 16) {
       chunk = Chunk{{read<uint64_t>(at.address), read<uint64_t>(at.address + 8)}};
     } else {
@@ -129,7 +151,7 @@ AOTI_DEBUG_FN Chunk gather_chunk(const Elements& elements, uint64_t first, uint3
       chunk.words[0] |= k < per_word ? raw : 0;
       chunk.words[1] |= k < per_word ? 0 : raw;
     }
-    at.address += static_cast<uint64_t>(elements.strides[innermost]);
+    at.address += static_cast<uint64_t>(dims[innermost].stride);
     ++at.inner;
   }
   return chunk;

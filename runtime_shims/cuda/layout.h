@@ -6,49 +6,52 @@
 
 namespace aoti_debug::cuda {
 
+// A tensor's elements, and its dimensions.
+struct Layout {
+  Elements elements;
+  Dimension dims[kMaxDims];
+};
+
 // A size as a multiplication and a shift, for indices below 2^31.
-inline void set_divider(Elements* elements, uint32_t dim) {
-  const uint64_t size = elements->sizes[dim];
+inline void set_divider(Dimension* dim) {
   uint32_t shift = 0;
-  while ((uint64_t(1) << shift) < size) ++shift;
-  elements->shift[dim] = shift;
-  elements->magic[dim] = static_cast<uint32_t>(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - size)) / size + 1);
+  while ((uint64_t(1) << shift) < dim->size) ++shift;
+  dim->shift = shift;
+  dim->magic = static_cast<uint32_t>(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - dim->size)) / dim->size + 1);
 }
 
 // Joins the dimensions that lie behind one another. False where more than kMaxDims remain.
-inline bool describe(const device::TensorView& view, Elements* elements) {
-  *elements = Elements{};
-  elements->data = view.data;
-  elements->count = static_cast<uint64_t>(view.numel);
-  elements->narrow = view.numel <= INT32_MAX;
-  uint32_t n = 0;
+inline bool describe(const device::TensorView& view, Layout* layout) {
+  Elements& elements = layout->elements;
+  Dimension* const dims = layout->dims;
+  elements = Elements{};
+  elements.data = view.data;
+  elements.count = static_cast<uint64_t>(view.numel);
+  elements.narrow = view.numel <= INT32_MAX;
+  uint16_t n = 0;
   const int64_t bytes = static_cast<int64_t>(view.element_bytes);
   for (uint32_t dim = 0; dim < view.ndim; ++dim) {
     if (view.sizes[dim] == 1) continue;
     const uint64_t size = static_cast<uint64_t>(view.sizes[dim]);
     const int64_t stride = view.strides[dim] * bytes;
-    if (n > 0 && elements->strides[n - 1] == stride * view.sizes[dim]) {
-      elements->sizes[n - 1] *= size;
+    if (n > 0 && dims[n - 1].stride == stride * view.sizes[dim]) {
+      dims[n - 1].size *= size;
+      dims[n - 1].stride = stride;
     } else {
       if (n == kMaxDims) return false;
-      elements->sizes[n++] = size;
+      dims[n++] = Dimension{size, stride, 0, 0};
     }
-    elements->strides[n - 1] = stride;
   }
-  if (n == 0) {
-    elements->sizes[0] = 1;
-    elements->strides[0] = bytes;
-    n = 1;
-  }
-  elements->n_dims = n;
-  if (elements->narrow && elements->count > 0) {
-    for (uint32_t dim = 0; dim < n; ++dim) set_divider(elements, dim);
+  if (n == 0) dims[n++] = Dimension{1, bytes, 0, 0};
+  elements.n_dims = n;
+  if (elements.narrow && elements.count > 0) {
+    for (uint16_t dim = 0; dim < n; ++dim) set_divider(&dims[dim]);
   }
   return true;
 }
 
-inline bool is_contiguous(const Elements& elements, size_t element_bytes) {
-  return elements.n_dims == 1 && elements.strides[0] == static_cast<int64_t>(element_bytes);
+inline bool is_contiguous(const Layout& layout, size_t element_bytes) {
+  return layout.elements.n_dims == 1 && layout.dims[0].stride == static_cast<int64_t>(element_bytes);
 }
 
 // Blocks of kBlockThreads, or one smaller block, for a job of so many chunks.

@@ -11,23 +11,31 @@ namespace aoti_debug::cuda {
 // Leaves the sum of the warp's first `count` partials in its first lane; those of the other lanes must be empty.
 template <class Type>
 __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
+  const bool sparse = (partial.nan | partial.pos_inf | partial.neg_inf | partial.hash) == 0;
+  const bool all_words = __any_sync(kAllLanes, !sparse);
   AOTI_DEBUG_ROLL
   for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
     if (distance >= count) continue;
     uint32_t words[kPartialWords];
     __builtin_memcpy(words, &partial, sizeof(words));
     AOTI_DEBUG_UNROLL
-    for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+    for (uint32_t i = 0; i < kFiniteWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+    if (all_words) {
+      AOTI_DEBUG_UNROLL
+      for (uint32_t i = kFiniteWords; i < kPartialWords; ++i) {
+        words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
+      }
+    }  // otherwise every lane has zeros there
     Partial other;
     __builtin_memcpy(&other, words, sizeof(words));
     merge<Type>(partial, other);
   }
 }
 
-// Leaves the sum of the block's first `count` partials in thread 0. `shared` has room for one of each warp.
+// Leaves the sum of what the first `warps` warps have in thread 0, of the first `count` partials of each. `shared` has
+// room for one of each warp.
 template <class Type>
-__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, Partial* shared) {
-  const uint32_t warps = blockDim.x / kWarp;
+__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, uint32_t warps, Partial* shared) {
   AOTI_DEBUG_ROLL
   for (uint32_t round = 0; round < 2; ++round) {
     reduce_warp<Type>(partial, round == 0 ? count : warps);
@@ -49,30 +57,38 @@ __device__ __forceinline__ Partial read_partial(const Partial* from) {
   return partial;
 }
 
+// The blocks that work on one tensor.
+struct Share {
+  uint32_t block;  // the calling one, from 0
+  uint32_t n_blocks;
+};
+
 // The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
 template <class Type>
-__device__ __forceinline__ Partial accumulate(const StatisticsJob& job) {
+__device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, const StatisticsJob& job, Share share) {
   constexpr uint32_t per_chunk = kChunkBytes / Type::bytes;
-  const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const uint64_t whole = job.elements.chunked ? job.elements.count / per_chunk : 0;
+  const uint64_t step = static_cast<uint64_t>(share.n_blocks) * blockDim.x;
+  const uint64_t first = static_cast<uint64_t>(share.block) * blockDim.x + threadIdx.x;
+  const uint64_t chunks = job.chunks, elements = job.elements.count, data = job.elements.data;
+  const uint64_t whole = job.elements.chunked ? elements / per_chunk : 0;
+  const bool hashed = batch.hashed;
   Accumulator<Type> accumulator;
   uint64_t hash = 0;
   uint32_t tick = 0;
   uint64_t at = first;
   Chunk next{{0, 0}};
-  if (at < whole) next = read_chunk(job.elements.data + at * kChunkBytes);
+  if (at < whole) next = read_chunk(data + at * kChunkBytes);
   AOTI_DEBUG_ROLL
   for (; at < whole; at += step, tick += per_chunk) {
     const Chunk chunk = next;
-    if (at + step < whole) next = read_chunk(job.elements.data + (at + step) * kChunkBytes);
-    hash += hash_term(chunk.words[0], 2 * at) + hash_term(chunk.words[1], 2 * at + 1);
+    if (at + step < whole) next = read_chunk(data + (at + step) * kChunkBytes);
+    if (hashed) hash += hash_term(chunk.words[0], 2 * at) + hash_term(chunk.words[1], 2 * at + 1);
     accumulator.add_chunk(chunk, tick);
   }
   AOTI_DEBUG_ROLL
-  for (; at < job.chunks; at += step, tick += per_chunk) {
-    const uint32_t count = elements_in_chunk<Type::bytes>(job.elements.count, at);
-    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, at * per_chunk, count);
+  for (; at < chunks; at += step, tick += per_chunk) {
+    const uint32_t count = elements_in_chunk<Type::bytes>(elements, at);
+    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, batch.dims, at * per_chunk, count);
     hash += hash_term(chunk.words[0], 2 * at);
     if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * at + 1);
     accumulator.add_elements(chunk, count, tick);
@@ -87,40 +103,52 @@ __device__ __forceinline__ Partial accumulate(const StatisticsJob& job) {
   return partial;
 }
 
-// One launch does it all: every block leaves its result, and the block that is the last to do so merges them.
+// One launch does it all: every block leaves its result, and the tensor's last block to do so merges them.
 template <class Type>
-__device__ __forceinline__ void statistics(const StatisticsJob& job) {
+__device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   __shared__ Partial shared[kBlockThreads / kWarp];
   __shared__ uint32_t is_last;
-  Partial* partials = reinterpret_cast<Partial*>(job.partials);
-  uint32_t* counter = reinterpret_cast<uint32_t*>(job.counter);
-  Partial partial = accumulate<Type>(job);
-  uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
+  uint32_t index = 0;
   AOTI_DEBUG_ROLL
-  for (bool merging = gridDim.x == 1;; merging = true) {
-    reduce_block<Type>(partial, count, shared);
+  while (blockIdx.x >= batch.first_block[index + 1]) ++index;
+  const StatisticsJob& job = batch.jobs[index];
+  const uint32_t first_block = batch.first_block[index];
+  const Share share{blockIdx.x - first_block, batch.first_block[index + 1] - first_block};
+  Partial* partials = reinterpret_cast<Partial*>(batch.partials) + first_block;
+  uint32_t* counter = reinterpret_cast<uint32_t*>(batch.counters) + index;
+  Partial partial = accumulate<Type>(batch, job, share);
+  uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
+  uint32_t warps = blockDim.x / kWarp;
+  AOTI_DEBUG_ROLL
+  for (bool merging = share.n_blocks == 1;; merging = true) {
+    reduce_block<Type>(partial, count, warps, shared);
     if (merging) break;
     if (threadIdx.x == 0) {
-      partials[blockIdx.x] = partial;
+      partials[share.block] = partial;
       __threadfence();
-      is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
+      is_last = atomicAdd(counter, 1u) == share.n_blocks - 1;
     }
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    count = kWarp;
+    count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
+    if (share.n_blocks <= kWarp) warps = 1;
     partial = Partial{};
     AOTI_DEBUG_ROLL
-    for (uint32_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) merge<Type>(partial, read_partial(partials + i));
+    for (uint32_t i = threadIdx.x; i < share.n_blocks; i += blockDim.x)
+      merge<Type>(partial, read_partial(partials + i));
   }
-  StatisticsSlot* slot = reinterpret_cast<StatisticsSlot*>(job.slot);
+  if (job.shown) __threadfence_system();
   if (threadIdx.x == 0) {
-    slot->result = partial;
+    shared[0] = partial;
     *counter = 0;
   }
-  __threadfence_system();
   __syncthreads();
-  if (threadIdx.x == 0) *reinterpret_cast<volatile uint32_t*>(&slot->ticket) = job.ticket;
+  if (threadIdx.x >= kPartialWords) return;
+  uint32_t word;
+  __builtin_memcpy(&word, reinterpret_cast<const char*>(shared) + threadIdx.x * sizeof(word), sizeof(word));
+  volatile uint64_t* words = reinterpret_cast<StatisticsSlot*>(job.slot)->words;
+  words[threadIdx.x] = with_ticket(word, job.ticket);
 }
 
 template <uint32_t kBytes>
@@ -132,7 +160,7 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
   AOTI_DEBUG_ROLL
   for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < chunks; at += step) {
     const uint32_t count = elements_in_chunk<kBytes>(job.count, at);
-    target[at] = gather_chunk<kBytes>(job.elements, job.first + at * per_chunk, count);
+    target[at] = gather_chunk<kBytes>(job.elements, job.dims, job.first + at * per_chunk, count);
   }
 }
 
@@ -140,9 +168,9 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
 
 #if defined(AOTI_DEBUG_ELEMENT)
 extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads, 4)
-    aoti_debug_statistics(const aoti_debug::cuda::StatisticsJob job) {
+    aoti_debug_statistics(const aoti_debug::cuda::StatisticsBatch batch) {
   using namespace aoti_debug::cuda;
-  statistics<AOTI_DEBUG_ELEMENT>(job);
+  statistics<AOTI_DEBUG_ELEMENT>(batch);
 }
 #endif
 

@@ -64,14 +64,16 @@ struct ScaledMoments {
 // where `finite` is 0. `mean` is in units of 2^(exponent - 1025), `squares` (of deviations from the mean) in its
 // square.
 struct Partial {
-  uint64_t finite, nan, pos_inf, neg_inf, zero;
+  uint64_t finite, zero;
   uint64_t min, max, min_index, max_index;
-  uint64_t nan_index, pos_inf_index, neg_inf_index;  // of the first; nothing where the count is 0
   double mean, squares;
   int64_t exponent;
+  uint64_t nan, pos_inf, neg_inf;                    // from here on: 0 in most partials
+  uint64_t nan_index, pos_inf_index, neg_inf_index;  // of the first; nothing where the count is 0
   uint64_t hash;
 };
 constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
+constexpr uint32_t kFiniteWords = 9 * 2;  // those before `nan`
 static_assert(sizeof(Partial) == 16 * 8, "");
 
 template <class Wide>
@@ -98,7 +100,10 @@ AOTI_DEBUG_FN void merge_moments(Partial& into, const Partial& from) {
     mean *= factor;
     squares *= factor * factor;
   }
-  const double share = static_cast<double>(from.finite) / static_cast<double>(into.finite + from.finite);
+  double share = 0.5;  // most parts are equally long: a division takes as long as everything else here
+  if (from.finite != into.finite) {
+    share = static_cast<double>(from.finite) / static_cast<double>(into.finite + from.finite);
+  }
   const double delta = mean - into.mean;
   into.mean = multiply_add(delta, share, into.mean);
   into.squares += squares + delta * delta * (static_cast<double>(into.finite) * share);

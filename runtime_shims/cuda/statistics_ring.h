@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "../device.h"
@@ -23,39 +23,44 @@ struct PendingStatistics {
   uint64_t bytes = 0;
   uint32_t integer = 0;  // TensorStats::integer
   uint32_t value_bytes = 0;
-  bool counted = false;
-  std::string skipped;  // why there are no statistics; then nothing was launched
+  device::StatsWanted wanted = device::StatsWanted::kAll;
+  std::string_view skipped;  // why there are no statistics; then nothing was launched. It lives as long as the process
 };
 
 inline double quiet_nan() { return bits_as<double>(uint64_t{0x7ff8000000000000u}); }
 
-inline device::StatsResult finish(const PendingStatistics& pending, const StatisticsSlot& slot) {
-  device::StatsResult result{};
-  TensorStats& stats = result.stats;
+// Leaves what is behind `value_bytes` of the values as it is.
+inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot, device::StatsResult* result) {
+  TensorStats& stats = result->stats;
+  stats = TensorStats{};
+  result->nan_index = result->pos_inf_index = result->neg_inf_index = 0;
   stats.numel = pending.numel;
   if (!pending.skipped.empty()) {
     stats.reserved[0] = STATS_SKIPPED;
-    stats.value_bytes = static_cast<uint32_t>(std::min(pending.skipped.size(), sizeof(result.values)));
-    memcpy(result.values, pending.skipped.data(), stats.value_bytes);
-    return result;
+    stats.value_bytes = static_cast<uint32_t>(std::min(pending.skipped.size(), sizeof(result->values)));
+    memcpy(result->values, pending.skipped.data(), stats.value_bytes);
+    return;
   }
-  const Partial& total = slot.result;
-  stats.hash = hash_finish(total.hash, pending.bytes);
+  uint32_t words[kPartialWords];
+  for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = static_cast<uint32_t>(slot.words[i]);
+  Partial total;
+  memcpy(&total, words, sizeof(total));
+  if (pending.wanted != device::StatsWanted::kNumbers) stats.hash = hash_finish(total.hash, pending.bytes);
   stats.value_bytes = pending.value_bytes;
-  memcpy(result.values, slot.values, pending.value_bytes);
+  memcpy(result->values, slot.values, pending.value_bytes);
   stats.integer = static_cast<uint8_t>(pending.integer);
   stats.mean = stats.std = quiet_nan();
-  if (!pending.counted) return result;
+  if (pending.wanted == device::StatsWanted::kHash) return;
   stats.n_nan = total.nan;
   stats.n_pos_inf = total.pos_inf;
   stats.n_neg_inf = total.neg_inf;
   stats.n_zero = total.zero;
-  result.nan_index = total.nan_index;
-  result.pos_inf_index = total.pos_inf_index;
-  result.neg_inf_index = total.neg_inf_index;
+  result->nan_index = total.nan_index;
+  result->pos_inf_index = total.pos_inf_index;
+  result->neg_inf_index = total.neg_inf_index;
   if (total.finite == 0) {
     if (pending.integer == 0) stats.min_bits = stats.max_bits = bits_as<uint64_t>(quiet_nan());
-    return result;
+    return;
   }
   stats.min_bits = total.min;
   stats.max_bits = total.max;
@@ -64,7 +69,6 @@ inline device::StatsResult finish(const PendingStatistics& pending, const Statis
   const int scale = static_cast<int>(total.exponent) - Moments::unit_exponent;
   stats.mean = std::ldexp(total.mean, scale);
   stats.std = std::ldexp(std::sqrt(total.squares / static_cast<double>(total.finite)), scale);
-  return result;
 }
 
 class StatisticsRing {
@@ -76,7 +80,7 @@ class StatisticsRing {
     if (ring->slots_ == nullptr) return nullptr;
     memset(ring->slots_, 0, kRingSlots * sizeof(StatisticsSlot));
     ring->device_slots_ = device_address(ring->slots_);
-    ring->scratch_ = allocate(kCounterBytes + kMostBlocks * sizeof(Partial));
+    ring->scratch_ = allocate(kCounterBytes + kMostPartials * sizeof(Partial));
     const bool usable = ring->device_slots_ != 0 && ring->scratch_ != 0 &&
                         cuMemsetD32Async(ring->scratch_, 0, kCounterBytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
     if (usable) return ring;
@@ -85,51 +89,70 @@ class StatisticsRing {
     return nullptr;
   }
 
-  bool is_full() const { return head_ - tail_ == kRingSlots; }
+  uint64_t room() const { return kRingSlots - (head_ - tail_); }
   bool is_empty() const { return head_ == tail_; }
-  bool all_arrived() const { return is_empty() || has_arrived(head_ - 1); }
-
-  // The addresses that the next job needs.
-  void prepare(StatisticsJob* job) const {
-    job->slot = device_slots_ + head_ % kRingSlots * sizeof(StatisticsSlot);
-    job->counter = scratch_;
-    job->partials = scratch_ + kCounterBytes;
-    job->ticket = ticket(head_);
+  bool all_arrived() const {
+    for (uint64_t number = tail_; number != head_; ++number) {
+      if (!has_arrived(number)) return false;
+    }
+    return true;
   }
 
-  // The prepared job was launched.
-  void push(const PendingStatistics& pending) { pending_[head_++ % kRingSlots] = pending; }
+  // Adds a result that is going to be launched, for which there must be room; returns its number.
+  uint64_t push(const PendingStatistics& pending) {
+    pending_[head_ % kRingSlots] = pending;
+    return head_++;
+  }
 
-  // A result that needs no device: of no elements, or skipped.
-  void push_arrived(const PendingStatistics& pending) {
-    StatisticsSlot& slot = slots_[head_ % kRingSlots];
-    slot.result = Partial{};
-    slot.ticket = ticket(head_);
-    push(pending);
+  // That result needs no device: it is of no elements, or is skipped.
+  void arrive(uint64_t number) {
+    StatisticsSlot& slot = slots_[number % kRingSlots];
+    for (uint64_t& word : slot.words) word = with_ticket(0, ticket(number));
+  }
+  void skip(uint64_t number, std::string_view why) {
+    pending_[number % kRingSlots].skipped = why;
+    arrive(number);
+  }
+
+  // Where a kernel is to store that result.
+  void address(uint64_t number, StatisticsJob* job) const {
+    job->slot = device_slots_ + number % kRingSlots * sizeof(StatisticsSlot);
+    job->ticket = ticket(number);
+  }
+  void address(StatisticsBatch* batch) const {
+    batch->counters = scratch_;
+    batch->partials = scratch_ + kCounterBytes;
   }
 
   // Results that are there, oldest first.
   int take(device::StatsResult* results, int capacity) {
     int taken = 0;
     for (; taken < capacity && !is_empty() && has_arrived(tail_); ++tail_) {
-      results[taken++] = finish(pending_[tail_ % kRingSlots], slots_[tail_ % kRingSlots]);
+      finish(pending_[tail_ % kRingSlots], slots_[tail_ % kRingSlots], &results[taken++]);
     }
     return taken;
   }
 
  private:
   static constexpr size_t kCounterBytes = 256;
+  static_assert(StatisticsBatch::kMostTensors * sizeof(uint32_t) <= kCounterBytes, "");
+  static constexpr size_t kMostPartials = kMostBlocks + StatisticsBatch::kMostTensors;  // see BatchBuilder
 
   StatisticsRing() : pending_(kRingSlots) {}
 
   static uint32_t ticket(uint64_t number) { return static_cast<uint32_t>(number + 1); }
   bool has_arrived(uint64_t number) const {
-    return __atomic_load_n(&slots_[number % kRingSlots].ticket, __ATOMIC_ACQUIRE) == ticket(number);
+    const StatisticsSlot& slot = slots_[number % kRingSlots];
+    const uint32_t awaited = ticket(number);
+    for (uint32_t i = kPartialWords; i-- > 0;) {
+      if (__atomic_load_n(&slot.words[i], __ATOMIC_ACQUIRE) >> 32 != awaited) return false;
+    }
+    return true;
   }
 
   StatisticsSlot* slots_ = nullptr;
   CUdeviceptr device_slots_ = 0;
-  CUdeviceptr scratch_ = 0;  // the counter, then a Partial for each block
+  CUdeviceptr scratch_ = 0;  // counters, then a Partial for each block
   std::vector<PendingStatistics> pending_;
   uint64_t head_ = 0;
   uint64_t tail_ = 0;

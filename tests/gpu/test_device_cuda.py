@@ -10,7 +10,7 @@ import pytest
 import torch
 from runtime_shims_cuda import reference, samples
 from runtime_shims_cuda.checks import check, check_twins
-from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
 from runtime_shims_cuda.gpu_device import LONG, stream_of
 
 pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
@@ -86,7 +86,7 @@ def test_the_same_tensor_gives_the_same_bits(gpu: DeviceLibrary) -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128])
 def test_without_statistics_there_are_hash_and_values(gpu: DeviceLibrary, dtype: torch.dtype) -> None:
     for tensor in (samples.ordinary(dtype, 64).cuda(), samples.ordinary(dtype, 3000).view(30, 100).t().cuda()):
-        result = gpu.statistics(tensor, counted=False)
+        result = gpu.statistics(tensor, wanted=HASH)
         data = reference.row_major_bytes(tensor)
         assert (result.hash, result.numel) == (reference.content_hash(data), tensor.numel())
         assert result.shown() == (data if tensor.numel() <= 64 else b"")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from runtime_shims_cuda import samples
-from runtime_shims_cuda.device_library import DeviceLibrary, describe
+from runtime_shims_cuda.device_library import HASH, DeviceLibrary, describe
 from runtime_shims_cuda.gpu_device import libcuda, stream_of
 
 pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
@@ -34,7 +34,7 @@ def begin_all(gpu: DeviceLibrary, tensor: torch.Tensor, count: int, *, counted: 
     described = describe(tensor)
     if not counted:
         for _ in range(count):
-            assert gpu.library.harness_begin_stats(stream_of(), ctypes.byref(described.view), 0)
+            assert gpu.library.harness_begin_stats(stream_of(), ctypes.byref(described.view), 1, HASH)
     else:
         assert gpu.library.harness_begin_stats_many(stream_of(), ctypes.byref(described.view), count) == count
 

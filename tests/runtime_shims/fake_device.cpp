@@ -31,6 +31,7 @@ std::mutex g_mutex;
 std::set<void*> g_marked;
 std::map<void*, std::deque<aoti_debug::device::StatsResult>> g_results;
 std::atomic<int> g_capturing{0}, g_error{0}, g_copies_fail{0}, g_crumbs_fail{0}, g_no_staging{0};
+std::atomic<int> g_kernels{0};  // that measured
 std::atomic<uint64_t> g_copied{0}, g_staging{0}, g_most_staging{0};
 std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
 std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
@@ -72,6 +73,7 @@ EXPORT void f_work(void* stream, int count) {
     g_work[stream].pop_front();
   }
 }
+EXPORT int f_kernels() { return g_kernels; }
 EXPORT uint64_t f_copied() { return g_copied; }
 EXPORT uint64_t f_most_staging() { return g_most_staging; }
 
@@ -179,20 +181,24 @@ static void find_specials(const TensorView& view, StatsResult* result) {
   }
 }
 
-bool begin_stats(void* stream, const TensorView& view, bool with_statistics) {
+int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   auto& results = g_results[stream];
-  if (results.size() == kRing) return false;
-  StatsResult& result = results.emplace_back();
-  memset(&result, 0, sizeof(result));
-  host_statistics(view, &result.stats);
-  if (result.stats.integer == 0) find_specials(view, &result);
-  if (!with_statistics || view.numel > 64) return true;
-  std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
-  const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());
-  memcpy(result.values, from, elements.size());
-  result.stats.value_bytes = static_cast<uint32_t>(elements.size());
-  return true;
+  ++g_kernels;
+  for (int i = 0; i < count; ++i) {
+    if (results.size() == kRing) return i;
+    const TensorView& view = views[i];
+    StatsResult& result = results.emplace_back();
+    memset(&result, 0, sizeof(result));
+    host_statistics(view, &result.stats);
+    if (result.stats.integer == 0) find_specials(view, &result);
+    if (wanted != StatsWanted::kAll || view.numel > 64) continue;
+    std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
+    const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());
+    memcpy(result.values, from, elements.size());
+    result.stats.value_bytes = static_cast<uint32_t>(elements.size());
+  }
+  return count;
 }
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from ctypes import (
     POINTER,
     byref,
@@ -40,6 +41,7 @@ EMULATOR = (HERE / "emulator" / "kernels.cpp", HERE / "emulator" / "driver.cpp")
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 
 STATS_SKIPPED = 2  # StatsFlag of journal_format.h
+HASH, NUMBERS, ALL = range(3)  # device::StatsWanted
 CUDA_DEVICE_TYPE = 1
 
 
@@ -172,17 +174,22 @@ class DeviceLibrary:
         library.harness_allocate_staging.argtypes = [c_size_t]
         library.harness_allocate_staging.restype = c_void_p
         library.harness_free_staging.argtypes = [c_void_p]
-        library.harness_begin_stats.argtypes = [c_void_p, POINTER(View), c_int]
+        library.harness_begin_stats.argtypes = [c_void_p, POINTER(View), c_int, c_int]
         library.harness_begin_stats_many.argtypes = [c_void_p, POINTER(View), c_int]
         library.harness_take_stats.argtypes = [c_void_p, POINTER(Result), c_int, c_int]
         assert library.harness_result_bytes() == ctypes.sizeof(Result)
         assert library.harness_view_bytes() == ctypes.sizeof(View)
 
-    def begin(self, tensor: torch.Tensor | Described, stream: int = 0, *, counted: bool = True) -> bool:
-        described = tensor if isinstance(tensor, Described) else describe(tensor)
-        self.described.append(described)
+    def begin(self, tensor: torch.Tensor | Described, stream: int = 0, *, wanted: int = ALL) -> bool:
+        return self.begin_all([tensor], stream, wanted=wanted) == 1
+
+    def begin_all(self, tensors: Sequence[torch.Tensor | Described], stream: int = 0, *, wanted: int = ALL) -> int:
+        """How many of the first were begun."""
+        described = [tensor if isinstance(tensor, Described) else describe(tensor) for tensor in tensors]
+        self.described += described
         self.streams.add(stream)
-        return bool(self.library.harness_begin_stats(stream, byref(described.view), int(counted)))
+        views = (View * len(described))(*(each.view for each in described))
+        return int(self.library.harness_begin_stats(stream, views, len(views), wanted))
 
     def take(self, stream: int = 0, capacity: int = 64, *, wait: bool = True) -> list[Result] | None:
         """None: a device error."""
@@ -190,8 +197,8 @@ class DeviceLibrary:
         taken = self.library.harness_take_stats(stream, results, capacity, int(wait))
         return None if taken < 0 else list(results[:taken])
 
-    def statistics(self, tensor: torch.Tensor | Described, stream: int = 0, *, counted: bool = True) -> Result:
-        assert self.begin(tensor, stream, counted=counted)
+    def statistics(self, tensor: torch.Tensor | Described, stream: int = 0, *, wanted: int = ALL) -> Result:
+        assert self.begin(tensor, stream, wanted=wanted)
         results = self.take(stream)
         assert results is not None
         assert len(results) == 1

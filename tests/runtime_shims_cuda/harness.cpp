@@ -4,6 +4,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 using aoti_debug::device::StatsResult;
+using aoti_debug::device::StatsWanted;
 using aoti_debug::device::TensorView;
 
 EXPORT int harness_owns(int32_t device_type) { return aoti_debug::device::owns(device_type); }
@@ -36,8 +37,8 @@ EXPORT int harness_write_memory(void* stream, uint64_t address, size_t bytes, co
 EXPORT int harness_wait_copy(uint64_t ticket) { return aoti_debug::device::wait_copy(ticket); }
 EXPORT void* harness_allocate_staging(size_t bytes) { return aoti_debug::device::allocate_staging(bytes); }
 EXPORT void harness_free_staging(void* memory) { aoti_debug::device::free_staging(memory); }
-EXPORT int harness_begin_stats(void* stream, const TensorView* view, int with_statistics) {
-  return aoti_debug::device::begin_stats(stream, *view, with_statistics != 0);
+EXPORT int harness_begin_stats(void* stream, const TensorView* views, int count, int wanted) {
+  return aoti_debug::device::begin_stats(stream, views, count, static_cast<StatsWanted>(wanted));
 }
 EXPORT int harness_take_stats(void* stream, StatsResult* results, int capacity, int wait) {
   return aoti_debug::device::take_stats(stream, results, capacity, wait != 0);
@@ -65,7 +66,7 @@ EXPORT int harness_write_crumb_many(void* stream, size_t offset, uint32_t first,
 }
 EXPORT int harness_begin_stats_many(void* stream, const TensorView* view, int count) {
   for (int i = 0; i < count; ++i) {
-    if (!aoti_debug::device::begin_stats(stream, *view, true)) return i;
+    if (aoti_debug::device::begin_stats(stream, view, 1, StatsWanted::kAll) == 0) return i;
   }
   return count;
 }

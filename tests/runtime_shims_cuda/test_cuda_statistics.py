@@ -10,7 +10,7 @@ import pytest
 import torch
 from runtime_shims_cuda import reference, samples
 from runtime_shims_cuda.checks import check
-from runtime_shims_cuda.device_library import SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, describe
+from runtime_shims_cuda.device_library import HASH, SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, describe
 from runtime_shims_cuda.samples import VIEWS
 
 
@@ -142,7 +142,7 @@ def test_without_finite_values(device: DeviceLibrary, special: float) -> None:
 
 def test_without_statistics_there_are_hash_and_values(device: DeviceLibrary) -> None:
     for tensor in (samples.ordinary(torch.float32, 40), samples.ordinary(torch.float64, 3000).view(30, 100).t()):
-        result, expected = device.statistics(tensor, counted=False), reference.of(tensor)
+        result, expected = device.statistics(tensor, wanted=HASH), reference.of(tensor)
         assert (result.hash, result.numel, result.n_nan, result.n_zero) == (expected.hash, tensor.numel(), 0, 0)
         assert result.shown() == (expected.data if tensor.numel() <= 64 else b"")
         assert math.isnan(result.mean)
@@ -151,7 +151,7 @@ def test_without_statistics_there_are_hash_and_values(device: DeviceLibrary) -> 
 def test_the_values_of_a_dtype_without_statistics_are_not_counted(device: DeviceLibrary) -> None:
     tensor = torch.arange(10, dtype=torch.uint8)
     quantized = describe(tensor, scalar_type=13)
-    assert device.statistics(quantized, counted=False).shown() == bytes(range(10))
+    assert device.statistics(quantized, wanted=HASH).shown() == bytes(range(10))
     result = device.statistics(quantized)
     assert result.flags == STATS_SKIPPED
     assert result.shown() == b"its dtype has no statistics"

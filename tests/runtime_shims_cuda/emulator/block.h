@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -56,18 +57,15 @@ class Block {
 
   // What lane `threadIdx.x % 32 + distance` gave, or its own value past the warp's end.
   uint32_t shuffle_down(uint32_t value, uint32_t distance) {
-    Warp& warp = warps_[threadIdx.x / kLanes];
     const uint32_t lane = threadIdx.x % kLanes;
-    const uint64_t generation = warp.generation;
-    uint32_t* values = warp.values[generation % 2];
-    values[lane] = value;
-    ++events_;
-    if (++warp.arrived == kLanes) {
-      warp.arrived = 0;
-      ++warp.generation;
-    }
-    while (warp.generation == generation) yield();
+    const uint32_t* const values = exchange(value);
     return values[lane + distance < kLanes ? lane + distance : lane];
+  }
+
+  // Whether some lane of the warp says so.
+  bool any(bool value) {
+    const uint32_t* const values = exchange(value);
+    return std::any_of(values, values + kLanes, [](uint32_t given) { return given != 0; });
   }
 
  private:
@@ -81,6 +79,21 @@ class Block {
     uint32_t arrived = 0;
     uint32_t values[2][kLanes];
   };
+
+  // What every lane of the warp gives.
+  const uint32_t* exchange(uint32_t value) {
+    Warp& warp = warps_[threadIdx.x / kLanes];
+    const uint64_t generation = warp.generation;
+    uint32_t* const values = warp.values[generation % 2];
+    values[threadIdx.x % kLanes] = value;
+    ++events_;
+    if (++warp.arrived == kLanes) {
+      warp.arrived = 0;
+      ++warp.generation;
+    }
+    while (warp.generation == generation) yield();
+    return values;
+  }
 
   static void enter() {
     Block& block = current();

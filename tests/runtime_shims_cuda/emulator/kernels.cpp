@@ -14,6 +14,7 @@ inline void atomicMax(uint32_t* address, uint32_t value) { *address = value > *a
 inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
   return emulator::Block::current().shuffle_down(value, distance);
 }
+inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current().any(value); }
 
 #define AOTI_DEBUG_GATHER
 #include <cstring>
@@ -29,7 +30,7 @@ using namespace aoti_debug::cuda;
 
 template <class Type>
 void run_statistics(const void* job) {
-  statistics<Type>(*static_cast<const StatisticsJob*>(job));
+  statistics<Type>(*static_cast<const StatisticsBatch*>(job));
 }
 
 template <uint32_t kBytes>
@@ -44,7 +45,7 @@ void run_check_guards(const void* job) { check_guards(*static_cast<const GuardCh
 Kernel find_kernel(const std::string& module, const std::string& name) {
   if (name == "aoti_debug_statistics") {
 #define KERNEL(TYPE, NUMBER) \
-  if (module == #TYPE) return Kernel{run_statistics<TYPE>, sizeof(StatisticsJob)};
+  if (module == #TYPE) return Kernel{run_statistics<TYPE>, sizeof(StatisticsBatch)};
     AOTI_DEBUG_ELEMENT_TYPES(KERNEL)
     AOTI_DEBUG_OPAQUE_TYPES(KERNEL)
 #undef KERNEL

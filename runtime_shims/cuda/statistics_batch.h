@@ -1,0 +1,59 @@
+// Tensors of one dtype, put together for one launch of its statistics kernel.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "layout.h"
+
+namespace aoti_debug::cuda {
+
+class BatchBuilder {
+ public:
+  // `most_blocks`: those that the device has room for at a time; a batch has at most so many and one for each tensor.
+  BatchBuilder(bool hashed, uint32_t most_blocks) : most_blocks_(most_blocks) { batch_.hashed = hashed; }
+
+  // False: there is no room; what is in it must be launched first.
+  bool add(const StatisticsJob& job, const Dimension* dims) {
+    const uint32_t n_dims = job.elements.n_dims;
+    if (batch_.n_tensors == StatisticsBatch::kMostTensors) return false;
+    if (batch_.n_dims + n_dims > StatisticsBatch::kMostDims) return false;
+    StatisticsJob& added = batch_.jobs[batch_.n_tensors++];
+    added = job;
+    added.elements.first_dim = static_cast<uint16_t>(batch_.n_dims);
+    memcpy(batch_.dims + batch_.n_dims, dims, n_dims * sizeof(Dimension));
+    batch_.n_dims += n_dims;
+    return true;
+  }
+
+  // Gives each tensor its blocks; returns the grid for all of them.
+  Grid divide() {
+    uint64_t wanted = 0;
+    Grid grid{0, 0};
+    for (uint32_t i = 0; i < batch_.n_tensors; ++i) {
+      const Grid alone = grid_for(batch_.jobs[i].chunks, most_blocks_);
+      batch_.first_block[i] = alone.blocks;  // for now: how many it wants
+      wanted += alone.blocks;
+      grid.threads = std::max(grid.threads, alone.threads);
+    }
+    for (uint32_t i = 0; i < batch_.n_tensors; ++i) {
+      uint64_t blocks = batch_.first_block[i];
+      if (wanted > most_blocks_) blocks = std::max<uint64_t>(blocks * most_blocks_ / wanted, 1);
+      batch_.first_block[i] = grid.blocks;
+      grid.blocks += static_cast<uint32_t>(blocks);
+    }
+    batch_.first_block[batch_.n_tensors] = grid.blocks;
+    return grid;
+  }
+
+  bool is_empty() const { return batch_.n_tensors == 0; }
+  StatisticsBatch& batch() { return batch_; }
+
+ private:
+  static_assert(kMaxDims <= StatisticsBatch::kMostDims, "every tensor fits an empty batch");
+
+  StatisticsBatch batch_{};
+  uint32_t most_blocks_;
+};
+
+}  // namespace aoti_debug::cuda

@@ -1,0 +1,96 @@
+"""Watchpoints and summaries of many short launches on a GPU: statistics that wait are of the right moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from once import once
+from runtime_shims_cuda import samples
+from runtime_shims_cuda.checks import check_twins
+from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from runtime_shims_cuda.gpu_device import stream_of
+
+from aoti_debug.builder import build as builder
+from aoti_debug.run import runner
+from aoti_debug.rundir import summaries
+from aoti_debug.rundir.summaries import Sample
+
+pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+LAUNCHES = 40
+CALLS = 60  # more than 1024 launches: a burst
+
+
+class Chain(torch.nn.Module):
+    """Reductions along another axis each time: buffers are reused, and some kernels write in place."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept = []
+        for number in range(LAUNCHES):
+            x = (3 * x).softmax(number % 2) * (number + 1)
+            if number % 5 == 0:
+                kept.append(x)
+        return x, *kept
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> Path:
+        with torch.no_grad():
+            program = torch.export.export(Chain().cuda().eval(), (torch.rand(64, 64, device="cuda"),))
+        torch.export.save(program, folder / "model.pt2")
+        return builder.build(folder / "model.pt2", output=folder / "chain.pt2")
+
+    return once(tmp_path_factory, "cuda-watch-chain", make)
+
+
+def sampled(package: Path, out: Path, crumb_every: int | None) -> dict[tuple[int, str], tuple[Sample, ...]]:
+    result = runner.run(package, out=out, level=3, calls=CALLS, summaries=1, crumb_every=crumb_every)
+    kept = summaries.read(result.run)
+    assert kept is not None
+    return {(series.site, series.argument): series.samples for series in kept.series}
+
+
+@pytest.mark.parametrize("crumb_every", [None, 16])
+def test_summaries_are_those_without_waiting(package: Path, tmp_path: Path, crumb_every: int | None) -> None:
+    expected = sampled(package, tmp_path / "exact", 1)
+    assert sum(len(rows) for rows in expected.values()) >= CALLS * LAUNCHES
+    found = sampled(package, tmp_path / "waiting", crumb_every)
+    assert found == expected
+
+
+@pytest.mark.parametrize("crumb_every", [None, 1, 16])
+def test_every_call_hits_equally_often(package: Path, tmp_path: Path, crumb_every: int | None) -> None:
+    watch = ("*: max > 2", "*: nan", "*: numel == 4096")
+    result = runner.run(package, level=3, out=tmp_path, calls=CALLS, watch=watch, crumb_every=crumb_every)
+    large, nan, any_ = result.run.timeline.watchpoints
+    assert large.hits > 0
+    assert large.hits % CALLS == 0
+    assert (nan.hits, any_.hits) == (0, any_.evaluated)
+    first = [hit for hit in large.recorded if hit.key.call == 0]
+    second = [hit for hit in large.recorded if hit.key.call == 1]
+    assert [(hit.key.launch, hit.argument, hit.value) for hit in first] == [
+        (hit.key.launch, hit.argument, hit.value) for hit in second[: len(first)]
+    ]
+
+
+def test_stop_ends_the_run(package: Path, tmp_path: Path) -> None:
+    result = runner.run(package, level=3, out=tmp_path, calls=3, watch=("*: max > 2",), on_hit="stop", crumb_every=16)
+    assert result.run.state.value == "stopped"
+
+
+def test_batches_are_what_the_host_computes(gpu: DeviceLibrary, host: HostLibrary) -> None:
+    shapes = (1, 33, 256, 5000, 16_384, 262_144, 300_001)
+    tensors = [samples.ordinary(dtype, count) for dtype in samples.DTYPES for count in shapes]
+    views = [tensor.cuda() for tensor in tensors]
+    views += [tensor[: tensor.numel() // 2 * 2].view(2, -1).t() for tensor in views[:14]]
+    assert gpu.begin_all(views, stream_of()) == len(views)
+    results = gpu.take(stream_of(), capacity=1024)
+    assert results is not None
+    for result, view in zip(results, views, strict=True):
+        check_twins(result, host.statistics(view.cpu()), view.dtype)

@@ -1,0 +1,204 @@
+"""Statistics that wait for others: when they may, and that they are of the moment that they were asked for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from runtime_shims.journal_decoder import Journal
+from runtime_shims.runtime_library import (
+    ADDRESS,
+    IN,
+    INOUT,
+    OPAQUE,
+    OUT,
+    POINTER,
+    UNKNOWN,
+    CValue,
+    Handle,
+    Runtime,
+    Slot,
+)
+
+from aoti_debug.rundir.summaries_format import HEADER, ROW
+
+Load = Callable[..., Runtime]
+Start = Callable[..., Runtime]
+BURST = 16  # a breadcrumb follows every 16th launch
+
+
+@pytest.fixture
+def start(load: Load, device_library: Path) -> Start:
+    def start_(**variables: object) -> Runtime:
+        variables = {"PRINT": "none", "WATCH": "y: max > 5", "CRUMB_EVERY": BURST, **variables}
+        runtime = load(device_library, **variables)
+        runtime.site(0, "triton_poi_fused_0", Slot("y", role=OUT), grid=True)
+        return runtime
+
+    return start_
+
+
+def on_device(runtime: Runtime, tensor: torch.Tensor) -> Handle:
+    handle = Handle(tensor)
+    runtime.lib.f_mark(handle.pointer)
+    return handle
+
+
+def writes(runtime: Runtime, handle: Handle) -> None:
+    """A launch of a generated kernel that writes `y`."""
+    with runtime.launch(0, handle.value):
+        pass
+
+
+def hits(runtime: Runtime, journal: Callable[[], Journal]) -> list[tuple[int, float]]:
+    runtime.unload()
+    return [(hit.launch, hit.value) for hit in journal().of("watch_hit")]
+
+
+def test_one_kernel_for_many_launches(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start()
+    tensors = [torch.full((10,), float(n)) for n in range(8)]
+    handles = [on_device(runtime, tensor) for tensor in tensors]
+    with runtime.call():
+        for handle in handles:
+            writes(runtime, handle)
+        assert runtime.lib.f_kernels() == 0
+    assert runtime.lib.f_kernels() == 1
+    assert hits(runtime, journal) == [(6, 6.0), (7, 7.0)]
+
+
+def test_a_breadcrumb_ends_the_waiting(start: Start) -> None:
+    runtime = start(CRUMB_EVERY=3)
+    handles = [on_device(runtime, torch.ones(10)) for _ in range(7)]
+    kernels = []
+    with runtime.call():
+        for handle in handles:
+            writes(runtime, handle)
+            kernels.append(runtime.lib.f_kernels())
+    assert kernels == [0, 0, 1, 1, 1, 2, 2]
+
+
+def test_by_default_short_runs_wait_for_nothing(start: Start) -> None:
+    runtime = start(CRUMB_EVERY=None, WATCH="*: nan")
+    x, y = on_device(runtime, torch.ones(10)), on_device(runtime, torch.ones(10))
+    runtime.site(0, "triton_poi_fused_0", Slot("x", role=OUT), Slot("y", role=OUT, value=1), grid=True)
+    kernels = []
+    with runtime.call():
+        for _ in range(3):
+            with runtime.launch(0, x.value, y.value):
+                pass
+            kernels.append(runtime.lib.f_kernels())
+    assert kernels == [1, 2, 3], "one for all tensors of a launch"
+
+
+@pytest.mark.parametrize("role", [OUT, INOUT, UNKNOWN])
+@pytest.mark.parametrize("place", ["whole", "view"])
+def test_a_launch_that_writes_there_comes_after(
+    start: Start, journal: Callable[[], Journal], role: int, place: str
+) -> None:
+    runtime = start()
+    y = torch.full((10,), 7.0)
+    handle = on_device(runtime, y)
+    other = on_device(runtime, y if place == "whole" else y[9:])
+    runtime.site(1, "triton_poi_fused_1", Slot("z", role=role), grid=True)
+    with runtime.call():
+        writes(runtime, handle)
+        with runtime.launch(1, other.value):
+            y.fill_(1)
+    assert hits(runtime, journal) == [(0, 7.0)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "slot", "waits"),
+    [
+        ("triton_poi_fused_1", True, Slot("z", role=IN), True),
+        ("triton_poi_fused_1", True, Slot("z", role=OUT), True),
+        ("aoti_torch_cuda_mm_out", False, Slot("z", role=OUT), True),
+        ("aoti_torch_cuda_convolution", False, Slot("z", role=IN), False),
+        ("mylib::op.default", False, Slot("z", role=IN), False),
+        ("triton_poi_fused_1", True, Slot("z", form=OPAQUE, role=0), False),
+        ("triton_poi_fused_1", True, Slot("z", form=POINTER, role=OUT), False),
+    ],
+)
+def test_what_others_may_write(start: Start, kernel: str, grid: bool, slot: Slot, waits: bool) -> None:
+    runtime = start()
+    y, z = on_device(runtime, torch.ones(10)), on_device(runtime, torch.ones(10))
+    runtime.site(1, kernel, slot, grid=grid)
+    with runtime.call():
+        writes(runtime, y)
+        launch = runtime.open_launch(1, CValue(z.address, ADDRESS) if slot.form == POINTER else z.value)
+        assert runtime.lib.f_kernels() == (0 if waits else 1)
+        launch.end()
+
+
+def test_memory_is_kept_until_it_has_been_read(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start()
+    with runtime.call():
+        handle = on_device(runtime, torch.full((1000,), 7.0))
+        writes(runtime, handle)
+        runtime.lib.f_unmark(handle.pointer)
+        del handle
+        gc.collect()
+        others = [torch.zeros(1000) for _ in range(20)]
+    assert len(others) == 20
+    assert hits(runtime, journal) == [(0, 7.0)]
+
+
+def test_a_large_tensor_is_not_kept(start: Start) -> None:
+    runtime = start()
+    handle = on_device(runtime, torch.ones(1 << 20))
+    with runtime.call():
+        writes(runtime, handle)
+        assert runtime.lib.f_kernels() == 1
+
+
+@pytest.mark.parametrize("action", ["save", "stack"])
+def test_actions_that_need_the_moment(start: Start, action: str) -> None:
+    runtime = start(ON_HIT=action)
+    handle = on_device(runtime, torch.ones(10))
+    with runtime.call():
+        writes(runtime, handle)
+        assert runtime.lib.f_kernels() == 1
+
+
+def test_what_is_read_is_measured_before_the_launch_changes_it(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(PHASE="before")
+    y = torch.full((10,), 7.0)
+    handle = on_device(runtime, y)
+    runtime.site(0, "triton_poi_fused_0", Slot("y", role=INOUT), grid=True)
+    with runtime.call():
+        for _ in range(3):
+            with runtime.launch(0, handle.value):
+                y += 1
+    assert hits(runtime, journal) == [(0, 7.0), (1, 8.0), (2, 9.0)]
+
+
+def test_more_than_a_kernel_takes_and_the_device_has_room_for(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(CRUMB_EVERY=100)
+    tensors = [torch.full((10,), float(n)) for n in range(40)]
+    handles = [on_device(runtime, tensor) for tensor in tensors]
+    with runtime.call():
+        for handle in handles:
+            writes(runtime, handle)
+    assert hits(runtime, journal) == [(n, float(n)) for n in range(6, 40)]
+
+
+def test_summaries_wait_as_well(start: Start, run: Path) -> None:
+    runtime = start(WATCH=None, SUMMARIES=1)
+    tensors = [torch.full((2, 5), float(n)).t() for n in range(6)]
+    handles = [on_device(runtime, tensor) for tensor in tensors]
+    with runtime.call():
+        for handle in handles:
+            writes(runtime, handle)
+        assert runtime.lib.f_kernels() == 0
+    runtime.unload()
+    data = (run / "summaries.bin").read_bytes()
+    names = [name for name, _ in ROW.fields]
+    rows: list[dict[str, Any]] = [
+        dict(zip(names, row, strict=True)) for row in ROW.codec.iter_unpack(data[HEADER.size :])
+    ]
+    assert [(row["launch"], row["numel"], row["max"]) for row in rows] == [(n, 10, float(n)) for n in range(6)]

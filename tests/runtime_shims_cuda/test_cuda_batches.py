@@ -1,0 +1,114 @@
+"""Several tensors at once: one launch for those of a dtype, and results in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from runtime_shims_cuda import samples
+from runtime_shims_cuda.checks import check
+from runtime_shims_cuda.device_library import HASH, NUMBERS, STATS_SKIPPED, DeviceLibrary, describe
+from runtime_shims_cuda.emulated import use_context
+from runtime_shims_cuda.samples import VIEWS
+
+STREAM = 0x7000
+
+
+def test_one_launch_for_those_of_a_dtype(device: DeviceLibrary) -> None:
+    dtypes = (torch.float32, torch.int64, torch.float32, torch.bfloat16, torch.int64, torch.float32)
+    tensors = [samples.ordinary(dtype, 50 + 900 * n, seed=n) for n, dtype in enumerate(dtypes)]
+    tensors.insert(2, torch.empty(0))
+    launches = device.library.emulator_launches()
+    assert device.begin_all(tensors, STREAM) == 7
+    assert device.library.emulator_launches() == launches + 3
+    results = device.take(STREAM)
+    assert results is not None
+    for result, tensor in zip(results, tensors, strict=True):
+        check(result, tensor)
+
+
+def test_more_than_a_launch_takes(device: DeviceLibrary) -> None:
+    tensors = [samples.ordinary(torch.float32, 3 + n, seed=n) for n in range(40)]
+    launches = device.library.emulator_launches()
+    assert device.begin_all(tensors, STREAM) == 40
+    assert device.library.emulator_launches() == launches + 3
+    results = device.take(STREAM)
+    assert results is not None
+    for result, tensor in zip(results, tensors, strict=True):
+        check(result, tensor)
+
+
+def test_large_ones_share_the_blocks(device: DeviceLibrary) -> None:
+    tensors = [samples.ordinary(torch.float32, count, seed=count) for count in (70_001, 3, 30_000, 9000, 65)]
+    for _ in range(2):  # the counters of finished blocks are ready for the next launch
+        assert device.begin_all(tensors, STREAM) == 5
+        results = device.take(STREAM)
+        assert results is not None
+        for result, tensor in zip(results, tensors, strict=True):
+            check(result, tensor)
+
+
+def test_strided_ones_of_many_dimensions(device: DeviceLibrary) -> None:
+    tensors = [view(samples.ordinary(torch.float32, 1008, seed=4)) for view in VIEWS.values()] * 2
+    assert device.begin_all(tensors, STREAM) == len(tensors)
+    results = device.take(STREAM)
+    assert results is not None
+    for result, tensor in zip(results, tensors, strict=True):
+        check(result, tensor)
+
+
+def test_numbers_alone(device: DeviceLibrary) -> None:
+    tensors = [samples.ordinary(torch.float32, count) for count in (20, 5000)]
+    assert device.begin_all(tensors, STREAM, wanted=NUMBERS) == 2
+    found = device.take(STREAM)
+    assert found is not None
+    for result, tensor in zip(found, tensors, strict=True):
+        everything = device.statistics(tensor, STREAM)
+        assert (result.hash, result.shown()) == (0, b"")
+        for field in ("numel", "n_nan", "n_zero", "min_bits", "max_index", "mean", "std", "nan_index"):
+            assert getattr(result, field) == getattr(everything, field)
+
+
+def test_hashes_of_elements_of_one_size_are_one_launch(device: DeviceLibrary) -> None:
+    tensors = [torch.arange(300.0), torch.arange(300, dtype=torch.int32)]
+    launches = device.library.emulator_launches()
+    assert device.begin_all(tensors, STREAM, wanted=HASH) == 2
+    assert device.library.emulator_launches() == launches + 1
+    results = device.take(STREAM)
+    assert results is not None
+    expected = [device.statistics(tensor, STREAM).hash for tensor in tensors]
+    assert [result.hash for result in results] == expected
+    assert all(math.isnan(result.mean) for result in results)
+
+
+def test_what_cannot_be_read_leaves_the_others(device: DeviceLibrary) -> None:
+    tensors = [torch.ones(10), torch.ones(20), torch.ones(30)]
+    elsewhere = describe(tensors[1], device_index=1)
+    assert device.begin_all([tensors[0], elsewhere, tensors[2]], STREAM) == 3
+    results = device.take(STREAM)
+    assert results is not None
+    assert [result.flags for result in results] == [0, STATS_SKIPPED, 0]
+    assert [result.numel for result in results] == [10, 20, 30]
+
+
+def test_what_cannot_be_launched_says_so(device: DeviceLibrary) -> None:
+    use_context(device, 1)
+    assert device.begin(torch.ones(100), STREAM)
+    device.library.emulator_fail(700)
+    assert device.begin_all([torch.ones(100), torch.ones(100)], STREAM) == 2
+    device.library.emulator_fail(0)
+    results = device.take(STREAM)
+    assert results is not None
+    assert [result.flags for result in results] == [0, STATS_SKIPPED, STATS_SKIPPED]
+    assert results[1].shown() == b"its statistics could not be enqueued"
+
+
+@pytest.mark.parametrize("dtype", samples.DTYPES, ids=samples.name)
+def test_every_dtype(device: DeviceLibrary, dtype: torch.dtype) -> None:
+    tensors = [samples.ordinary(dtype, count, seed=count) for count in (1, 700, 64)]
+    assert device.begin_all(tensors, STREAM) == 3
+    results = device.take(STREAM)
+    assert results is not None
+    for result, tensor in zip(results, tensors, strict=True):
+        check(result, tensor)

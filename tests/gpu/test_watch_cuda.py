@@ -66,7 +66,7 @@ def test_summaries_are_those_without_waiting(package: Path, tmp_path: Path, crum
 
 @pytest.mark.parametrize("crumb_every", [None, 1, 16])
 def test_every_call_hits_equally_often(package: Path, tmp_path: Path, crumb_every: int | None) -> None:
-    watch = ("*: max > 2", "*: nan", "*: numel == 4096")
+    watch = ("*: max > 2", "*: nan", "*: numel > 0")
     result = runner.run(package, level=3, out=tmp_path, calls=CALLS, watch=watch, crumb_every=crumb_every)
     large, nan, any_ = result.run.timeline.watchpoints
     assert large.hits > 0

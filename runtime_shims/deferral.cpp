@@ -41,26 +41,34 @@ bool leaves_alone(const LaunchState& launch, uint32_t n_values, StatsQueue& queu
   return true;
 }
 
+// Whether nothing that is done after a launch needs its statistics at once, or changes what they are of.
+bool is_free_to_wait(const CallState& call) {
+  if (call.queue == nullptr || call.guards != nullptr) return false;
+  return call.run->config.inspector == nullptr && call.run->substitutions == nullptr;
+}
+
 }  // namespace
 
 bool may_defer(const CallState& call) {
-  const Run& run = *call.run;
-  if (call.queue == nullptr || !call.crumbs || call.guards != nullptr) return false;
-  if (run.config.inspector != nullptr || run.substitutions != nullptr) return false;
-  const bool acts = call.watching && (run.watchpoints->does(WATCH_SAVE) || run.watchpoints->does(WATCH_STACK));
+  if (!call.crumbs || !is_free_to_wait(call)) return false;
+  const bool acts =
+      call.watching && (call.run->watchpoints->does(WATCH_SAVE) || call.run->watchpoints->does(WATCH_STACK));
   return !acts;
 }
 
+bool may_join(const CallState& call) { return call.level == LEVEL_HASH && is_free_to_wait(call); }
+
 HeldTensor held_for(const CallState& call, const Sight& sight, uint64_t handle) {
-  if (!call.deferring || sight.wanted != device::StatsWanted::kNumbers) return {};
-  if (sight.meta.storage_bytes > kMostHeldBytes) return {};
+  if (!call.deferring) return {};
+  if (call.joins) return sight.phase == PHASE_AFTER ? HeldTensor(handle) : HeldTensor();
+  if (sight.wanted != device::StatsWanted::kNumbers || sight.meta.storage_bytes > kMostHeldBytes) return {};
   return HeldTensor(handle);
 }
 
 void settle_before(const LaunchState& launch, uint32_t n_values) {
   const CallState& call = *launch.call;
   if (call.queue == nullptr || !call.queue->has_waiting()) return;
-  call.queue->settle(call.deferring && leaves_alone(launch, n_values, *call.queue));
+  call.queue->settle(call.deferring && !call.joins && leaves_alone(launch, n_values, *call.queue));
 }
 
 }  // namespace aoti_debug

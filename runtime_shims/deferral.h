@@ -12,6 +12,9 @@ namespace aoti_debug {
 // Whether the statistics of this call's tensors may wait at all.
 bool may_defer(const CallState& call);
 
+// Whether this call's hashes after a launch may wait for those before the next launch.
+bool may_join(const CallState& call);
+
 // What keeps the tensor's memory for its statistics to wait; none where they must not.
 HeldTensor held_for(const CallState& call, const Sight& sight, uint64_t handle);
 

@@ -169,6 +169,7 @@ CallState* push_call(ThreadState* thread) {
   call->flight = false;
   call->fault_seen = false;
   call->may_defer = false;
+  call->joins = false;
   call->deferring = false;
   thread->call = call;
   return call;
@@ -206,6 +207,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
   call->may_defer = may_defer(*call);
+  call->joins = may_join(*call);
   if (run->config.flight != 0 && !capturing) {
     run->open_flight();
     call->flight = run->flight.is_open();
@@ -295,7 +297,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
   const bool crumb = call.crumbs && status == 0 && run->crumbs.is_due(call.stream_slot, now_ns, launch->sequence);
-  call.deferring = call.may_defer && status == 0 && !crumb;
+  call.deferring = status == 0 && (call.joins || (call.may_defer && !crumb));
   record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
@@ -305,10 +307,8 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
   if (inspected) call_inspector(*launch, values, PHASE_AFTER);
   if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
-  if (call.queue != nullptr && !call.deferring) {
-    call.queue->settle(false);
-    if (call.watching) show_measured(call, false);
-  }
+  if (call.queue != nullptr && !call.deferring) call.queue->settle(false);
+  if (call.watching && (call.joins || !call.deferring)) show_measured(call, false);
   if (launch->substitution != nullptr && status == 0) replace_results(*launch, values);
   if (status != 0) {
     show_measured(call, false);

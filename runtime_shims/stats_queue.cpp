@@ -9,7 +9,20 @@ namespace {
 // The device half could not read the tensor; the text is in `values`.
 bool is_skipped(const device::StatsResult& result) { return result.stats.reserved[0] == STATS_SKIPPED; }
 
+bool is_same(const device::TensorView& a, const device::TensorView& b) {
+  return a.data == b.data && a.element_bytes == b.element_bytes && a.ndim == b.ndim && a.device_type == b.device_type &&
+         std::equal(a.sizes, a.sizes + a.ndim, b.sizes) && std::equal(a.strides, a.strides + a.ndim, b.strides);
+}
+
+void fail(Sight& sight, const char* why) {
+  for (Sight* each = &sight; each != nullptr; each = each->twin) {
+    each->state = Sight::State::kUnread;
+    each->text = why;
+  }
+}
+
 void fill(Sight& sight, const device::StatsResult& result) {
+  if (sight.twin != nullptr) fill(*sight.twin, result);
   const uint8_t* end = result.values + result.stats.value_bytes;
   if (is_skipped(result)) {
     sight.state = Sight::State::kUnread;
@@ -45,11 +58,28 @@ void StatsQueue::begin(Sight sight, const device::TensorView& view, HeldTensor h
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unasked_.size() == kMostUnasked) ask();
   const uint64_t end = view.data + extent_bytes(sight.meta);
+  if (Sight* same = twin_of(sight, view); same != nullptr) {
+    sight.state = Sight::State::kAsAnother;
+    sights_.push_back(std::move(sight));
+    same->twin = &sights_.back();
+    return;
+  }
   sight.state = Sight::State::kWaiting;
   sights_.push_back(std::move(sight));
   unasked_.push_back({&sights_.back(), view, end, std::move(held)});
   n_unasked_.store(unasked_.size(), std::memory_order_relaxed);
   ++n_waiting_;
+}
+
+Sight* StatsQueue::twin_of(const Sight& sight, const device::TensorView& view) {
+  if (sight.wanted != device::StatsWanted::kHash) return nullptr;
+  const auto found = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& unasked) {
+    return unasked.sight->wanted == device::StatsWanted::kHash && is_same(unasked.view, view);
+  });
+  if (found == unasked_.end()) return nullptr;
+  Sight* last = found->sight;
+  while (last->twin != nullptr) last = last->twin;
+  return last;
 }
 
 void StatsQueue::settle(bool later) {
@@ -88,8 +118,7 @@ void StatsQueue::ask(Unasked* begin, Unasked* end) {
     receive(true);  // there is no room before the oldest have arrived
   }
   for (; begin != end; ++begin) {
-    begin->sight->state = Sight::State::kUnread;
-    begin->sight->text = "not read: the device has no room for its statistics";
+    fail(*begin->sight, "not read: the device has no room for its statistics");
     --n_waiting_;
   }
 }
@@ -125,8 +154,7 @@ bool StatsQueue::receive(bool wait) {
     if (used < count) {
       fill(sight, results_[used++]);
     } else if (failed && count < kCapacity) {
-      sight.state = Sight::State::kUnread;
-      sight.text = "not read: the device reports an error";
+      fail(sight, "not read: the device reports an error");
       --n_waiting_;
     } else {
       break;

@@ -28,6 +28,7 @@ struct Sight {
     kHeadline,       // the launch itself; `text` is its line
     kWaiting,        // statistics that the device is yet to be asked for
     kOnDevice,       // statistics that the device has yet to give
+    kAsAnother,      // the hash will be that of another one, whose `twin` this is
     kMeasured,       // `stats` and `values` hold them
     kUninitialised,  // an output before its launch
     kUnread,         // `text` says why
@@ -48,6 +49,7 @@ struct Sight {
   TensorStats stats{};
   std::vector<uint8_t> values;
   FirstSpecials specials;  // where a device has measured
+  Sight* twin = nullptr;   // a later one that gets the same hash
 
   Sight() = default;
   Sight(Sight&&) = default;
@@ -108,8 +110,13 @@ class StatsQueue {
   };
 
   static bool is_open(const Sight& sight) {
-    return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice;
+    return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice ||
+           sight.state == Sight::State::kAsAnother;
   }
+
+  // The last one of those that wait and have the hash that `sight`, of this view, will have: an output of one launch
+  // that the next one reads. nullptr: there is none. The mutex is held.
+  Sight* twin_of(const Sight& sight, const device::TensorView& view);
 
   // Enqueues everything that waits. The mutex is held.
   void ask();

@@ -65,7 +65,8 @@ struct CallState {
   bool substituting;
   bool fault_seen;
   bool may_defer;  // statistics may wait where a breadcrumb need not follow every launch
-  bool deferring;  // they do so now
+  bool joins;      // what is hashed after a launch waits for what is hashed before the next one
+  bool deferring;  // statistics wait now, for one of the two
 
   LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }

@@ -38,12 +38,26 @@ struct StatisticsSlot {
 
 AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
 
+// The order in which threads take the chunks of a tensor whose rows lie across the memory (a transposed matrix): those
+// of neighbouring rows one after the other, because they are neighbours in memory.
+struct Interleaving {
+  uint32_t rows;        // 0: in the order of their numbers
+  uint32_t row_chunks;  // chunks between a row and the next one
+};
+
+AOTI_DEBUG_FN uint64_t chunk_number(const Interleaving& order, uint64_t nth) {
+  if (order.rows == 0) return nth;
+  const uint32_t narrow = static_cast<uint32_t>(nth), column = narrow / order.rows, row = narrow % order.rows;
+  return (uint64_t{column / order.row_chunks} * order.rows + row) * order.row_chunks + column % order.row_chunks;
+}
+
 struct StatisticsJob {
   Elements elements;
   uint64_t chunks;
   uint64_t slot;  // device address of the StatisticsSlot
   uint32_t ticket;
   uint32_t shown;  // 1: the values go to the slot as well; `chunked` is 0 then
+  Interleaving interleaving;
 };
 
 // Several tensors of one dtype, which one launch measures. Each has blocks of its own.
@@ -133,28 +147,52 @@ AOTI_DEBUG_FN Position locate(const Elements& elements, const Dimension* all_dim
   return position;
 }
 
+// Adds element `k` of a chunk, of up to 8 bytes.
+template <uint32_t kBytes>
+AOTI_DEBUG_FN void put(Chunk& chunk, uint32_t k, uint64_t raw) {
+  constexpr uint32_t per_word = 8 / kBytes;
+  raw <<= k % per_word * kBytes * 8;
+  chunk.words[0] |= k < per_word ? raw : 0;
+  chunk.words[1] |= k < per_word ? 0 : raw;
+}
+
+// A whole chunk of elements that are one stride apart.
+template <uint32_t kBytes>
+AOTI_DEBUG_FN Chunk gather_apart(uint64_t address, int64_t stride) {
+  if constexpr (kBytes == kChunkBytes) {
+    return Chunk{{read<uint64_t>(address), read<uint64_t>(address + 8)}};
+  } else {
+    constexpr uint32_t per_chunk = kChunkBytes / kBytes;
+    uint64_t raw[per_chunk];
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < per_chunk; ++k) raw[k] = read_raw<kBytes>(address + k * static_cast<uint64_t>(stride));
+    Chunk chunk{{0, 0}};
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < per_chunk; ++k) put<kBytes>(chunk, k, raw[k]);
+    return chunk;
+  }
+}
+
 // Elements first, first + 1, …, at most a chunk of them, in row-major order; zero bytes behind the last.
 template <uint32_t kBytes>
 AOTI_DEBUG_FN Chunk gather_chunk(const Elements& elements, const Dimension* all_dims, uint64_t first, uint32_t count) {
-  Chunk chunk{{0, 0}};
-  const uint32_t innermost = elements.n_dims - 1;
-  const Dimension* dims = all_dims + elements.first_dim;
+  const Dimension& row = all_dims[elements.first_dim + elements.n_dims - 1];
   Position at = locate(elements, all_dims, first);
-  AOTI_DEBUG_ROLL
-  for (uint32_t k = 0; k < count; ++k) {
-    if (at.inner == dims[innermost].size) at = locate(elements, all_dims, first + k);
-    if constexpr (kBytes == 16) {
-      chunk = Chunk{{read<uint64_t>(at.address), read<uint64_t>(at.address + 8)}};
-    } else {
-      constexpr uint32_t per_word = 8 / kBytes;
-      const uint64_t raw = read_raw<kBytes>(at.address) << (k % per_word * kBytes * 8);
-      chunk.words[0] |= k < per_word ? raw : 0;
-      chunk.words[1] |= k < per_word ? 0 : raw;
+  if constexpr (kBytes == kChunkBytes) {
+    return gather_apart<kBytes>(at.address, row.stride);
+  } else {
+    constexpr uint32_t per_chunk = kChunkBytes / kBytes;
+    if (count == per_chunk && at.inner + per_chunk <= row.size) return gather_apart<kBytes>(at.address, row.stride);
+    Chunk chunk{{0, 0}};
+    AOTI_DEBUG_ROLL
+    for (uint32_t k = 0; k < count; ++k) {
+      if (at.inner == row.size) at = locate(elements, all_dims, first + k);
+      put<kBytes>(chunk, k, read_raw<kBytes>(at.address));
+      at.address += static_cast<uint64_t>(row.stride);
+      ++at.inner;
     }
-    at.address += static_cast<uint64_t>(dims[innermost].stride);
-    ++at.inner;
+    return chunk;
   }
-  return chunk;
 }
 
 template <uint32_t kBytes>

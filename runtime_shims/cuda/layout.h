@@ -1,6 +1,8 @@
 // From a tensor as the runtime describes it to what the kernels take.
 #pragma once
 
+#include <cstdlib>
+
 #include "../device.h"
 #include "kernel_arguments.h"
 
@@ -52,6 +54,23 @@ inline bool describe(const device::TensorView& view, Layout* layout) {
 
 inline bool is_contiguous(const Layout& layout, size_t element_bytes) {
   return layout.elements.n_dims == 1 && layout.dims[0].stride == static_cast<int64_t>(element_bytes);
+}
+
+// By the dimension along which elements are nearest in memory, where that is not the last one. None where chunks would
+// begin in one row and end in the next, or their numbers do not fit 32 bits.
+inline Interleaving interleave(const Layout& layout, size_t element_bytes) {
+  const Elements& elements = layout.elements;
+  const uint32_t last = elements.n_dims - 1u;
+  uint32_t nearest = last;
+  const auto distance = [&](uint32_t dim) { return std::abs(layout.dims[dim].stride); };
+  for (uint32_t dim = last; dim-- > 0;) {
+    if (distance(dim) < distance(nearest)) nearest = dim;
+  }
+  const uint64_t per_chunk = kChunkBytes / element_bytes;
+  if (nearest == last || !elements.narrow || layout.dims[last].size % per_chunk != 0) return {};
+  uint64_t behind = 1;
+  for (uint32_t dim = nearest + 1; dim <= last; ++dim) behind *= layout.dims[dim].size;
+  return {static_cast<uint32_t>(layout.dims[nearest].size), static_cast<uint32_t>(behind / per_chunk)};
 }
 
 // Blocks of kBlockThreads, or one smaller block, for a job of so many chunks.

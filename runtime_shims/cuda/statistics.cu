@@ -63,6 +63,26 @@ struct Share {
   uint32_t n_blocks;
 };
 
+// Hashes those whole chunks of the calling thread that come in groups of kAtOnce, as many loads on their way at a time.
+// Returns the number of the first chunk that is left.
+__device__ __forceinline__ uint64_t hash_groups(uint64_t data, uint64_t first, uint64_t step, uint64_t whole,
+                                                uint64_t* hash) {
+  constexpr uint32_t kAtOnce = 4;
+  uint64_t at = first;
+  AOTI_DEBUG_ROLL
+  for (; at + (kAtOnce - 1) * step < whole; at += kAtOnce * step) {
+    Chunk chunks[kAtOnce];
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < kAtOnce; ++k) chunks[k] = read_chunk(data + (at + k * step) * kChunkBytes);
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint64_t word = 2 * (at + k * step);
+      *hash += hash_term(chunks[k].words[0], word) + hash_term(chunks[k].words[1], word + 1);
+    }
+  }
+  return at;
+}
+
 // The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
 template <class Type>
 __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, const StatisticsJob& job, Share share) {
@@ -76,6 +96,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   uint64_t hash = 0;
   uint32_t tick = 0;
   uint64_t at = first;
+  if constexpr (!Type::counted) at = hash_groups(data, first, step, whole, &hash);
   Chunk next{{0, 0}};
   if (at < whole) next = read_chunk(data + at * kChunkBytes);
   AOTI_DEBUG_ROLL
@@ -87,13 +108,14 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   }
   AOTI_DEBUG_ROLL
   for (; at < chunks; at += step, tick += per_chunk) {
-    const uint32_t count = elements_in_chunk<Type::bytes>(elements, at);
-    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, batch.dims, at * per_chunk, count);
-    hash += hash_term(chunk.words[0], 2 * at);
-    if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * at + 1);
+    const uint64_t number = Type::counted ? at : chunk_number(job.interleaving, at);
+    const uint32_t count = elements_in_chunk<Type::bytes>(elements, number);
+    const Chunk chunk = gather_chunk<Type::bytes>(job.elements, batch.dims, number * per_chunk, count);
+    hash += hash_term(chunk.words[0], 2 * number);
+    if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * number + 1);
     accumulator.add_elements(chunk, count, tick);
     if (job.shown) {
-      uint64_t* values = reinterpret_cast<StatisticsSlot*>(job.slot)->values + 2 * at;
+      uint64_t* values = reinterpret_cast<StatisticsSlot*>(job.slot)->values + 2 * number;
       values[0] = chunk.words[0];
       values[1] = chunk.words[1];
     }

@@ -31,7 +31,8 @@ std::mutex g_mutex;
 std::set<void*> g_marked;
 std::map<void*, std::deque<aoti_debug::device::StatsResult>> g_results;
 std::atomic<int> g_capturing{0}, g_error{0}, g_copies_fail{0}, g_crumbs_fail{0}, g_no_staging{0};
-std::atomic<int> g_kernels{0};  // that measured
+std::atomic<int> g_kernels{0};   // that measured
+std::atomic<int> g_measured{0};  // tensors
 std::atomic<uint64_t> g_copied{0}, g_staging{0}, g_most_staging{0};
 std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
 std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
@@ -74,6 +75,7 @@ EXPORT void f_work(void* stream, int count) {
   }
 }
 EXPORT int f_kernels() { return g_kernels; }
+EXPORT int f_measured() { return g_measured; }
 EXPORT uint64_t f_copied() { return g_copied; }
 EXPORT uint64_t f_most_staging() { return g_most_staging; }
 
@@ -188,6 +190,7 @@ int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wa
   for (int i = 0; i < count; ++i) {
     if (results.size() == kRing) return i;
     const TensorView& view = views[i];
+    ++g_measured;
     StatsResult& result = results.emplace_back();
     memset(&result, 0, sizeof(result));
     host_statistics(view, &result.stats);

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from runtime_shims.journal_decoder import Journal
+from runtime_shims.reference_hash import content_hash
 from runtime_shims.runtime_library import (
     ADDRESS,
     IN,
@@ -202,3 +203,60 @@ def test_summaries_wait_as_well(start: Start, run: Path) -> None:
         dict(zip(names, row, strict=True)) for row in ROW.codec.iter_unpack(data[HEADER.size :])
     ]
     assert [(row["launch"], row["numel"], row["max"]) for row in rows] == [(n, 10, float(n)) for n in range(6)]
+
+
+def hashes(runtime: Runtime, journal: Callable[[], Journal]) -> list[tuple[int, int, int]]:
+    runtime.unload()
+    return [(record.launch, record.phase, record.hash) for record in journal().of("tensor_stats")]
+
+
+def hash_of(tensor: torch.Tensor) -> int:
+    return content_hash(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def test_hashes_after_a_launch_wait_for_those_before_the_next(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(LEVEL="hash", WATCH=None, CRUMB_EVERY=None)
+    runtime.site(1, "triton_poi_fused_1", Slot("x", role=IN), Slot("y", role=INOUT, value=1), grid=True)
+    x, y = torch.arange(10.0), torch.ones(10)
+    handles = [on_device(runtime, x), on_device(runtime, y)]
+    expected, kernels = [], []
+    with runtime.call():
+        for launch in range(3):
+            expected += [(launch, 0, hash_of(x)), (launch, 0, hash_of(y))]
+            with runtime.launch(1, *(handle.value for handle in handles)):
+                kernels.append(runtime.lib.f_kernels())
+                y += 1
+            expected.append((launch, 1, hash_of(y)))
+    assert kernels == [1, 2, 3], "the results of one launch and what the next one reads are one kernel"
+    assert runtime.lib.f_kernels() == 4
+    assert hashes(runtime, journal) == expected
+
+
+def test_a_result_that_the_next_launch_reads_is_read_once(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(LEVEL="hash", WATCH=None)
+    runtime.site(1, "triton_poi_fused_1", Slot("x", role=IN), Slot("z", role=IN, value=1), Slot("t", role=IN, value=2))
+    y = torch.arange(12.0).view(3, 4)
+    turned = y.t()
+    handles = [on_device(runtime, tensor) for tensor in (y, y, turned)]
+    with runtime.call():
+        writes(runtime, handles[0])
+        with runtime.launch(1, *(handle.value for handle in handles)):
+            assert runtime.lib.f_measured() == 2
+    whole, across = hash_of(y), hash_of(turned)
+    assert hashes(runtime, journal) == [(0, 1, whole), (1, 0, whole), (1, 0, whole), (1, 0, across)]
+
+
+def test_hashed_memory_is_kept_until_the_next_launch(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(LEVEL="hash", WATCH=None, CRUMB_EVERY=1)
+    expected = []
+    with runtime.call():
+        y = torch.full((1 << 20,), 7.0)
+        expected.append((0, 1, hash_of(y)))
+        handle = on_device(runtime, y)
+        writes(runtime, handle)
+        runtime.lib.f_unmark(handle.pointer)
+        del handle, y
+        gc.collect()
+        others = [torch.zeros(1 << 20) for _ in range(4)]
+    assert len(others) == 4
+    assert hashes(runtime, journal) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -80,6 +81,32 @@ def test_hashes_of_elements_of_one_size_are_one_launch(device: DeviceLibrary) ->
     expected = [device.statistics(tensor, STREAM).hash for tensor in tensors]
     assert [result.hash for result in results] == expected
     assert all(math.isnan(result.mean) for result in results)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.view(48, 64).t(),
+        lambda x: x.view(64, 48).t(),
+        lambda x: x.view(12, 16, 16).permute(2, 0, 1),
+        lambda x: x.view(12, 16, 16).permute(1, 2, 0),
+        lambda x: x.view(4, 12, 16, 4).permute(0, 3, 1, 2),
+        lambda x: x.view(48, 64).t()[3:, :32],
+        lambda x: x.view(48, 64)[:, ::2].t(),
+        lambda x: x.view(3072, 1).expand(3072, 16).t(),
+        lambda x: x[:1024].view(2, 512).t(),
+    ],
+    ids=["tall", "wide", "front", "back", "middle", "part", "apart", "expanded", "narrow"],
+)
+def test_hashes_of_rows_across_the_memory(
+    device: DeviceLibrary, dtype: torch.dtype, view: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    tensor = view(samples.ordinary(dtype, 3072, seed=5))
+    assert device.begin_all([tensor, tensor.contiguous()], STREAM, wanted=HASH) == 2
+    results = device.take(STREAM)
+    assert results is not None
+    assert results[0].hash == results[1].hash == device.statistics(tensor, STREAM).hash
 
 
 def test_what_cannot_be_read_leaves_the_others(device: DeviceLibrary) -> None:

@@ -32,7 +32,9 @@ VERBS = {
     "bundle": "Pack a run or a triage into one archive to send.",
     "doctor": "Check that this machine can build, run and debug models.",
 }
-_IMPORTS_TORCH_AT_ONCE = "run"  # its process is forked from one that imports torch while this one imports the command
+# Their processes are forked from one that imports torch while this one imports the command.
+_IMPORT_TORCH_AT_ONCE = frozenset({"run", "triage", "compare", "diff", "replay"})
+_USER_MODULE = "--import"  # a fork server of all but `run` imports it as well
 INTERRUPTED = 130
 
 
@@ -54,8 +56,9 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a .pt2 file in its place gets a hint."""
-        if args[0] == _IMPORTS_TORCH_AT_ONCE and not _only_describes(ctx, args):
-            _import_torch(ctx)
+        if args[0] in _IMPORT_TORCH_AT_ONCE and not _only_describes(ctx, args):
+            if args[0] == "run" or not any(arg.startswith(_USER_MODULE) for arg in args):
+                _import_torch(ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

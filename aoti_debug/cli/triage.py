@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +152,7 @@ def command(
         libraries=libraries,
         trusted=trusted,
     )
+    threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
     with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
         progress.began(_REPORT)

@@ -124,10 +124,14 @@ def test_starts_fast_and_without_torch() -> None:
         (["run", "m.pt2"], False, True),
         (["run", "--help"], False, False),
         (["run", "m.pt2"], True, False),
+        (["run", "m.pt2", "--import", "mine"], False, True),
+        (["triage", "m.pt2"], False, True),
+        (["triage", "m.pt2", "--import", "mine"], False, False),
+        (["triage", "m.pt2", "--import=mine"], False, False),
         (["show"], False, False),
     ],
 )
-def test_torch_is_imported_at_once_only_for_a_run(
+def test_torch_is_imported_at_once_where_models_run(
     words: list[str], resilient: bool, starts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[object] = []

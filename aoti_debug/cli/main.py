@@ -56,9 +56,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a .pt2 file in its place gets a hint."""
-        if args[0] in _IMPORT_TORCH_AT_ONCE and not _only_describes(ctx, args):
-            if args[0] == "run" or not any(arg.startswith(_USER_MODULE) for arg in args):
-                _import_torch(ctx)
+        if _imports_torch(args) and not _only_describes(ctx, args):
+            _import_torch(ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -70,6 +69,13 @@ class Verbs(click.Group):
         """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _imports_torch(arguments: Sequence[str]) -> bool:
+    """True if the command starts processes from a fork server that imports torch and nothing of the user's."""
+    if arguments[0] == "run":
+        return True
+    return arguments[0] in _IMPORT_TORCH_AT_ONCE and not any(word.startswith(_USER_MODULE) for word in arguments)
 
 
 def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:

@@ -70,6 +70,10 @@ def test_print_bandwidths(gpu: DeviceLibrary, capsys: pytest.CaptureFixture[str]
     seconds, _ = per_call(lambda: begin_all(gpu, square, 10, counted=False), 1)
     drain(gpu)
     lines.append(f"hash alone of 1 GiB                     {square.nbytes * 10 / seconds / 1e12:6.2f} TB/s")
+    begin_all(gpu, square.t(), 1, counted=False)
+    seconds, _ = per_call(lambda: begin_all(gpu, square.t(), 10, counted=False), 1)
+    drain(gpu)
+    lines.append(f"hash alone of 1 GiB, transposed         {square.nbytes * 10 / seconds / 1e12:6.2f} TB/s")
     with_specials = square.clone()
     with_specials[:, ::2] = -torch.inf
     seconds, _ = per_call(lambda: begin_all(gpu, with_specials, 10), 1)

@@ -9,7 +9,7 @@ import torch
 from once import once
 from runtime_shims_cuda import samples
 from runtime_shims_cuda.checks import check_twins
-from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
 from runtime_shims_cuda.gpu_device import stream_of
 
 from aoti_debug.builder import build as builder
@@ -94,3 +94,16 @@ def test_batches_are_what_the_host_computes(gpu: DeviceLibrary, host: HostLibrar
     assert results is not None
     for result, view in zip(results, views, strict=True):
         check_twins(result, host.statistics(view.cpu()), view.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.complex128])
+def test_hashes_of_rows_across_the_memory(gpu: DeviceLibrary, dtype: torch.dtype) -> None:
+    x = samples.ordinary(dtype, 1 << 20).cuda()
+    whole = [x.view(1024, 1024).t(), x.view(32, 128, 256).permute(2, 0, 1), x.view(4096, 256)[:, ::2].t(), x]
+    found = {}
+    for name, views in (("across", whole), ("along", [view.contiguous() for view in whole])):
+        assert gpu.begin_all(views, stream_of(), wanted=HASH) == len(views)
+        results = gpu.take(stream_of())
+        assert results is not None
+        found[name] = [result.hash for result in results]
+    assert found["across"] == found["along"]

@@ -63,24 +63,45 @@ struct Share {
   uint32_t n_blocks;
 };
 
-// Hashes those whole chunks of the calling thread that come in groups of kAtOnce, as many loads on their way at a time.
-// Returns the number of the first chunk that is left.
-__device__ __forceinline__ uint64_t hash_groups(uint64_t data, uint64_t first, uint64_t step, uint64_t whole,
-                                                uint64_t* hash) {
-  constexpr uint32_t kAtOnce = 4;
+// Hashes those of the calling thread's chunks that come in groups of kAtOnce, as many loads on their way at a time.
+// `read(number)` reads a chunk. Returns the number of the first chunk that is left.
+template <uint32_t kAtOnce, class Number, class Read>
+__device__ __forceinline__ uint64_t hash_groups(uint64_t first, uint64_t step, uint64_t end, const Number& number_of,
+                                                const Read& read, uint64_t* hash) {
   uint64_t at = first;
   AOTI_DEBUG_ROLL
-  for (; at + (kAtOnce - 1) * step < whole; at += kAtOnce * step) {
+  for (; at + (kAtOnce - 1) * step < end; at += kAtOnce * step) {
     Chunk chunks[kAtOnce];
-    AOTI_DEBUG_UNROLL
-    for (uint32_t k = 0; k < kAtOnce; ++k) chunks[k] = read_chunk(data + (at + k * step) * kChunkBytes);
+    uint64_t numbers[kAtOnce];
     AOTI_DEBUG_UNROLL
     for (uint32_t k = 0; k < kAtOnce; ++k) {
-      const uint64_t word = 2 * (at + k * step);
-      *hash += hash_term(chunks[k].words[0], word) + hash_term(chunks[k].words[1], word + 1);
+      numbers[k] = number_of(at + k * step);
+      chunks[k] = read(numbers[k]);
+    }
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < kAtOnce; ++k) {
+      *hash += hash_term(chunks[k].words[0], 2 * numbers[k]) + hash_term(chunks[k].words[1], 2 * numbers[k] + 1);
     }
   }
   return at;
+}
+
+// The same for what is contiguous, or interleaved and thus of whole chunks only; nothing for other tensors.
+template <uint32_t kBytes>
+__device__ __forceinline__ uint64_t hash_whole(const StatisticsBatch& batch, const StatisticsJob& job, uint64_t first,
+                                               uint64_t step, uint64_t whole, uint64_t* hash) {
+  constexpr uint32_t kAtOnce = kBytes == 4 ? 4 : kBytes == 1 ? 1 : 2;  // as many as there are registers for
+  if (job.interleaving.rows == 0) {
+    const auto read = [&job](uint64_t number) { return read_chunk(job.elements.data + number * kChunkBytes); };
+    return hash_groups<4>(first, step, whole, [](uint64_t nth) { return nth; }, read, hash);
+  }
+  const int64_t stride = batch.dims[job.elements.first_dim + job.elements.n_dims - 1].stride;
+  const auto read = [&](uint64_t number) {
+    const Position at = locate(job.elements, batch.dims, number * (kChunkBytes / kBytes));
+    return gather_apart<kBytes>(at.address, stride);
+  };
+  const auto number_of = [&job](uint64_t nth) { return chunk_number(job.interleaving, nth); };
+  return hash_groups<kAtOnce>(first, step, job.chunks, number_of, read, hash);
 }
 
 // The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
@@ -96,7 +117,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   uint64_t hash = 0;
   uint32_t tick = 0;
   uint64_t at = first;
-  if constexpr (!Type::counted) at = hash_groups(data, first, step, whole, &hash);
+  if constexpr (!Type::counted) at = hash_whole<Type::bytes>(batch, job, first, step, whole, &hash);
   Chunk next{{0, 0}};
   if (at < whole) next = read_chunk(data + at * kChunkBytes);
   AOTI_DEBUG_ROLL

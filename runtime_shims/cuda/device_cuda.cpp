@@ -163,7 +163,7 @@ void prepare(const device::TensorView& view, device::StatsWanted wanted, StreamS
   layout.elements.chunked = !shown && is_contiguous(layout, view.element_bytes) && view.data % kChunkBytes == 0;
   StatisticsJob& job = prepared->job;
   job.elements = layout.elements;
-  job.interleaving = counted || layout.elements.chunked ? Interleaving{} : interleave(layout, view.element_bytes);
+  job.interleaving = layout.elements.chunked ? Interleaving{} : interleave(layout, view.element_bytes);
   job.chunks = (pending.bytes + kChunkBytes - 1) / kChunkBytes;
   job.shown = shown;
   mine.ring->address(prepared->number, &job);

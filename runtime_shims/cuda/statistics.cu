@@ -113,6 +113,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   const uint64_t chunks = job.chunks, elements = job.elements.count, data = job.elements.data;
   const uint64_t whole = job.elements.chunked ? elements / per_chunk : 0;
   const bool hashed = batch.hashed;
+  const Interleaving order = !Type::counted || rises(job.interleaving, step) ? job.interleaving : Interleaving{};
   Accumulator<Type> accumulator;
   uint64_t hash = 0;
   uint32_t tick = 0;
@@ -129,7 +130,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   }
   AOTI_DEBUG_ROLL
   for (; at < chunks; at += step, tick += per_chunk) {
-    const uint64_t number = Type::counted ? at : chunk_number(job.interleaving, at);
+    const uint64_t number = chunk_number(order, at);
     const uint32_t count = elements_in_chunk<Type::bytes>(elements, number);
     const Chunk chunk = gather_chunk<Type::bytes>(job.elements, batch.dims, number * per_chunk, count);
     hash += hash_term(chunk.words[0], 2 * number);
@@ -141,7 +142,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
       values[1] = chunk.words[1];
     }
   }
-  Partial partial = accumulator.partial(first, step);
+  Partial partial = accumulator.partial(order, first, step);
   partial.hash = hash;
   return partial;
 }

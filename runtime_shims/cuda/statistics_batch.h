@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "layout.h"
 
@@ -39,6 +40,7 @@ class BatchBuilder {
     for (uint32_t i = 0; i < batch_.n_tensors; ++i) {
       uint64_t blocks = batch_.first_block[i];
       if (wanted > most_blocks_) blocks = std::max<uint64_t>(blocks * most_blocks_ / wanted, 1);
+      blocks = in_rows(blocks, grid.threads, batch_.jobs[i].interleaving);
       batch_.first_block[i] = grid.blocks;
       grid.blocks += static_cast<uint32_t>(blocks);
     }
@@ -50,6 +52,13 @@ class BatchBuilder {
   StatisticsBatch& batch() { return batch_; }
 
  private:
+  // At most so many blocks, of threads that each stay in one row, where so many can.
+  static uint64_t in_rows(uint64_t blocks, uint32_t threads, const Interleaving& order) {
+    if (order.rows == 0) return blocks;
+    const uint64_t alike = order.rows / std::gcd(order.rows, threads);
+    return blocks < alike ? blocks : blocks / alike * alike;
+  }
+
   static_assert(kMaxDims <= StatisticsBatch::kMostDims, "every tensor fits an empty batch");
 
   StatisticsBatch batch_{};

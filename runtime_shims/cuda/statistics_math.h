@@ -5,6 +5,7 @@
 
 #include "../content_hash.h"
 #include "element_types.h"
+#include "interleaving.h"
 
 namespace aoti_debug::cuda {
 
@@ -175,8 +176,8 @@ struct MomentsOf<true> {
   using Type = ScaledMoments;
 };
 
-// What one thread sees: chunks `first`, `first + step`, `first + 2 * step`, … of a tensor. Positions are counted in
-// ticks, elements seen so far, which fit 32 bits.
+// What one thread sees: chunks `first`, `first + step`, `first + 2 * step`, … of a tensor, in an order in which their
+// numbers rise. Positions are counted in ticks, elements seen so far, which fit 32 bits.
 template <class Type>
 struct Accumulator {
   using Number = typename Type::Number;
@@ -219,22 +220,22 @@ struct Accumulator {
     }
   }
 
-  AOTI_DEBUG_FN Partial partial(uint64_t first, uint64_t step) const {
+  AOTI_DEBUG_FN Partial partial(const Interleaving& order, uint64_t first, uint64_t step) const {
     using Wide = typename Type::Wide;
     Partial part{};
     part.nan = nan;
     part.pos_inf = pos_inf;
     part.neg_inf = neg_inf;
-    part.nan_index = index(nan_tick, first, step);
-    part.pos_inf_index = index(pos_inf_tick, first, step);
-    part.neg_inf_index = index(neg_inf_tick, first, step);
+    part.nan_index = index(nan_tick, order, first, step);
+    part.pos_inf_index = index(pos_inf_tick, order, first, step);
+    part.neg_inf_index = index(neg_inf_tick, order, first, step);
     if (finite == 0) return part;
     part.finite = finite;
     part.zero = zero;
     part.min = bits_as<uint64_t>(static_cast<Wide>(min));
     part.max = bits_as<uint64_t>(static_cast<Wide>(max));
-    part.min_index = index(min_tick, first, step);
-    part.max_index = index(max_tick, first, step);
+    part.min_index = index(min_tick, order, first, step);
+    part.max_index = index(max_tick, order, first, step);
     const double count = static_cast<double>(finite), mean = moments.sum / count;
     const double squares = moments.squares - moments.sum * mean;
     part.mean = moments.pivot + mean;
@@ -258,8 +259,8 @@ struct Accumulator {
     moments.add(static_cast<double>(x));
   }
 
-  static AOTI_DEBUG_FN uint64_t index(uint32_t tick, uint64_t first, uint64_t step) {
-    return (tick / per_chunk * step + first) * per_chunk + tick % per_chunk;
+  static AOTI_DEBUG_FN uint64_t index(uint32_t tick, const Interleaving& order, uint64_t first, uint64_t step) {
+    return chunk_number(order, tick / per_chunk * step + first) * per_chunk + tick % per_chunk;
   }
 };
 
@@ -269,7 +270,7 @@ struct Accumulator<Opaque<kBytes>> {
   static constexpr uint32_t per_chunk = kChunkBytes / kBytes;
   AOTI_DEBUG_FN void add_chunk(const Chunk&, uint32_t) {}
   AOTI_DEBUG_FN void add_elements(const Chunk&, uint32_t, uint32_t) {}
-  AOTI_DEBUG_FN Partial partial(uint64_t, uint64_t) const { return Partial{}; }
+  AOTI_DEBUG_FN Partial partial(const Interleaving&, uint64_t, uint64_t) const { return Partial{}; }
 };
 
 }  // namespace aoti_debug::cuda

@@ -109,6 +109,20 @@ def test_hashes_of_rows_across_the_memory(
     assert results[0].hash == results[1].hash == device.statistics(tensor, STREAM).hash
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64])
+@pytest.mark.parametrize("shape", [(128, 256), (1000, 96), (256, 128), (97, 64), (3, 4096)], ids=str)
+def test_first_elements_of_rows_across_the_memory(
+    device: DeviceLibrary, dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    rows, columns = shape
+    tensor = samples.ordinary(dtype, rows * columns, seed=6).view(columns, rows).t()
+    for place in ((rows // 2, columns - 1), (rows - 1, 0), (rows // 3, columns // 2)):
+        tensor[place] = 100  # the largest, several times
+        if dtype.is_floating_point:
+            tensor[place[0], place[1] // 2] = torch.nan
+    check(device.statistics(tensor, STREAM), tensor)
+
+
 def test_what_cannot_be_read_leaves_the_others(device: DeviceLibrary) -> None:
     tensors = [torch.ones(10), torch.ones(20), torch.ones(30)]
     elsewhere = describe(tensors[1], device_index=1)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import aoti_debug
 from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Form
-from aoti_debug.pt2 import archive
+from aoti_debug.repro.kernel_binary import kernel_binary
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
@@ -35,18 +32,7 @@ def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
     if traits_of(launch.site.kind).replay != "triton":
         return None, ""
     names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
-    kernel = run.manifest.kernel(names[0]) if names else None
-    if kernel is None or not kernel.cubin:
-        return None, "it is embedded in the package's library"
-    if run.package is None:
-        return None, "the package that was run is gone"
-    try:
-        code = archive.inspect(run.package).read(f"{archive.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
-    except ArtifactError as error:
-        return None, str(error)
-    if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:
-        return None, f"{run.package} was rebuilt after the run"
-    return code, ""
+    return kernel_binary(run, run.manifest.kernel(names[0]) if names else None)
 
 
 def _slot(run: RunDir, argument: Argument, started: bool) -> RecordedSlot:

@@ -73,6 +73,8 @@ def _manual(launch: RecordedLaunch, script: Script) -> Iterator[str]:
     yield "    python repro.py --poison       small overruns and uninitialised reads"
     yield "    python repro.py --bench        time and bytes per second"
     yield "    python repro.py --reduce       the smallest part that still shows the fault or the difference"
+    if script.kernel:
+        yield "    python repro.py --debugger     gdb or cuda-gdb, stopped at the kernel, with its arguments"
     yield "    python repro.py --help         all options"
     if script.ways:
         yield ""

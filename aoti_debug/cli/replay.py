@@ -83,7 +83,7 @@ def command(
 def reached_lines(reached: Reached, columns: int) -> list[str]:
     """The launch that the run has stopped before, with its arguments."""
     return [
-        *detail(reached.run, reached.launch, columns, (Phase.BEFORE,), source=False),
+        *detail(reached.run, reached.launch, columns, (Phase.BEFORE,)),
         *(f"note: {reason}" for reason in reached.refused),
         "",
         f"STOPPED before {reached.launch.id} {reached.launch.kernel}, after {wording.duration(reached.seconds)}",

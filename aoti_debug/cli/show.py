@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,7 @@ from aoti_debug.cli.ranks import one_rank, print_ranks, ranks_named, require_no_
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.kernel_code.options import CodeOptions
 from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, name_hint
@@ -32,6 +34,9 @@ from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
 from aoti_debug.site_filter import SiteFilter
+
+if TYPE_CHECKING:
+    from aoti_debug.cli.code_lines import RunCode  # a plain `show` starts without it
 
 LIMIT = 400  # rows of a table
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
@@ -87,7 +92,9 @@ class Selection:
     help="With --calls: call this exported program in eager with the inputs of the run, and word its calls.",
 )
 @options.trust
-@click.option("--source", is_flag=True, help="Show the source of the kernel, too.")
+@click.option("--source", is_flag=True, help="Show the source of the kernel, too, with the model lines beside it.")
+@click.option("--ptx", is_flag=True, help="Show the PTX of a Triton kernel, where Triton's cache still has it.")
+@click.option("--sass", is_flag=True, help="Show the machine code of a Triton kernel, disassembled.")
 @click.option(
     "--all",
     "all_",
@@ -126,6 +133,8 @@ def command(
     eager: Path | None,
     trusted: bool,
     source: bool,
+    ptx: bool,
+    sass: bool,
     all_: bool,
     wide: bool,
     as_json: bool,
@@ -155,6 +164,8 @@ def command(
             "--hashes": hashes,
             "--eager": eager,
             "--source": source,
+            "--ptx": ptx,
+            "--sass": sass,
             "--all": all_,
         }
         require_no_option_of_one_rank(all_ranks, of_one_rank)
@@ -172,14 +183,17 @@ def command(
         if is_given:
             raise UsageError(f"{option} needs --calls", hint="aoti-debug show --calls")
     selection = narrowed(selected, chosen)
+    code = CodeOptions(source, ptx, sass)
     if as_json:
-        _print_document(selection)
+        _print_document(selection, code)
         return
     columns = UNLIMITED if wide else width()
+    if code and selection.launches is None:
+        raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
     if selection.launches is None:
         _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
     else:
-        _print_launches(selection, None if phase is None else PHASES[phase], source, all_, columns)
+        _print_launches(selection, None if phase is None else PHASES[phase], code, all_, columns)
 
 
 def select(what: str | None, run: str | None) -> Selection:
@@ -263,7 +277,7 @@ def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) ->
 
 
 def _print_launches(
-    selection: Selection, phases: Sequence[Phase] | None, source: bool, all_: bool, columns: int
+    selection: Selection, phases: Sequence[Phase] | None, code: CodeOptions, all_: bool, columns: int
 ) -> None:
     run, launches = selection.run, selection.launches or ()
     limit = None if all_ else LIMIT
@@ -274,12 +288,24 @@ def _print_launches(
         print_lines([*header(run, columns), "", *table(run, selection.diagnosed.verdict, part, columns), ""])
         shown = launches[:1] if selection.in_full else ()
     for launch in shown:
-        print_lines([*detail(run, launch, columns, phases, source, all_), ""])
+        code_lines = _code(run, code).lines(launch, columns) if code else ()
+        print_lines([*detail(run, launch, columns, phases, all_), *code_lines, ""])
 
 
-def _print_document(selection: Selection) -> None:
+def _code(run: RunDir, options: CodeOptions) -> RunCode:
+    from aoti_debug.cli.code_lines import RunCode
+
+    return RunCode(run, options)
+
+
+def _print_document(selection: Selection, code: CodeOptions) -> None:
     run = selection.run
     one_by_one = selection.launches is not None
     launches = run.launches if selection.launches is None else selection.launches
     measurer = Measurer(run, None if one_by_one else BUDGET)
-    click.echo(json.dumps(document(run, selection.diagnosed.verdict, launches, measurer), indent=1, allow_nan=False))
+    whole = document(run, selection.diagnosed.verdict, launches, measurer)
+    if code:
+        run_code = _code(run, code)
+        for launch, described in zip(launches, whole["launches"], strict=True):
+            described["code"] = run_code.document(launch)
+    click.echo(json.dumps(whole, indent=1, allow_nan=False))

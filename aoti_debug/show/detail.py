@@ -20,13 +20,12 @@ _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
 
 
 def detail(
-    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, source: bool, unfolded: bool = False
+    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, unfolded: bool = False
 ) -> list[str]:
-    """A launch with all arguments and their values, grid, model lines and, on request, the kernel's source.
+    """A launch with all arguments and their values, grid and model lines.
 
     Args:
         choice: the phases to show of each argument; None: inputs before, outputs after, in-out arguments both.
-        source: with the kernel's source.
         unfolded: with all FX nodes, also those that other launches compute, and the traced stacks in full.
 
     Raises:
@@ -57,8 +56,6 @@ def detail(
         lines.append("  numbers")
         right = max((len(_number(a)) for a in numbers if a.spec.form is not Form.STRING), default=0)
         lines += _aligned([(a.name, a.spec.ctype, f"{_number(a):>{right}}") for a in numbers])
-    if source:
-        lines += _kernel_source(run, launch)
     return lines
 
 
@@ -207,14 +204,3 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | 
 
 def _list(words: Sequence[str]) -> list[str]:
     return [f"[{words[0]},", *(f"{word}," for word in words[1:-1]), f"{words[-1]}]"]
-
-
-def _kernel_source(run: RunDir, launch: Launch) -> list[str]:
-    names = (launch.kernel, *launch.site.launches)
-    kernels = [kernel for kernel in run.manifest.kernels if kernel.name in names]
-    if not kernels:
-        return ["", f"{launch.kernel} has no source of its own: it is {launch.site.op or 'an operator of torch'}"]
-    lines: list[str] = []
-    for kernel in kernels:
-        lines += ["", f"{kernel.name} ({kernel.language}, sha256 {kernel.sha256[:12]})", *kernel.source.splitlines()]
-    return lines

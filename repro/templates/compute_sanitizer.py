@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from .accesses import Access, CodeLine
+from .cuda_programs import find_cuda_program
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
 CUDA = "CUDA"  # the text for a CUDA call that failed
@@ -30,9 +30,7 @@ def find() -> str:
     Raises:
         SystemExit: it is not installed.
     """
-    toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    toolkits += [Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
-    places = [shutil.which("compute-sanitizer"), *(t / "bin" / "compute-sanitizer" for t in toolkits), *_installed()]
+    places = (find_cuda_program("compute-sanitizer"), *_installed())
     program = next((str(p) for p in places if p and os.access(p, os.X_OK)), "")
     if not program:
         raise SystemExit("compute-sanitizer was not found on PATH or in the CUDA toolkit; pip install " + PACKAGES[0])

@@ -111,11 +111,16 @@ def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, fl
     compiler = replace(compiler, flags=(*compiler.flags, *flags))
     command = compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
     key = hashlib.sha256("\0".join([text, torch.__version__, *command]).encode()).hexdigest()[:16]
-    build = _beside(folder) or _elsewhere()
+    build = build_directory(folder)
     library = build / f"{key}.so"
     if not library.exists():
         _compile(_with_header(compiler, text, build), text, build / f"{key}.cpp", library)
     return library
+
+
+def build_directory(folder: Path) -> Path:
+    """The directory for what a repro builds: `build/` in its folder, or a private one where that cannot be written."""
+    return _beside(folder) or _elsewhere()
 
 
 def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -48,6 +49,7 @@ class CppKernel:
         self._scalars: Mapping[int, int] = {}
         self._checked: CheckedCalls | None = None
         self._names: dict[int, str] = {}
+        self._passed: list[CppArgument] | None = None
 
     def default_backend(self) -> str:
         """The package's own code."""
@@ -68,6 +70,24 @@ class CppKernel:
     def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
         """Sets the argument names for the findings."""
         self._names = {id(tensor): name for name, tensor in arguments.items()}
+
+    def function_name(self, backend: str) -> str:
+        """The name of the function, which has C linkage."""
+        return self.name
+
+    def passed_by(self, launch: Callable[[], object]) -> Mapping[str, CppArgument]:
+        """The values that a launch passes, by parameter; nothing is launched."""
+        self._passed = []
+        try:
+            launch()
+        finally:
+            passed, self._passed = self._passed, None
+        return dict(zip(self._parameters(), passed, strict=False))
+
+    def _parameters(self) -> list[str]:
+        """The names of the parameters, from the source."""
+        head = re.search(rf"\b{re.escape(self.name)}\s*\(([^()]*)\)", self.source)
+        return re.findall(r"(\w+)\s*(?:,|\Z)", head[1].strip()) if head else []
 
     def findings(self) -> Findings | None:
         """The out-of-bounds accesses of the last launch, with checked pointers only."""
@@ -95,7 +115,7 @@ class CppKernel:
         Raises:
             SystemExit: as `prepare`.
         """
-        flags = self.sanitizer().flags if settings.sanitize else ()
+        flags = self.sanitizer().flags if settings.sanitize else settings.flags
         return library_of(self.compiler, self.source, self.name, settings.folder, flags)
 
     def sanitizer(self) -> Runtime:
@@ -112,6 +132,9 @@ class CppKernel:
         Raises:
             RuntimeError: an exception left it, or the arguments do not fit its parameters.
         """
+        if self._passed is not None:
+            self._passed += arguments
+            return
         if self._checked is None:
             message = self._call([self._value(argument) for argument in arguments])
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -25,6 +25,7 @@ class Settings:
         folder: of the repro; what is built may be kept there.
         backend: one of the kernel's back ends; "" where it has none to choose from.
         sanitize: "" or "address": a C++ kernel with AddressSanitizer and UBSan.
+        flags: further ones to compile with. Only C++ kernels.
         programs: run these programs of the grid only, as (x, y, z); () for all. Only where `part` is "any".
         grid: launch this grid instead of the recorded one; None for the recorded. Only where `part` is not "none".
         scalars: integers of the call to replace, by their value. Only C++ kernels.
@@ -34,6 +35,7 @@ class Settings:
     folder: Path
     backend: str = ""
     sanitize: str = ""
+    flags: tuple[str, ...] = ()
     programs: tuple[tuple[int, int, int], ...] = ()
     grid: tuple[int, int, int] | None = None
     scalars: Mapping[int, int] = field(default_factory=dict)
@@ -107,6 +109,14 @@ class ReplayKernel(Protocol):
         Raises:
             SystemExit: it cannot be made ready; the text says why.
         """
+        ...
+
+    def function_name(self, backend: str) -> str:
+        """The name of the kernel in its machine code."""
+        ...
+
+    def passed_by(self, launch: Callable[[], object]) -> Mapping[str, object]:
+        """The values that a launch passes, by the kernel's parameter; nothing is launched."""
         ...
 
     def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:

@@ -36,6 +36,7 @@ class Options:
     poison: bool = False
     bench: bool = False
     reduce: bool = False
+    debugger: bool = False
     here: bool = False
     libraries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
@@ -108,6 +109,12 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     modes.add_argument(
         "--reduce", action="store_true", help="find the smallest part that still shows the fault or the difference"
     )
+    modes.add_argument(
+        "--debugger",
+        action="store_true",
+        help="start gdb (C++ kernels) or cuda-gdb (Triton kernels), stopped at the kernel; without a terminal, run to "
+        "the end or the fault and show where that is",
+    )
     kernel = job.kernel
     if kernel is not None and kernel.backends:
         default = kernel.default_backend()
@@ -119,7 +126,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
             action="append",
             default=[],
             metavar="X,Y,Z",
-            help="run only this program of the grid; may be repeated",
+            help="run only this program of the grid; may be repeated; with --debugger: stop in this block",
         )
     parser.add_argument(
         "--here", action="store_true", help="run the launch in this process, not in a child process; for a debugger"
@@ -145,8 +152,10 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
     backend, programs = getattr(parsed, "backend", ""), tuple(getattr(parsed, "program", ()))
-    if programs and kernel is not None and kernel.part(backend) != "any":
+    if programs and kernel is not None and kernel.part(backend) != "any" and not parsed.debugger:
         parser.error(f"--program: the back end {backend} runs the whole grid")
+    if parsed.debugger and parsed.evidence is not None:
+        parser.error("--debugger cannot be combined with --evidence")
     if programs and (parsed.repeat or parsed.bench or parsed.reduce):
         parser.error("--program cannot be combined with --repeat, --bench or --reduce")
     return Options(
@@ -157,6 +166,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
         poison=parsed.poison,
         bench=parsed.bench,
         reduce=parsed.reduce,
+        debugger=parsed.debugger,
         here=parsed.here,
         libraries=tuple(parsed.load_library),
         imports=tuple(parsed.module),

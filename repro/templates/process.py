@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import torch
 
-from . import bench, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
+from . import bench, debugger, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
 from .access_text import lines_of
 from .child import ReplayReport, run_child
 from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job, Launch
@@ -67,6 +67,8 @@ def main(
 def _run(job: Job, options: Options, report: ReplayReport) -> int:
     if options.reduce:
         return reduce.reduce(job, options)
+    if options.debugger:
+        debugger.debugger(job, options)
     if options.sanitize:
         return sanitize.sanitize(job, options, report)
     if (job.fault or options.evidence) and not options.here:
@@ -84,6 +86,8 @@ def _run(job: Job, options: Options, report: ReplayReport) -> int:
 
 
 def _mode(options: Options) -> Mode:
+    if options.trial.startswith(debugger.TRIAL):
+        return debugger.trial
     if options.trial:
         return sanitize.trial if options.trial.startswith(sanitize.TRIAL) else trial.trial
     if options.repeat:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from . import address_sanitizer, compute_sanitizer
+from . import address_sanitizer, compute_sanitizer, guilty_program
 from .access_text import lines_of
 from .accesses import Access
 from .addresses import Extent, extents_of
@@ -115,6 +115,7 @@ def _say(
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
+        guilty_program.remember(job.folder, accesses)
         for access in locate_accesses(accesses, extents, text, named):
             report.access(access)
             for line in lines_of(access):

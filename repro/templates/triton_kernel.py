@@ -6,7 +6,7 @@ import ctypes
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -105,6 +105,7 @@ class TritonKernel:
         self._loaded: dict[int, Function] = {}
         self._findings: Findings | None = None
         self._names: dict[int, str] = {}
+        self._passed: Mapping[str, TritonArgument] | None = None
 
     def default_backend(self) -> str:
         """ "jit" or "cubin" with a CUDA device, else "interpret", as far as they are available."""
@@ -150,6 +151,9 @@ class TritonKernel:
 
     def __call__(self, **arguments: TritonArgument) -> None:
         """Launches it. Tensors are passed as their data pointers, numbers as ctypes values, nothing as None."""
+        if self._passed is not None:
+            self._passed = arguments
+            return
         grid = self._settings.grid or self.grid
         if 0 in grid:
             print(f"{self.function.__name__}: the grid {grid} is empty: nothing is launched")
@@ -167,6 +171,21 @@ class TritonKernel:
             names = [n for n, kind in self.signature.items() if kind != "constexpr" and n not in self.constants]
             passed = [_passed(arguments[name]) for name in names]
             self._loaded[device].launch(grid, [*passed, *(_passed(s if s.numel() else None) for s in scratch)])
+
+    def function_name(self, backend: str) -> str:
+        """The name of the kernel in its machine code."""
+        if backend == "cubin" and self.binary is not None:
+            return self.binary.name
+        return str(self.function.__name__)
+
+    def passed_by(self, launch: Callable[[], object]) -> Mapping[str, TritonArgument]:
+        """The values that a launch passes, by parameter; nothing is launched."""
+        self._passed = {}
+        try:
+            launch()
+        finally:
+            passed, self._passed = self._passed, None
+        return passed
 
     def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
         """Sets the argument names for the findings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from . import guilty_program
 from .child import ReplayReport
 from .compare import OutputComparison, compare, kind, program_text
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
@@ -22,6 +23,7 @@ def judge_findings(job: Job, report: ReplayReport) -> int:
     findings = job.findings()
     if findings is None:
         return 0
+    guilty_program.remember(job.folder, findings.accesses)
     if findings.outside:
         print(f"{job.title}: {_count(findings.outside, 'out-of-bounds access', 'out-of-bounds accesses')}")
     for access in findings.accesses:

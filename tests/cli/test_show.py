@@ -216,3 +216,19 @@ def test_torch_is_not_imported_for_a_table(base: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
     found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
     assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_the_code_of_kernels(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("0.1", "--source", "--run", OLD) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == (
+        "aoti_torch_cpu_addmm_out has no source of its own: it is an operator of torch"
+    )
+    assert show("0.1", "--sass", "--run", OLD) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: aoti_torch_cpu_addmm_out is no generated kernel: it is an operator of torch",
+        "hint: --ptx and --sass need a Triton kernel",
+    ]
+    assert show("--source") == 2
+    assert "--source, --ptx and --sass need a launch" in capsys.readouterr().err
+    assert show("0.1", "--source", "--json") == 0
+    assert [launch["code"] for launch in json.loads(capsys.readouterr().out)["launches"]] == [[]]

@@ -19,7 +19,7 @@ _ATOMIC = re.compile(r"atomic_add\w*(?:<[^()]*>)?\(&?(\w+)\b(.*)\Z", re.DOTALL)
 _CALL = re.compile(r"[\w:]+(?:<.*?>)?\((.*)\)\Z", re.DOTALL)
 _WORD = re.compile(r"(?<![\w.:])[A-Za-z_]\w*(?!\w*::)")
 _LAMBDA = re.compile(r"\[[&=]?\]\s*(?:\([^()]*\)\s*)?\Z")
-_BLOCK_HEAD = re.compile(r"(?:\)|\belse|\A)\s*\Z")  # before the brace of a block; `for (…)`, `if (…)`
+_BLOCK_HEAD = re.compile(r"(?:\)|\belse|\A|#pragma [^\n]*\n)\s*\Z")  # before a block's brace: `for (…)`
 _NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 

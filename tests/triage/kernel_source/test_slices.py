@@ -80,3 +80,16 @@ def test_a_brace_in_a_comment_or_a_string_begins_no_block() -> None:
 """
     kernel = sources.cpp("k", "const float* in_ptr0, float* out_ptr0", body)
     assert slices_of(kernel, "in_ptr0", "out_ptr0")["out_ptr0"] == ({"in_ptr0"}, set())
+
+
+def test_a_parallel_region_is_a_block() -> None:
+    """`#pragma omp parallel` without a number of threads, as where the package decides it when it runs."""
+    source = (
+        "void k(const float* in_ptr0, float* out_ptr0, float* out_ptr1)\n{\n    #pragma omp parallel\n    {\n"
+        "        #pragma omp single\n        {\n"
+        "            auto tmp0 = in_ptr0[0L];\n            out_ptr0[0L] = tmp0;\n        }\n    }\n"
+        "    out_ptr1[0L] = 1;\n}\n"
+    )
+    found = slices.kernel_slices(Kernel("k", "cpp", source, "0" * 64), frozenset({"in_ptr0", "out_ptr0", "out_ptr1"}))
+    assert found["out_ptr0"].sources == {"in_ptr0"}
+    assert found["out_ptr1"].sources == frozenset()

@@ -1,0 +1,29 @@
+# gdb -x FILE --args python repro.py --here, for 0.3 cpp_fused_relu_1
+set pagination off
+set confirm off
+set breakpoint pending on
+set print thread-events off
+set width 0
+break cpp_fused_relu_1
+run
+if !$_isvoid($_exitcode) || !$_isvoid($_exitsignal)
+  echo the process ended before the kernel\n
+  quit 1
+end
+set $buf3 = in_ptr0
+set $l_weight_view = out_ptr0
+echo \n0.3 cpp_fused_relu_1: stopped at the kernel; its arguments are listed above\n
+echo in gdb they are $buf3, $l_weight_view\n
+tcatch throw
+continue
+if !$_isvoid($_exitcode)
+  quit $_exitcode
+end
+if $_isvoid($_exitsignal)
+  echo \nthe fault:\n
+  bt 8
+  info locals
+  kill
+  quit 11
+end
+quit 11

@@ -1,0 +1,17 @@
+# cuda-gdb -x FILE --args python repro.py --here, for 0.2 lookup_kernel_0
+set confirm off
+set breakpoint pending on
+set print thread-events off
+set width 0
+set environment CUDA_LAUNCH_BLOCKING 1
+break lookup_kernel if blockIdx.x == 5 && blockIdx.y == 0 && blockIdx.z == 1
+run
+if !$_isvoid($_exitcode) || !$_isvoid($_exitsignal)
+  echo the process ended before the kernel\n
+end
+echo \n0.2 lookup_kernel_0: stopped at the kernel in block 5,0,1; its arguments are listed above\n
+cuda block 5,0,1 thread 96,0,0
+info cuda kernels
+x/i $pc
+echo continue runs it; a wrong access stops it again, in the thread that made it\n
+echo cuda block 1,0,0 thread 32,0,0 goes to another thread; delete removes the breakpoint\n

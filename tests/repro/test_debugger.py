@@ -1,0 +1,104 @@
+"""`--debugger` without a terminal: gdb runs up to a C++ kernel, then to its end or its fault."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from planted_triton import row_maxima_repro
+from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
+
+from aoti_debug.manifest import Kind, Role
+from aoti_debug.repro.templates import guilty_program
+from aoti_debug.repro.templates.accesses import Access
+
+TITLE = "0.3 cpp_fused_planted_0"
+needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+
+
+@needs_gdb
+def test_the_arguments_at_the_kernel_and_the_end(tmp_path: Path) -> None:
+    folder = cpp_repro(tmp_path, ADD_ONE)
+    done = replay(folder, "--debugger")
+    rows = re.findall(r"^  (\w+) +(\w+) +(\w+) +(\w+) +(0x[0-9a-f]+) +(.*)$", done.stdout, re.MULTILINE)
+    assert [(*row[:4], row[5]) for row in rows] == [
+        ("in_ptr0", "arg0_1", "float32", "64", "[0, 1, 2, 3, 4, 5, 6, 7, …]"),
+        ("out_ptr0", "buf0", "float32", "64", "[7, 7, 7, 7, 7, 7, 7, 7, …]"),
+    ], done
+    assert f"cpp_fused_planted_0 (in_ptr0={rows[0][4]}, out_ptr0={rows[1][4]}, ks0=64)" in done.stdout
+    assert f"{TITLE}: stopped at the kernel" in done.stdout
+    assert "in gdb they are $arg0_1, $buf0\n" in done.stdout
+    assert f"{TITLE}: as recorded\n" in done.stdout
+    assert done.returncode == 0
+
+
+@needs_gdb
+def test_a_crash_is_shown_with_its_line_and_variables(tmp_path: Path) -> None:
+    folder = cpp_repro(tmp_path, "int wild = 16;\n    *(volatile int*)(int64_t)wild = 1;", fault="SIGSEGV")
+    done = replay(folder, "--debugger")
+    assert "received signal SIGSEGV" in done.stdout, done
+    at_fault = done.stdout.partition("the fault:\n")[2]
+    assert "*(volatile int*)(int64_t)wild = 1;" in done.stdout
+    assert "#0  " in at_fault
+    assert "wild = 16" in at_fault
+    assert done.returncode == 11
+
+
+@needs_gdb
+def test_an_exception_is_shown_where_it_is_thrown(tmp_path: Path) -> None:
+    folder = cpp_repro(tmp_path, 'throw std::runtime_error("index out of bounds");', fault="RuntimeError: index")
+    done = replay(folder, "--debugger")
+    assert re.search(r"#\d+ .* in cpp_fused_planted_0 \(", done.stdout.partition("the fault:\n")[2]), done
+    assert done.returncode == 11
+
+
+@needs_gdb
+def test_a_fault_that_needs_optimisation_keeps_it(tmp_path: Path) -> None:
+    body = "\n#ifdef __OPTIMIZE__\n    *(volatile int*)16 = 1;\n#endif\n"
+    folder = cpp_repro(tmp_path, body, fault="SIGSEGV")
+    script = folder / "repro.py"
+    script.write_text(script.read_text().replace("flags=(", 'flags=("-O2", ', 1))
+    done = replay(folder, "--debugger")
+    assert f"{TITLE}: the fault does not come without optimisation" in done.stdout, done
+    assert "received signal SIGSEGV" in done.stdout
+    assert done.returncode == 11
+
+
+def test_no_gdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cpp_repro(tmp_path, ADD_ONE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = replay(folder, "--debugger")
+    assert done.stderr == f"{TITLE}: gdb was not found on PATH; install it: apt install gdb, dnf install gdb\n"
+    assert done.returncode == 1
+
+
+def test_what_no_debugger_stops_at(tmp_path: Path) -> None:
+    saved = tmp_path / "run"
+    saved.mkdir()
+    launch = LaunchBuilder(saved, "aoti_torch_zero_", Kind.SHIM_INPLACE, "aten.zero_.default")
+    folder = write(launch.tensor("a", torch.ones(2), Role.INOUT, after=torch.zeros(2)).build(), tmp_path / "repro")
+    done = replay(folder, "--debugger")
+    assert "it calls torch's own code, which has no kernel to stop at; gdb --args" in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_interpreter_has_no_debugger(tmp_path: Path) -> None:
+    folder = row_maxima_repro(tmp_path)
+    done = replay(folder, "--debugger", "--backend", "interpret")
+    assert "the back end interpret runs in Python; --backend jit runs under cuda-gdb" in done.stderr
+    assert done.returncode == 1
+    assert replay(folder, "--debugger", "--evidence", str(tmp_path / "e.json")).returncode == 2
+
+
+def test_the_program_that_a_finding_names_is_remembered(tmp_path: Path) -> None:
+    assert guilty_program.remembered(tmp_path) == (None, None)
+    guilty_program.remember(tmp_path, [Access("sanitizer"), Access("bounds", program=(3, 0, 1))])
+    assert guilty_program.remembered(tmp_path) == ((3, 0, 1), None)
+    named = Access("sanitizer", thread="thread (96,0,0) in block (5,0,0)", program=(5, 0, 0))
+    guilty_program.remember(tmp_path, [named])
+    assert guilty_program.remembered(tmp_path) == ((5, 0, 0), (96, 0, 0))
+    (tmp_path / "build/guilty_program.json").write_text("{}")
+    assert guilty_program.remembered(tmp_path) == (None, None)

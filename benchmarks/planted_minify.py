@@ -49,7 +49,13 @@ def _setting(name: str) -> Fault:
     return Fault("settings", "WRONG VALUE", ("planted_settings_faults",), {SETTINGS: name})
 
 
-FAR = ("--inductor-config", "assert_indirect_indexing=False")
+FAR = Fault(
+    "words",
+    "FAULT",
+    ("planted_minify_faults",),
+    {"AOTI_PLANTED_LOWERING": "far"},
+    ("--inductor-config", "assert_indirect_indexing=False"),
+)
 FAULTS = {
     **{name: _setting(name) for name in ("relu for abs", "sum one short", "exp by three per cent", "cat reversed")},
     **{name: _setting(name) for name in ("silu of twice", "pattern that swaps operands")},
@@ -145,7 +151,7 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     said = (alone.stderr.splitlines() or ["nothing"])[-1]
     lines = len(text.splitlines())
     is_shown = alone.returncode == 1 and said.startswith("observed: ") and lines <= MOST_LINES
-    files = "file" if ".pt" in text else "seed" if "manual_seed" in text else "literal"
+    files = "file" if "torch.load(" in text else "seed" if "manual_seed" in text else "literal"
     return Row(name, is_shown and "aoti_debug" not in text, int(calls[1]), lines, files, count, seconds, said[:160])
 
 

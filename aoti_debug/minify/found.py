@@ -21,6 +21,7 @@ class Smallest:
         start: "launch 0.3", "the program".
         operators: the names of these.
         observed: the finding as the script says it.
+        fails_in_eager: a call of it ends the process, or raises an error, in eager, too.
         shown, runs: how often the script showed it, when it was run so many times in fresh processes; of a finding that
             does not show itself every time, how often within one process of the script.
     """
@@ -32,6 +33,7 @@ class Smallest:
     start: str
     operators: tuple[str, ...]
     observed: str
+    fails_in_eager: bool
     shown: int
     runs: int
 

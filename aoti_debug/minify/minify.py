@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from aoti_debug.bisect.smallest import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.inputs import files
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.minify.attempt import Attempt, Script, folders_of, script_of
@@ -32,8 +34,13 @@ _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
 
 
-def minify(options: MinifyOptions, listener: StepListener | None = None) -> Minified:
+def minify(
+    options: MinifyOptions, listener: StepListener | None = None, run: Callable[[Path, Trial], Trial] = run_script
+) -> Minified:
     """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
+
+    Args:
+        run: runs a script, and adds to its trial what that showed.
 
     Raises:
         UsageError: the directory cannot be made.
@@ -46,6 +53,8 @@ def minify(options: MinifyOptions, listener: StepListener | None = None) -> Mini
             f"{options.program} is {found.kind.value}: it has no parts that could be compiled alone",
             hint="pass the exported program; of a recorded launch, aoti-debug repro KERNEL --fx writes the operators",
         )
+    if options.inputs is not None:
+        files.check_is_file(options.inputs)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
     try:
@@ -53,13 +62,13 @@ def minify(options: MinifyOptions, listener: StepListener | None = None) -> Mini
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
     with python_process.forking_from(PRELOADED, options.imports):
-        return _Minimisation(options, folder, Trials(folder, key), listener).minified()
+        return _Minimisation(options, folder, Trials(folder, key), listener, run).minified()
 
 
 def key_of(options: MinifyOptions) -> str:
     """The identity of a minimisation, in hexadecimal digits: of the program, its settings and inputs."""
     digest = sha256(options.program.read_bytes())
-    if options.inputs is not None and options.inputs.is_file():
+    if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
     digest.update(json.dumps(words, sort_keys=True, default=str).encode())
@@ -67,7 +76,15 @@ def key_of(options: MinifyOptions) -> str:
 
 
 class _Minimisation:
-    def __init__(self, options: MinifyOptions, folder: Path, trials: Trials, listener: StepListener | None) -> None:
+    def __init__(
+        self,
+        options: MinifyOptions,
+        folder: Path,
+        trials: Trials,
+        listener: StepListener | None,
+        run: Callable[[Path, Trial], Trial],
+    ) -> None:
+        self._run = run
         self._options = options
         self._folder = folder
         self._trials = trials
@@ -142,6 +159,7 @@ class _Minimisation:
             start=attempt.start.name,
             operators=tuple(attempt.start.graph.by_name[unit[0]].target for unit in attempt.units),
             observed=first.observed,
+            fails_in_eager=any(attempt.start.failing in unit for unit in attempt.units),
             shown=shown,
             runs=runs,
         )
@@ -164,7 +182,7 @@ class _Minimisation:
             return known
         with self._steps.step(attempt.name) as note:
             path = script.write(self._folder / "trial")
-            trial = run_script(path, Trial(script.hash, attempt.name, runs=attempt.runs))
+            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs))
             note.text = result_text(trial)
         self._trials.add(trial)
         return trial

@@ -38,7 +38,7 @@ class Value:
     """A value that was computed, or a node whose computation began.
 
     Attributes:
-        node, after: its key.
+        node, after: its key; the last line of a process that came to its end has none.
         file: the name of its file; "" for a node whose computation began: it may end the process.
         is_random: the node draws random numbers, and was not computed.
         tensor: its type, and its elements if these are few.
@@ -59,3 +59,6 @@ class Value:
     def key(self) -> ValueKey:
         """The value of the graph."""
         return ValueKey(self.node, self.after)
+
+
+END = Value("")  # the last line of a process that has computed everything

@@ -39,8 +39,7 @@ def observed(program):
     Check.ENDS: """
 def observed(package):
     try:
-        command = [sys.executable, __file__, package]
-        child = subprocess.run(command, capture_output=True, text=True, timeout={seconds:g})
+        child = subprocess.run([sys.executable, __file__, package], capture_output=True, text=True, timeout={seconds:g})
     except subprocess.TimeoutExpired:
         return "no end within {seconds:g} s"
     if child.returncode < 0:
@@ -108,7 +107,7 @@ def script_text(
     names = {"sys", *_MODULES.get(check, ()), *standard_modules(module.imports)}
     names |= {"base64"} if any("base64." in expression for expression in inputs.values()) else set()
     reads_files = any("Path(" in expression for expression in inputs.values())
-    lines = [f'"""{_docstring(title)}"""', *(f"import {name}" for name in sorted(names))]
+    lines = [f'"""{_docstring(title)}"""', f"import {', '.join(sorted(names))}"]
     lines += ["from pathlib import Path"] if reads_files else []
     lines += ["import torch", *(f"import {name}" for name in torch_modules(module.imports))]
     if setting.folders:
@@ -124,6 +123,9 @@ def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
     if not inputs:
         return ["def make_inputs():", "    return ()", ""]
     seed = ["    torch.manual_seed(0)"] if any("rand" in text for text in inputs.values()) else []
+    if len(inputs) == 1:
+        ((name, text),) = inputs.items()
+        return ["def make_inputs():", *seed, f"    return ({text},)  # {name}", ""]
     made = [f"        {text},  # {name}" for name, text in inputs.items()]
     return ["def make_inputs():", *seed, "    return (", *made, "    )", ""]
 

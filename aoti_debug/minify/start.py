@@ -13,7 +13,7 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import TargetError
 from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.python_process import PythonCommand
-from aoti_debug.minify.request import REFERENCE, REGION, VALUES, EvaluateRequest, Value
+from aoti_debug.minify.request import END, REFERENCE, REGION, VALUES, EvaluateRequest, Value
 from aoti_debug.reference import program
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
@@ -76,17 +76,12 @@ class Start:
 
     @cached_property
     def failing(self) -> str:
-        """The first call that eager began and did not end, or that raised an error; "" if there is none."""
-        begun = [line.node for line in self.lines if not line.file and not line.is_random]
-        made = {line.after or line.node for line in self.lines if line.file}
-        single = (n for n in begun if len(self.graph.by_name[n].types) == 1 and n not in made | self.random)
-        unfinished = begun[-1:] if self.lines and not self.lines[-1].file and begun[-1] != self._last else []
-        return next(single, "".join(unfinished))
-
-    @property
-    def _last(self) -> str:
-        """The last call of the part."""
-        return self.units[-1][-1] if self.units else ""
+        """The call that ended the process, or the first that raised an error; "" if there is none."""
+        begun = [line.node for line in self.lines if line.node and not line.file and not line.is_random]
+        if begun and self.lines[-1] != END:
+            return begun[-1]
+        made = {line.after or line.node for line in self.lines if line.file} | self.random
+        return next((n for n in begun if len(self.graph.by_name[n].types) == 1 and n not in made), "")
 
 
 def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, seconds: float) -> Start:

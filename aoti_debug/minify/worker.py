@@ -18,7 +18,7 @@ from aoti_debug.fx_repro.described import described
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine import json_data
 from aoti_debug.minify import whole_program
-from aoti_debug.minify.request import REFERENCE, REGION, VALUES, EvaluateRequest, Value
+from aoti_debug.minify.request import END, REFERENCE, REGION, VALUES, EvaluateRequest, Value
 from aoti_debug.printing import registration
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
@@ -76,6 +76,7 @@ def _compute(request: EvaluateRequest) -> None:
                 written.add(key, evaluation.values[key])
             if name in evaluation.random:
                 written.line(Value(name, is_random=True))
+        written.line(END)
 
 
 class _Written:

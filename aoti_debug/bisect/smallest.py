@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Outcome(Enum):
-    """Whether a set does what is searched for."""
+    """The effect of a set: it does what is searched for, or not."""
 
     YES = "it does"
     NO = "neither it nor any part of it does"

@@ -9,7 +9,7 @@ from aoti_debug.values import is_row_major
 _LARGEST = 2**63 - 1  # that torch.randint takes
 
 
-def made(tensor: InputTensor, device: str) -> str:
+def input_text(tensor: InputTensor, device: str) -> str:
     """The expression of an input: with its elements if these are known, else random, of the same layout and range."""
     shape, dtype = list(tensor.shape), f"torch.{tensor.dtype}"
     if tensor.data:

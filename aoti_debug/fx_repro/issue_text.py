@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.fx_repro.input_text import made
+from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.fx_repro.request import InputTensor
 from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
@@ -79,7 +79,7 @@ def issue_script(module: ModuleText, inputs: Mapping[str, InputTensor], device: 
     imports = [f"import {name}" for name in sorted(standard_modules(module.imports))]
     later = [f"import {name}" for name in torch_modules(module.imports)]
     has_data = any(tensor.data for tensor in inputs.values())
-    made = [f"        {made(tensor, device)},  # {name}" for name, tensor in inputs.items()]
+    made = [f"        {input_text(tensor, device)},  # {name}" for name, tensor in inputs.items()]
     lines = [*(["import base64"] if has_data else []), *imports, *([""] if imports or has_data else [])]
     lines += ["import torch", *later, "", "", module.source]
     lines += ["", "def make_inputs():", "    torch.manual_seed(0)", "    return (", *made, "    )", ""]

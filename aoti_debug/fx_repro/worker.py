@@ -17,7 +17,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
-from aoti_debug.fx_repro.described import described
+from aoti_debug.fx_repro.describe import describe
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.inputs.symbolic_sizes import Symbols
@@ -75,7 +75,7 @@ def _saved(request: SaveRequest) -> Saved:
         with contextlib.suppress(NotEvaluableError):  # the script says that it was not recorded as a whole
             outputs[name] = load_value(graph, item, symbols, request.device)
     torch.save({"inputs": inputs, "outputs": outputs}, Path(request.folder) / TENSORS)
-    described = {name: described(value) for name, value in inputs.items()}
+    described = {name: describe(value) for name, value in inputs.items()}
     return Saved(inputs=described, versions=_versions(request.device))
 
 

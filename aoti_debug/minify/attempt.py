@@ -62,7 +62,7 @@ class Script:
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
+        """The number of its lines."""
         return len(self.text.splitlines())
 
     def write(self, folder: Path) -> Path:

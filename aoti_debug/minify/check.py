@@ -1,4 +1,4 @@
-"""What a script checks, by the kind of the finding."""
+"""The checks of scripts, by the kind of the finding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aoti_debug.diagnosis.findings import Finding
 
 
 class Check(str, Enum):
-    """What shows a finding."""
+    """The expectation of a script."""
 
     SAME = "the compiled graph computes what eager computes"
     NAN = "no NaN comes of numbers"

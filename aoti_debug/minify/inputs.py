@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from aoti_debug.fx_repro.input_text import made
+from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import ModuleText
 from aoti_debug.fx_repro.request import InputTensor
 from aoti_debug.minify.request import Value
@@ -20,7 +20,7 @@ SMALL = 2  # the size of a dimension that is made smaller
 
 
 class Given(str, Enum):
-    """How a script is given its inputs."""
+    """The form of the elements of inputs in a script."""
 
     SEED = "random"
     LITERAL = "as literals where they are small, else random"
@@ -42,7 +42,7 @@ class InputTexts:
 
 @dataclass(frozen=True)
 class InputForm:
-    """How a script is given its inputs.
+    """The form of the inputs of a script.
 
     Attributes:
         sizes: other sizes of dimensions, by the recorded ones: of random inputs.
@@ -59,11 +59,11 @@ def input_texts(start: Start, module: ModuleText, form: InputForm) -> InputTexts
         value = start.values[key]
         assert value.tensor is not None
         if form.given is Given.SEED:
-            expressions[name] = made(_resized(replace(value.tensor, data=""), form.sizes), device)
+            expressions[name] = input_text(_resized(replace(value.tensor, data=""), form.sizes), device)
         elif small := _small(value, device):
             expressions[name] = small
         elif form.given is Given.LITERAL:
-            expressions[name] = made(value.tensor, device)
+            expressions[name] = input_text(value.tensor, device)
         else:
             file = f"{name}.pt"
             files[file] = start.folder / value.file
@@ -82,7 +82,7 @@ def _small(value: Value, device: str) -> str:
     if value.literal:
         return value.literal + _to(device)
     assert value.tensor is not None
-    return made(value.tensor, device) if value.tensor.data else ""
+    return input_text(value.tensor, device) if value.tensor.data else ""
 
 
 def _to(device: str) -> str:

@@ -192,7 +192,7 @@ class _Minimisation:
 
 
 def result_text(trial: Trial) -> str:
-    """What a script showed: "relu: Tensor-likes are not close!", "as expected"."""
+    """The result of a script in words: "relu: Tensor-likes are not close!", "as expected"."""
     if trial.failure:
         return f"not known: {trial.failure}"
     return trial.observed if trial.shown else "as expected"

@@ -78,7 +78,7 @@ _MODULES = {Check.ENDS: ("signal", "subprocess")}
 
 @dataclass(frozen=True)
 class Setting:
-    """What a script needs of its user to show a finding.
+    """The things of the user that a script needs to show a finding.
 
     Attributes:
         configs: settings of Inductor.

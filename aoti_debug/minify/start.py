@@ -1,4 +1,4 @@
-"""What a minimisation starts from: a part of a graph, with every value in it that eager could compute."""
+"""The start of a minimisation: a part of a graph, with every value in it that eager could compute."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Known:
-    """What a triage found.
+    """The result of a triage.
 
     Attributes:
         triage: its directory.
@@ -90,7 +90,7 @@ class Trials:
 
     @property
     def known(self) -> Known | None:
-        """What the triage found; None if there was none yet."""
+        """The result of the triage; None if there was none yet."""
         return self._state.known
 
     def find(self, script: str) -> Trial | None:
@@ -98,7 +98,7 @@ class Trials:
         return next((trial for trial in self._state.trials if trial.script == script), None)
 
     def know(self, known: Known) -> None:
-        """Keeps what the triage found."""
+        """Keeps the result of the triage."""
         self._write(replace(self._state, known=known))
 
     def add(self, trial: Trial) -> None:

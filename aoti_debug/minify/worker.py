@@ -14,7 +14,7 @@ from aoti_debug import dtypes
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.worker.inputs import region_inputs
-from aoti_debug.fx_repro.described import described
+from aoti_debug.fx_repro.describe import describe
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine import json_data
 from aoti_debug.minify import whole_program
@@ -113,7 +113,7 @@ class _Written:
                 key.node,
                 key.after,
                 file,
-                tensor=described(plain),
+                tensor=describe(plain),
                 literal=_literal(plain),
                 has_nan=bool(torch.isnan(numbers).any()),
                 has_infinity=bool(torch.isinf(numbers).any()),

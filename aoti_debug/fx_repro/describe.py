@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LARGEST_TEXT = 2 << 10  # bytes of an input that a text holds
 
 
-def described(value: torch.Tensor) -> InputTensor:
+def describe(value: torch.Tensor) -> InputTensor:
     """The type and the range of a tensor, and its elements if these are few."""
     import torch
 

@@ -16,7 +16,7 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
     *("show", "repro", "compare", "fx_repro", "diff", "ranks", "replay", "bisect", "call_text", "triage"),
-    "kernel_code",
+    *("kernel_code", "minify"),
     *("report", "summaries", "bundle", "torch_compile"),
     *("doctor", "cli", "__main__"),
 )

@@ -1,4 +1,4 @@
-"""The smallest set of changes that heals, by delta debugging: some sets may tell nothing."""
+"""The smallest set that does something, by delta debugging: some sets may tell nothing."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ T = TypeVar("T")
 
 
 class Outcome(Enum):
-    """The effect of a set of changes on the finding."""
+    """The effect of a set: it does what is searched for, or not."""
 
-    RIGHT = "it is gone"
-    WRONG = "it is still there"
-    UNKNOWN = "not known: the program could not be built or run, or failed in another way"
+    YES = "it does"
+    NO = "neither it nor any part of it does"
+    UNKNOWN = "not known: a part of it may"
 
 
-def smallest(changes: Sequence[T], outcome: Callable[[tuple[T, ...]], Outcome]) -> tuple[T, ...]:
-    """A set of changes that heals, of which no part that was tried heals; () if none was found.
+def smallest(items: Sequence[T], outcome: Callable[[tuple[T, ...]], Outcome]) -> tuple[T, ...]:
+    """A set that does it, of which no part that was tried does; () if none was found.
 
-    A set that does not heal has no part that does. Where a set tells nothing, its parts are tried: as in delta
-    debugging, first halves, then quarters and so on, and while a set that heals is known, also what is left of it
-    without such a part. One change among n takes about 1.5 * log2 n calls of `outcome`.
+    Where a set tells nothing, its parts are tried: as in delta debugging, first halves, then quarters and so on, and
+    while a set that does it is known, also what is left of it without such a part. One item among n takes about
+    1.5 * log2 n calls of `outcome`.
 
     Args:
-        changes: the likeliest first.
+        items: the likeliest first.
     """
     search = _Search(outcome)
-    current = tuple(changes)
+    current = tuple(items)
     if not current:
         return ()
-    heals = search.outcome(current)
-    if heals is Outcome.WRONG:
+    does = search.outcome(current)
+    if does is Outcome.NO:
         return ()
     parts = 2
     while len(current) > 1:
-        chosen = next((c for c in _candidates(current, parts, heals) if search.outcome(c) is Outcome.RIGHT), None)
+        chosen = next((c for c in _candidates(current, parts, does) if search.outcome(c) is Outcome.YES), None)
         if chosen is not None:
             parts = 2 if len(chosen) <= len(current) // parts + 1 else max(parts - 1, 2)
-            current, heals = chosen, Outcome.RIGHT
+            current, does = chosen, Outcome.YES
         elif parts >= len(current):
             break
         else:
             parts = min(2 * parts, len(current))
-    return current if heals is Outcome.RIGHT else ()
+    return current if does is Outcome.YES else ()
 
 
-def _candidates(current: tuple[T, ...], parts: int, heals: Outcome) -> Iterator[tuple[T, ...]]:
+def _candidates(current: tuple[T, ...], parts: int, does: Outcome) -> Iterator[tuple[T, ...]]:
     """The parts of a set, then what is left without each."""
     bounds = [len(current) * part // parts for part in range(parts + 1)]
     pairs = list(itertools.pairwise(bounds))
     yield from (current[first:last] for first, last in pairs)
-    if heals is Outcome.RIGHT and parts > 2:
+    if does is Outcome.YES and parts > 2:
         yield from (current[:first] + current[last:] for first, last in pairs)
 
 
@@ -62,15 +62,15 @@ class _Search(Generic[T]):
 
     def __init__(self, outcome: Callable[[tuple[T, ...]], Outcome]) -> None:
         self._outcome = outcome
-        self._wrong: list[frozenset[T]] = []
+        self._none: list[frozenset[T]] = []
         self._known: dict[frozenset[T], Outcome] = {}
 
-    def outcome(self, changes: tuple[T, ...]) -> Outcome:
-        key = frozenset(changes)
-        if any(key <= wrong for wrong in self._wrong):
-            return Outcome.WRONG
+    def outcome(self, items: tuple[T, ...]) -> Outcome:
+        key = frozenset(items)
+        if any(key <= none for none in self._none):
+            return Outcome.NO
         if key not in self._known:
-            self._known[key] = self._outcome(changes)
-        if self._known[key] is Outcome.WRONG:
-            self._wrong.append(key)
+            self._known[key] = self._outcome(items)
+        if self._known[key] is Outcome.NO:
+            self._none.append(key)
         return self._known[key]

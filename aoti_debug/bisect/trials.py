@@ -64,9 +64,9 @@ class Trial:
         A run that ends badly tells nothing about wrong numbers, nor the other way round.
         """
         if self.is_right:
-            return Outcome.RIGHT
+            return Outcome.YES
         is_other = (self.finding is Finding.END) != (as_it_is.finding is Finding.END)
-        return Outcome.UNKNOWN if self.failure or is_other else Outcome.WRONG
+        return Outcome.UNKNOWN if self.failure or is_other else Outcome.NO
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ VERBS = {
     "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
     "replay": "Run again with results of launches replaced: do the outputs heal?",
     "bisect": "Find the launches, or the settings, that make a model wrong.",
+    "minify": "Find the smallest part of a program that still shows its fault, as a script.",
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",

@@ -10,28 +10,24 @@ from enum import Enum
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug import levels, wording
-from aoti_debug.compare.compare_run import reference_of
+from aoti_debug import wording
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.compare.regions.fault_region import fault_region
-from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import TargetError, UsageError
 from aoti_debug.fx_repro.issue_text import ISSUE, issue_text
 from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, without_folder
+from aoti_debug.fx_repro.recorded_region import recorded_region
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
 from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.machine.scratch_directory import scratch_directory
-from aoti_debug.reference.program import Reference
-from aoti_debug.repro.again import run_all_again
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.rundir.timeline import Launch
 
 WORKER = "aoti_debug.fx_repro.worker"
 PREFIX = "repro_fx"
@@ -100,7 +96,7 @@ def write_fx_repro(
     require_trust(diagnosed.run, selected, trusted)
     path = output or Path(default_folder(selected, PREFIX))
     check_free(path)
-    recorded, reference, region = _recorded(diagnosed.run, selected, trusted, say)
+    recorded, reference, region = recorded_region(diagnosed.run, selected, trusted, say)
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     module = module_text(reference, graph, region)
@@ -138,47 +134,6 @@ def write_fx_repro(
         code=saved.code,
         files=tuple(path / name for name in (SCRIPT, LAUNCHER, ISSUE) if (path / name).is_file()),
     )
-
-
-def _recorded(
-    run: RunDir, launch: Launch, trusted: bool, say: Callable[[str], None]
-) -> tuple[RunDir, Reference, Region]:
-    """A run with the tensors of a launch, the graphs of its package, and the part of them that the launch computes."""
-    reference, _ = reference_of(run)
-    region, reason = _region(run, launch, reference)
-    if region is None and not _is_whole(run):
-        say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
-        say("running the package again at level 1")
-        run = run_all_again(run, launch, trusted).run
-        say(f"recorded in {run.path}")
-        region, reason = _region(run, run.launch(launch.id), reference)
-    if region is None:
-        raise UsageError(f"launch {launch.id} of {launch.kernel} has no part of the graph: {reason}", hint=HINT)
-    return run, reference, region
-
-
-def _is_whole(run: RunDir) -> bool:
-    """True if the run saved tensors of every launch: repeating it gives no more."""
-    return all(
-        any(saved.path for a in launch.args for saved in a.files.values())
-        for launch in run.launches
-        if any(a.layout is not None for a in launch.args)
-    )
-
-
-def _region(run: RunDir, launch: Launch, reference: Reference) -> tuple[Region | None, str]:
-    """The region of a launch, or that which it is a part of; else the reason why there is none."""
-    if not run.has_tensors:
-        return None, "no tensors were saved"
-    if launch.status is not LaunchStatus.RETURNED:
-        region = fault_region(run, reference, launch)
-        return (region, "") if region and region.nodes else (None, UNRETURNED[launch.status])
-    found = find_regions(run, reference)
-    around = [region for region in found.regions if region.launch == launch.id]
-    around += [region for region in found.regions if launch.id in region.launches]
-    if around:
-        return around[0], ""
-    return None, next((item.reason for item in found.uncovered if item.launch == launch.id), "it writes no tensor")
 
 
 def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> Iterator[str]:

@@ -9,11 +9,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.fx_repro.request import InputTensor
 from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
 from aoti_debug.repro import literals
-from aoti_debug.values import is_row_major
 
 ISSUE = "issue.md"
 _FOLDERS = re.compile(r"(?:~|\.{0,2})(?:/[^/\s'\",:()]+)+/")
@@ -36,7 +36,6 @@ compares it with eager.
 _ATTACHED = """
 Inputs of the script are random, but for small ones. Those of the failing call: tensors.pt (attached).
 """
-_LARGEST = 2**63 - 1  # that torch.randint takes
 _CHECK = """
 
 if __name__ == "__main__":
@@ -80,29 +79,8 @@ def issue_script(module: ModuleText, inputs: Mapping[str, InputTensor], device: 
     imports = [f"import {name}" for name in sorted(standard_modules(module.imports))]
     later = [f"import {name}" for name in torch_modules(module.imports)]
     has_data = any(tensor.data for tensor in inputs.values())
-    made = [f"        {_made(tensor, device)},  # {name}" for name, tensor in inputs.items()]
+    made = [f"        {input_text(tensor, device)},  # {name}" for name, tensor in inputs.items()]
     lines = [*(["import base64"] if has_data else []), *imports, *([""] if imports or has_data else [])]
     lines += ["import torch", *later, "", "", module.source]
     lines += ["", "def make_inputs():", "    torch.manual_seed(0)", "    return (", *made, "    )", ""]
     return "\n".join(lines) + _CHECK.format(name=CLASS, device=literals.text(device))
-
-
-def _made(tensor: InputTensor, device: str) -> str:
-    """The expression of an input."""
-    shape, dtype = list(tensor.shape), f"torch.{tensor.dtype}"
-    if tensor.data:
-        bytes_ = f"bytearray(base64.b64decode({literals.text(tensor.data)}))"
-        value = f"torch.frombuffer({bytes_}, dtype={dtype}).reshape({shape})"
-    elif tensor.dtype == "bool":
-        value = f"torch.randint(0, 2, {shape}).bool()"
-    elif "int" in tensor.dtype:
-        value = f"torch.randint({tensor.smallest}, {min(tensor.largest + 1, _LARGEST)}, {shape}).to({dtype})"
-    else:
-        value = f"torch.randn({shape}).to({dtype})"
-    if device != "cpu":
-        value += f".to({literals.text(device)})"
-    is_expanded = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.strides, strict=True))
-    if not is_expanded and not is_row_major(tensor.shape, tensor.strides):
-        layout = f"{shape}, {list(tensor.strides)}, dtype={dtype}, device={literals.text(device)}"
-        value = f"torch.empty_strided({layout}).copy_({value})"
-    return value

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib
 import io
@@ -13,14 +12,13 @@ import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aoti_debug import dtypes
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
-from aoti_debug.fx_repro.request import InputTensor, Saved, SaveRequest
+from aoti_debug.fx_repro.describe import describe
+from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine import json_data
@@ -28,11 +26,6 @@ from aoti_debug.machine.versions import installed_versions
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 from aoti_debug.reference.program import NodeKind
-
-if TYPE_CHECKING:
-    import torch
-
-LARGEST_TEXT = 2 << 10  # bytes of an input that a text holds
 
 
 def main() -> int:
@@ -82,22 +75,8 @@ def _saved(request: SaveRequest) -> Saved:
         with contextlib.suppress(NotEvaluableError):  # the script says that it was not recorded as a whole
             outputs[name] = load_value(graph, item, symbols, request.device)
     torch.save({"inputs": inputs, "outputs": outputs}, Path(request.folder) / TENSORS)
-    described = {name: _described(value) for name, value in inputs.items()}
+    described = {name: describe(value) for name, value in inputs.items()}
     return Saved(inputs=described, versions=_versions(request.device))
-
-
-def _described(value: torch.Tensor) -> InputTensor:
-    import torch
-
-    dtype = dtypes.bare_name(value.dtype)
-    is_integer = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
-    numbers = value.cpu().numpy() if is_integer and value.numel() else None  # torch has no limits of uint16
-    limits = (0, 0) if numbers is None else (int(numbers.min()), int(numbers.max()))
-    data = ""
-    if 0 < value.numel() * value.element_size() <= LARGEST_TEXT:
-        plain = value.detach().resolve_conj().cpu().contiguous().reshape(-1).view(torch.uint8)
-        data = base64.b64encode(plain.numpy().tobytes()).decode()
-    return InputTensor(dtype, tuple(value.shape), tuple(value.stride()), *limits, data)
 
 
 def _versions(device: str) -> dict[str, str]:

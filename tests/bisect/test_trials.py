@@ -51,10 +51,10 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trial", "of_numbers", "of_a_crash"),
     [
-        (Trial("x"), Outcome.RIGHT, Outcome.RIGHT),
+        (Trial("x"), Outcome.YES, Outcome.YES),
         (Trial("x", failure="it does not compile"), Outcome.UNKNOWN, Outcome.UNKNOWN),
-        (Trial("x", finding=Finding.OUTPUT, wrong="output 0 is 1 off"), Outcome.WRONG, Outcome.UNKNOWN),
-        (Trial("x", finding=Finding.END, wrong="it was killed"), Outcome.UNKNOWN, Outcome.WRONG),
+        (Trial("x", finding=Finding.OUTPUT, wrong="output 0 is 1 off"), Outcome.NO, Outcome.UNKNOWN),
+        (Trial("x", finding=Finding.END, wrong="it was killed"), Outcome.UNKNOWN, Outcome.NO),
     ],
 )
 def test_what_a_trial_tells(trial: Trial, of_numbers: Outcome, of_a_crash: Outcome) -> None:

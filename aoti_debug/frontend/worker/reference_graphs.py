@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aoti_debug import dtypes
@@ -60,6 +60,10 @@ class ReferenceGraphs:
         nodes = tuple(self._node(node) for node in lowered.module.graph.nodes)
         values = tuple(BufferValue(buffer, node.name) for buffer, node in _buffer_values(operations).items())
         self._graphs[name, self._function] = Graph(name, self._function, nodes, values)
+
+    def of_program(self, nodes: Iterable[Any]) -> None:
+        """Records the graph of an exported program, which was not lowered: no buffers hold its values."""
+        self._graphs["", MODEL] = Graph("", MODEL, tuple(map(self._node, nodes)), ())
 
     def reference(self) -> Reference:
         """The recorded graphs."""

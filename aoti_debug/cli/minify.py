@@ -1,0 +1,84 @@
+"""`aoti-debug minify`: the smallest part of a program that still shows its fault, as a script that needs only torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from aoti_debug.cli import options
+from aoti_debug.cli.lines import print_lines
+from aoti_debug.cli.step_lines import StepLines
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.minify.minify import minify
+from aoti_debug.minify.options import BASE, MinifyOptions
+from aoti_debug.minify.text import minified_lines
+
+
+@click.command("minify")
+@click.argument("program", metavar="PROGRAM.pt2", type=options.FilePath())
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=options.FilePath(),
+    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
+)
+@options.calls
+@click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
+@click.option(
+    "--timeout",
+    "stall",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    default=60.0,
+    show_default=True,
+    help="The model, or a part of it, hangs if it makes no progress for this long.",
+)
+@options.inductor_configs
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the minimisation")
+@click.pass_context
+def command(
+    context: click.Context,
+    program: Path,
+    inputs: Path | None,
+    calls: int,
+    guards: bool,
+    stall: float,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+) -> None:
+    """Find the smallest part of PROGRAM.pt2 that still shows its fault, and write it as a script.
+
+    PROGRAM.pt2 is an exported program. It is triaged; then parts of it are compiled and run, each by a script in a
+    process of its own: first the operators that the guilty launch computes, with the tensors that it read, then ever
+    fewer of them. If no such part shows the fault, parts of the whole program are tried. The result needs torch and
+    the modules of --import, and nothing of aoti-debug; it prints one line and ends with exit code 1 if it shows the
+    fault. If the search is interrupted, the same command goes on. Exit code 1: there is a finding.
+    """
+    chosen = MinifyOptions(
+        program=program,
+        inputs=inputs,
+        inductor_configs=options.parse_configs(configs),
+        calls=calls,
+        stall=stall,
+        guards=guards,
+        out=out,
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+    )
+    with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
+        found = minify(chosen, progress)
+    if found.smallest is not None:
+        shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
+        found = replace(found, smallest=replace(found.smallest, script=Path(shown)))
+    print_lines(["", *minified_lines(found)])
+    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING)

@@ -1,0 +1,61 @@
+"""The result of a minimisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.minify.trials import Trial
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The smallest part that shows the finding, as a script.
+
+    Attributes:
+        script: its path; files of inputs lie beside it.
+        lines: how many it has.
+        calls: how many operators it calls.
+        among: how many those of its start are.
+        start: "launch 0.3", "the program".
+        operators: the names of these.
+        observed: the finding as the script says it.
+        fails_in_eager: a call of it ends the process, or raises an error, in eager, too.
+        shown, runs: how often the script showed it, when it was run so many times in fresh processes; of a finding that
+            does not show itself every time, how often within one process of the script.
+    """
+
+    script: Path
+    lines: int
+    calls: int
+    among: int
+    start: str
+    operators: tuple[str, ...]
+    observed: str
+    fails_in_eager: bool
+    shown: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Minified:
+    """A finding, and the smallest script that shows it.
+
+    Attributes:
+        trials: all scripts that were run, those of an earlier, interrupted minimisation first.
+        earlier: how many of them that were.
+        smallest: None if no script showed the finding, or there is none.
+        notes: starts that could not be used, and why.
+    """
+
+    finding: Finding
+    trials: tuple[Trial, ...]
+    earlier: int
+    smallest: Smallest | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """True if there was nothing to minimise."""
+        return self.finding.kind == CLEAN

@@ -1,0 +1,52 @@
+"""Runs a script in a process of its own, and reads whether it shows its finding."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.machine import process
+from aoti_debug.minify.script_text import OBSERVED
+from aoti_debug.minify.trials import Trial
+
+SECONDS = 1800.0  # that compiling and running a part may take
+_LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
+
+
+def run_script(path: Path, trial: Trial) -> Trial:
+    """The trial with what running its script shows."""
+    command, variables = [sys.executable, str(path)], {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+    began = time.monotonic()
+    try:
+        with process.Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, environment=variables) as child:
+            done = process.finished(child, SECONDS)
+    except subprocess.TimeoutExpired:
+        return replace(trial, failure=f"no end within {wording.duration(SECONDS)}", seconds=SECONDS)
+    seconds = time.monotonic() - began
+    if done.code == 0:
+        return replace(trial, seconds=seconds)
+    last = done.stderr.strip().rpartition("\n")[2]
+    match = _LINE.fullmatch(last)
+    if match is None:
+        return replace(trial, failure=wording.first_line(last) or process.describe_exit(done.code), seconds=seconds)
+    return replace(trial, observed=match["what"], shown=int(match["shown"] or 1), seconds=seconds)
+
+
+def is_like(observed: str, first: str) -> bool:
+    """True if two observations are of the same kind: both a signal, the same exception, both numbers."""
+    return _kind(observed) == _kind(first)
+
+
+def _kind(observed: str) -> str:
+    if re.fullmatch(r"SIG[A-Z]+", observed):
+        return "signal"
+    exception = re.match(r"[\w.]*(Error|Exception)\b", observed)
+    if exception is not None:
+        return exception[0]
+    return "no end" if observed.startswith("no end within") else ""

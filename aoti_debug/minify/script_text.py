@@ -1,0 +1,151 @@
+"""Writes the script that shows a finding with torch alone. A pure text generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aoti_debug.fx_repro.module_text import CLASS, ModuleText
+from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
+from aoti_debug.minify.check import Check
+from aoti_debug.repro import literals
+
+SCRIPT = "repro.py"
+OBSERVED = "observed: "  # how the line of a script that shows its finding begins
+
+_OF_TENSORS = """
+def observed(compiled):
+    for name, tensor in zip({outputs}, compiled(*make_inputs())):
+        if count := int({function}(tensor.double()).sum()):
+            return f"{{count}} of {{tensor.numel()}} elements of {{name}} are {what}"
+"""
+_OBSERVED = {
+    Check.SAME: """
+def observed(compiled):
+    for name, one, other in zip({outputs}, compiled(*make_inputs()), Launch().eval()(*make_inputs())):
+        try:
+            torch.testing.assert_close(one, other, equal_nan=True)
+        except AssertionError as error:
+            return f"{{name}}: {{' '.join(str(error).split())}}"
+""",
+    Check.PROMISED: """
+def observed(program):
+    for name, node, tensor in zip({outputs}, program.graph.output_node().args[0], Launch().eval()(*make_inputs())):
+        one, other = ((t.dtype, list(t.shape), t.stride(), t.device.type) for t in (tensor, node.meta["val"]))
+        if one != other:
+            return f"{{name}}: {{one}}, promised {{other}}"
+""",
+    Check.ENDS: """
+def observed(package):
+    try:
+        child = subprocess.run([sys.executable, __file__, package], capture_output=True, text=True, timeout={seconds:g})
+    except subprocess.TimeoutExpired:
+        return "no end within {seconds:g} s"
+    if child.returncode < 0:
+        return signal.Signals(-child.returncode).name
+    return child.stderr.strip().rpartition("\\n")[2] or "an error" if child.returncode else ""
+""",
+    Check.NAN: _OF_TENSORS,
+    Check.INFINITY: _OF_TENSORS,
+}
+_MAIN = """
+if __name__ == "__main__":
+{before}    program = torch.export.export(Launch().eval(), make_inputs())
+{compile}{look}    print("as expected")
+"""
+_COMPILE = "    package = torch._inductor.aoti_compile_and_package(program{settings})\n"
+_LOAD = "    compiled = torch._inductor.aoti_load_package(package)\n"
+_ONCE = """    if text := observed({subject}):
+        sys.exit(f"observed: {{text}}; expected: {expected}")
+"""
+_OFTEN = """    if seen := [text for _ in range({runs}) if (text := observed({subject}))]:
+        sys.exit(f"observed: {{seen[0]}}, in {{len(seen)}} of {runs} runs; expected: {expected}")
+"""
+_CHILD = """    if sys.argv[1:]:
+        torch._inductor.aoti_load_package(sys.argv[1])(*make_inputs())
+        sys.exit(torch.cuda.synchronize() if torch.cuda.is_available() else 0)
+"""
+_EXPECTED = {
+    Check.SAME: "what eager computes",
+    Check.NAN: "numbers, as the inputs are",
+    Check.INFINITY: "finite numbers, as the inputs are",
+    Check.ENDS: "that it returns",
+    Check.PROMISED: "what was promised",
+}
+_MODULES = {Check.ENDS: ("signal", "subprocess")}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The things of the user that a script needs to show a finding.
+
+    Attributes:
+        configs: settings of Inductor.
+        folders: of modules of the user's that are not installed.
+        imports, libraries: modules and libraries of the user's.
+        seconds: after which a call hangs.
+    """
+
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    seconds: float = 60.0
+
+
+def script_text(
+    title: str, module: ModuleText, inputs: Mapping[str, str], check: Check, setting: Setting, runs: int = 1
+) -> str:
+    """The text of a script: exit code 1 and one line on stderr if it shows the finding, 0 if not.
+
+    Args:
+        title: what it is, one line.
+        inputs: an expression of each input, by its name in the module.
+        runs: how often it looks; of a finding that does not show itself every time.
+    """
+    names = {"sys", *_MODULES.get(check, ()), *standard_modules(module.imports)}
+    names |= {"base64"} if any("base64." in expression for expression in inputs.values()) else set()
+    reads_files = any("Path(" in expression for expression in inputs.values())
+    lines = [f'"""{_docstring(title)}"""', f"import {', '.join(sorted(names))}"]
+    lines += ["from pathlib import Path"] if reads_files else []
+    lines += ["import torch", *(f"import {name}" for name in torch_modules(module.imports))]
+    if setting.folders:
+        lines.append(f"sys.path[1:1] = [{', '.join(map(literals.text, setting.folders))}]")
+    lines += [f"import {name}" for name in setting.imports]
+    lines += [f"torch.ops.load_library({literals.text(path)})" for path in setting.libraries]
+    lines += ["torch.set_grad_enabled(False)", "", module.source.replace("\n\n", "\n").rstrip(), ""]
+    lines += _make_inputs(inputs)
+    return "\n".join(lines) + _observed(module, check, setting) + _main(check, setting, runs)
+
+
+def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
+    if not inputs:
+        return ["def make_inputs():", "    return ()", ""]
+    seed = ["    torch.manual_seed(0)"] if any("rand" in text for text in inputs.values()) else []
+    if len(inputs) == 1:
+        ((name, text),) = inputs.items()
+        return ["def make_inputs():", *seed, f"    return ({text},)  # {name}", ""]
+    made = [f"        {text},  # {name}" for name, text in inputs.items()]
+    return ["def make_inputs():", *seed, "    return (", *made, "    )", ""]
+
+
+def _observed(module: ModuleText, check: Check, setting: Setting) -> str:
+    outputs = f"[{', '.join(map(literals.text, module.outputs))}]"
+    function, what = ("torch.isnan", "NaN") if check is Check.NAN else ("torch.isinf", "infinite")
+    text = _OBSERVED[check].format(outputs=outputs, function=function, what=what, seconds=setting.seconds)
+    return text.replace("Launch()", f"{CLASS}()")
+
+
+def _main(check: Check, setting: Setting, runs: int) -> str:
+    settings = f", inductor_configs={dict(setting.configs)!r}" if setting.configs else ""
+    compiled = "" if check is Check.PROMISED else _COMPILE.format(settings=settings)
+    compiled += "" if check in (Check.PROMISED, Check.ENDS) else _LOAD
+    before = _CHILD if check is Check.ENDS else ""
+    subject = {Check.PROMISED: "program", Check.ENDS: "package"}.get(check, "compiled")
+    look = (_ONCE if runs == 1 else _OFTEN).format(subject=subject, runs=runs, expected=_EXPECTED[check])
+    return _MAIN.format(before=before, compile=compiled, look=look).replace("Launch()", f"{CLASS}()")
+
+
+def _docstring(title: str) -> str:
+    return title.replace("\\", "\\\\").replace('"', "'")

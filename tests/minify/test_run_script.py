@@ -1,0 +1,42 @@
+"""Scripts that show a finding, show none, or fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.minify.run_script import is_like, run_script
+from aoti_debug.minify.trials import Trial
+
+
+@pytest.mark.parametrize(
+    ("script", "observed", "shown", "failure"),
+    [
+        ("print('as expected')", "", 0, ""),
+        ("sys.exit('observed: relu: 3; 4; expected: what eager computes')", "relu: 3; 4", 1, ""),
+        ("sys.exit('observed: SIGSEGV, in 7 of 20 runs; expected: that it returns')", "SIGSEGV", 7, ""),
+        ("raise ValueError('no such operator')", "", 0, "ValueError: no such operator"),
+        ("import os; os.abort()", "", 0, "SIGABRT"),
+    ],
+)
+def test_what_a_script_shows(script: str, observed: str, shown: int, failure: str, tmp_path: Path) -> None:
+    path = tmp_path / "repro.py"
+    path.write_text(f"import sys\n{script}\n")
+    trial = run_script(path, Trial("hash", "name", runs=20))
+    assert (trial.observed, trial.shown, trial.runs, trial.failure) == (observed, shown, 20, failure)
+    assert trial.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("SIGSEGV", "SIGABRT", True),
+        ("SIGSEGV", "no end within 60 s", False),
+        ("KeyError: 3", "KeyError: 4", True),
+        ("KeyError: 3", "RuntimeError: 3", False),
+        ("relu: Tensor-likes are not close!", "add: Tensor-likes are not close!", True),
+    ],
+)
+def test_alike(one: str, other: str, alike: bool) -> None:
+    assert is_like(one, other) is alike

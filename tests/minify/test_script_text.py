@@ -1,0 +1,51 @@
+"""Scripts of small parts, whole: tests/minify/golden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import parts
+import pytest
+
+from aoti_debug.fx_repro.module_text import module_text
+from aoti_debug.minify.attempt import Attempt, script_of
+from aoti_debug.minify.check import Check
+from aoti_debug.minify.inputs import Given, InputForm
+from aoti_debug.minify.part import part_of
+from aoti_debug.minify.script_text import Setting, script_text
+
+GOLDEN = Path(__file__).parent / "golden"
+RELU, ADD = "aten.relu.default", "aten.add.Tensor"
+SETTING = Setting({"cpp.simdlen": 1}, ("/home/u/model",), ("my_ops",), ("/home/u/ops.so",), 20.0)
+
+
+@pytest.mark.parametrize("check", list(Check), ids=lambda check: check.name.lower())
+def test_the_whole_script(check: Check, golden: Callable[[Path, str], None]) -> None:
+    start = parts.start(RELU, ADD)
+    region = part_of(start, start.units)
+    assert region is not None
+    module = module_text(start.reference, start.graph, region)
+    title = 'FAULT in 0.3 cpp_fused_relu_0 of model.pt2: "a \\ b"'
+    text = script_text(title, module, {"x": "torch.randn([4])"}, check, SETTING, 20 if check is Check.ENDS else 1)
+    compile(text, "repro.py", "exec")
+    golden(GOLDEN / f"{check.name.lower()}.py.txt", text)
+
+
+def test_inputs_are_random_or_files_beside_the_script() -> None:
+    start = parts.start(RELU, ADD)
+    script = script_of(Attempt(start, start.units, Check.SAME), "title", Setting())
+    assert script is not None
+    assert 'torch.load(Path(__file__).with_name("x.pt"))' in script.text
+    assert script.inputs.files == {"x.pt": start.folder / "0.pt"}
+    small = InputForm(Given.SEED, {4: 2})
+    script = script_of(Attempt(start, start.units, Check.SAME, small), "title", Setting())
+    assert script is not None
+    assert "torch.randn([2])" in script.text
+    assert script.inputs.files == {}
+
+
+@pytest.mark.parametrize(("check", "is_written"), [(Check.SAME, False), (Check.ENDS, True)])
+def test_random_numbers_are_not_compared(check: Check, is_written: bool) -> None:
+    start = parts.start(RELU, "aten.bernoulli.default", random=("node_1",))
+    assert (script_of(Attempt(start, start.units, check), "title", Setting()) is not None) is is_written

@@ -1,0 +1,25 @@
+"""The call of a start that fails in eager."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import parts
+
+from aoti_debug.minify.request import END
+
+RELU, ADD = "aten.relu.default", "aten.add.Tensor"
+
+
+def test_the_call_that_ended_the_process_was_begun_last() -> None:
+    start = parts.start(RELU, ADD)
+    assert start.failing == ""
+    assert replace(start, lines=start.lines[: start.lines.index(END) - 1]).failing == "node_1"
+
+
+def test_a_call_that_raised_has_no_value() -> None:
+    assert parts.start(RELU, ADD, RELU, missing=("node_1", "node_2")).failing == "node_1"
+
+
+def test_a_call_that_draws_random_numbers_does_not_fail() -> None:
+    assert parts.start(RELU, ADD, random=("node_1",)).failing == ""

@@ -1,0 +1,37 @@
+"""The scripts of a minimisation on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.errors import RunDirError
+from aoti_debug.minify.trials import NAME, Known, Trial, Trials
+
+TRIAL = Trial("abc", "2 of 3 calls", observed="relu", shown=1)
+
+
+def test_an_interrupted_minimisation_goes_on(tmp_path: Path) -> None:
+    trials = Trials(tmp_path, "key")
+    trials.know(Known("triage", {"kind": "fault"}))
+    trials.add(TRIAL)
+    again = Trials(tmp_path, "key")
+    assert (again.all, again.known, again.earlier) == ((TRIAL,), Known("triage", {"kind": "fault"}), 1)
+    assert again.find("abc") == TRIAL
+    assert again.find("other") is None
+
+
+@pytest.mark.parametrize("key", ["key", "other"])
+def test_a_finished_or_another_one_begins_anew(key: str, tmp_path: Path) -> None:
+    trials = Trials(tmp_path, "key")
+    trials.add(TRIAL)
+    if key == "key":
+        trials.finish()
+    assert Trials(tmp_path, key).all == ()
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    with pytest.raises(RunDirError, match=r"minify\.json is damaged"):
+        Trials(tmp_path, "key")

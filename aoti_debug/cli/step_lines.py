@@ -53,7 +53,7 @@ class StepLines(StepListener):
         """Prints the line of a step."""
         self._stop()
         self._last.remember(step.name, step.seconds)
-        line = f"{step.name:<{_NAME}}{wording.duration(step.seconds):>9}  {wording.first_line(step.text)}"
+        line = f"{step.name:<{_NAME}} {wording.duration(step.seconds):>8}  {wording.first_line(step.text)}"
         print_lines([shorten_middle(line, width(err=True))], err=True)
 
     def _show(self, progress: Progress) -> None:

@@ -34,8 +34,9 @@ VERBS = {
     "doctor": "Check that this machine can build, run and debug models.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
-_IMPORT_TORCH_AT_ONCE = frozenset({"run", "triage", "compare", "diff", "replay"})
-_USER_MODULE = "--import"  # a fork server of all but `run` imports it as well
+_RUN_MODELS = frozenset({"triage", "compare", "diff"})
+_MODEL = ".pt2"
+_USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
 
 
@@ -62,7 +63,7 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if Path(args[0]).suffix == ".pt2":
+            if Path(args[0]).suffix == _MODEL:
                 raise click.UsageError(f"no command is given; perhaps: aoti-debug build {args[0]}", ctx) from error
             raise
 
@@ -76,7 +77,8 @@ def _imports_torch(arguments: Sequence[str]) -> bool:
     """True if the command starts processes from a fork server that imports torch and nothing of the user's."""
     if arguments[0] == "run":
         return True
-    return arguments[0] in _IMPORT_TORCH_AT_ONCE and not any(word.startswith(_USER_MODULE) for word in arguments)
+    runs_model = arguments[0] in _RUN_MODELS and any(word.endswith(_MODEL) for word in arguments)
+    return runs_model and not any(word.startswith(_USER_MODULE) for word in arguments)
 
 
 def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:

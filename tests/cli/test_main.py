@@ -126,6 +126,8 @@ def test_starts_fast_and_without_torch() -> None:
         (["run", "m.pt2"], True, False),
         (["run", "m.pt2", "--import", "mine"], False, True),
         (["triage", "m.pt2"], False, True),
+        (["diff", "one", "two.pt2"], False, True),
+        (["diff", "one", "two"], False, False),
         (["triage", "m.pt2", "--import", "mine"], False, False),
         (["triage", "m.pt2", "--import=mine"], False, False),
         (["show"], False, False),

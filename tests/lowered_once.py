@@ -1,6 +1,6 @@
-"""Lowers a small program when it is imported: processes that are forked afterwards find what torch's compiler makes once.
+"""Lowers a small program when it is imported: processes forked afterwards find what torch's compiler makes but once.
 
-Its patterns of graphs, the hash of all files of Triton, modules that it imports late: half of what a small model takes.
+That is its patterns of graphs, the hash of Triton's files and what it imports late: half of what a small model takes.
 """
 
 from __future__ import annotations

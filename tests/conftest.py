@@ -81,15 +81,16 @@ def pytest_unconfigure() -> None:
 def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     """Forks the processes that lower and run models from one that has imported what they need, once a session.
 
-    All folders with modules for children are on the search path from the start: it forks no process with another one.
-    With a GPU, torch's compiler asks for the devices when it is imported, which no fork survives: the server notices
-    that of the modules of users, and does not fork.
+    It has also lowered a small program (lowered_once.py). All folders with modules for children are on the search path
+    from the start: it forks no process with another one. With a GPU, torch's compiler asks for the devices when it is
+    imported, which no fork survives: the server notices that of the modules of users, and does not fork.
     """
     for folder in pytestconfig.getini("pythonpath"):
         importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
     lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
-    modules, checked = (PRELOADED, lowering) if torch.cuda.is_available() else ((*PRELOADED, *lowering), ())
+    without_gpu = (*PRELOADED, *lowering, "lowered_once")
+    modules, checked = (PRELOADED, lowering) if torch.cuda.is_available() else (without_gpu, ())
     with python_process.forking_from(modules, checked, read_late=read_late):
         yield
 

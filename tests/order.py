@@ -11,16 +11,24 @@ T = TypeVar("T")
 # the precompiled headers: the others would wait, or make the same.
 LONGEST = (
     *("repro/test_execution.py", "runtime_shims/test_sanitizers.py", "runtime_shims_cuda/test_cuda_ptx.py"),
-    *("end_to_end/test_every_package.py", "corpus/test_corpus.py", "frontend/test_compiled_package.py"),
-    *("compare/test_compiled_packages.py", "builder/test_build.py", "triage/test_torture.py"),
-    *("triage/test_compiled_package.py", "end_to_end/test_stripped_packages.py", "repro/test_sanitize.py"),
-    *("repro/test_triton_recorded.py", "native/test_crash_stacks.py", "compare/test_compare.py"),
-    *("frontend/worker/test_lower.py", "triage/contracts/test_contracts.py", "repro/test_reduce.py"),
-    *("repro/test_replay.py", "end_to_end/test_ranks.py", "report/test_browser.py"),
-    *("builder/test_compile_library.py", "wrapper/test_real.py", "compare/test_bad_input.py"),
-    *("runtime_shims/test_journal_blocks.py", "replay/test_replay.py", "end_to_end/test_inside_examples.py"),
-    *("report/test_diff_page.py", "repro/test_evidence.py", "frontend/test_exported_program.py"),
-    *("run/test_runner.py", "torch_compile/test_backend.py", "bisect/test_settings.py"),
+    *("corpus/test_corpus.py", "triage/test_torture.py", "runtime_shims/test_device.py"),
+    *("frontend/test_compiled_package.py", "end_to_end/test_every_package.py", "builder/test_build.py"),
+    *("compare/test_compiled_packages.py", "end_to_end/test_ranks.py", "end_to_end/test_inspected_models.py"),
+    *("report/test_browser.py", "fx_repro/test_fx_repro.py", "runtime_shims/test_journal_blocks.py"),
+    *("end_to_end/test_stripped_packages.py", "triage/test_compiled_package.py", "end_to_end/test_prints.py"),
+    *("report/test_diff_page.py", "repro/test_reduce.py", "end_to_end/test_inside_examples.py"),
+    *("repro/test_triton_recorded.py", "repro/test_sanitize.py", "native/test_crash_stacks.py"),
+    *("compare/test_bad_input.py", "repro/test_replay.py", "run/test_inspector.py"),
+    *("builder/test_compile_library.py", "printing/test_inspectors.py", "repro/test_evidence.py"),
+    *("wrapper/test_real.py", "attacks/test_report_page.py", "compare/test_compare.py"),
+    *("builder/test_regex_templates.py", "compare/regions/test_states.py", "frontend/worker/test_lower.py"),
+    *("run/test_runner.py", "replay/test_replay.py", "end_to_end/test_inspections.py"),
+    *("triage/contracts/test_contracts.py", "torch_compile/test_backend.py", "bisect/test_settings.py"),
+    *(
+        "frontend/test_exported_program.py",
+        "triage/nonfinite/test_nonfinite_model.py",
+        "triage/memory/test_uninitialised.py",
+    ),
 )
 
 

@@ -139,4 +139,5 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind == "c":
         magnitudes: NDArray[Any] = np.abs(values.astype(np.complex128))
         return magnitudes
-    return values.astype({"f": "float64", "u": "uint64"}.get(values.dtype.kind, "int64"))
+    with np.errstate(invalid="ignore"):  # memory that was never written may hold signalling NaNs
+        return values.astype({"f": "float64", "u": "uint64"}.get(values.dtype.kind, "int64"))

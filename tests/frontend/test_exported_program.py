@@ -72,7 +72,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # where children look for modules first
     return tmp_path
 
 

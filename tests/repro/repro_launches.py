@@ -36,6 +36,7 @@ from aoti_debug.manifest import (
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate import generate
+from aoti_debug.repro.modules import TEMPLATES
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
@@ -247,11 +248,29 @@ def cpp_repro(
 ADD_ONE = "for (int64_t i = 0; i < ks0; ++i) out_ptr0[i] = in_ptr0[i] + 1;"
 
 
-# Forks for each request: a fresh process that has imported torch already, and cannot import aoti_debug.
+# Forks for each request: a fresh process that has imported torch and Triton already, and cannot import aoti_debug.
 FORKING = """
-import json, os, runpy, sys, traceback
-import numpy, safetensors.torch, torch
+import _imp, contextlib, gc, json, os, runpy, sys, traceback
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+import numpy, safetensors.torch, torch, torch._dynamo
+with contextlib.suppress(ImportError):
+    import triton
 sys.modules["aoti_debug"] = None  # importing it raises ImportError
+sources = {path: path.read_bytes() for path in Path(sys.argv[1]).glob("*.py")}
+compiled = {data: compile(data, path, "exec", dont_inherit=True) for path, data in sources.items()}
+source_to_code = SourceFileLoader.source_to_code
+
+def code_of(loader, data, path, **settings):
+    # Every repro holds a copy of the same modules.
+    code = compiled.get(bytes(data))
+    if code is None:
+        return source_to_code(loader, data, path, **settings)
+    _imp._fix_co_filename(code, os.fspath(path))
+    return code
+
+SourceFileLoader.source_to_code = code_of
+gc.freeze()
 for line in sys.stdin:
     request = json.loads(line)
     child = os.fork()
@@ -282,7 +301,7 @@ for line in sys.stdin:
 
 @cache
 def _forking() -> subprocess.Popen[str]:
-    command = [sys.executable, "-I", "-c", FORKING]
+    command = [sys.executable, "-I", "-c", FORKING, str(TEMPLATES)]
     return subprocess.Popen(command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

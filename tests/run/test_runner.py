@@ -273,7 +273,7 @@ def test_latest_stays_where_a_later_run_never_started(faulty_package: Path, tmp_
 
 def test_a_module_that_kills_the_process(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "suicidal.py").write_text("import os, sys\nprint('goodbye', file=sys.stderr)\nos.abort()\n")
-    monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}{tmp_path}")
+    monkeypatch.chdir(tmp_path)  # where children look for modules first
     with pytest.raises(TargetError) as caught:
         run(faulty_package, tmp_path, imports=["suicidal"])
     assert str(caught.value).splitlines() == [
@@ -352,7 +352,7 @@ def test_summaries_that_cannot_be_kept_leave_the_run(
         "import atexit, os\n"
         "atexit.register(lambda: os.truncate(os.path.join(os.environ['AOTI_DEBUG_RUN'], 'summaries.bin'), 10))\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)  # where children look for modules first
     result = runner.run(faulty_package, level=3, summaries=1, imports=("truncates",), out=tmp_path / "runs")
     assert "summaries.bin is truncated" in result.lost
     assert result.verdict is None

@@ -32,6 +32,14 @@ def test_nothing_is_lost_at_the_ends_of_the_range() -> None:
     assert result.std < 1e295
 
 
+def test_signalling_nans_of_memory_that_was_never_written() -> None:
+    value = torch.tensor([0x7F800001, 0], dtype=torch.int32).view(torch.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = tensor_statistics(value)
+    assert (result.n_nan, result.n_zero) == (1, 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64])
 def test_integers_stay_integers(dtype: torch.dtype) -> None:
     low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max

@@ -8,7 +8,6 @@ from typing import Any
 import models
 import pytest
 import torch
-from built_model import importable
 from paths import CPP
 from repro_launches import replay
 
@@ -62,9 +61,7 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     subprocess.run(command, check=True)
     text = f"import ctypes\nimport models\nctypes.CDLL({str(library)!r}, ctypes.RTLD_GLOBAL)\n"
     (tmp_path / "shim_of_shimmed.py").write_text(text)
-    monkeypatch.setenv("PYTHONPATH", "")  # and back to what it was
-    importable(Path(models.__file__).parent)
-    importable(tmp_path)
+    monkeypatch.chdir(tmp_path)  # where children look for modules first
     return "shim_of_shimmed"
 
 

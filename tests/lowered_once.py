@@ -1,0 +1,38 @@
+"""Lowers a small program when it is imported: processes forked afterwards find what torch's compiler makes but once.
+
+That is its patterns of graphs, the hash of Triton's files and what it imports late: half of what a small model takes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import torch
+from filelock import FileLock
+from torch import Tensor, nn
+
+from aoti_debug.frontend import exported_program
+from aoti_debug.frontend.worker.protocol import Request
+from aoti_debug.machine import cache
+from aoti_debug.machine.compiler import find_torch
+
+
+class Model(nn.Module):
+    """A matrix product, a generated kernel, an operator behind the proxy executor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.linear(x), 1) @ x
+
+
+def lower() -> None:
+    program = torch.export.export(Model().eval(), (torch.ones(4, 4),))
+    with tempfile.TemporaryDirectory() as folder:
+        exported_program.lower_in_process(program, Request(program="", folder=folder), find_torch())
+
+
+with FileLock(cache.directory() / "lowered-once.lock"):  # the first finds out what the machine can do
+    lower()

@@ -1,4 +1,4 @@
-"""Triages the program of a smallest script: is it the same kind of finding?"""
+"""Triages the program of a smallest script, which says if it is the same kind of finding."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -102,7 +102,8 @@ def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
         return None
     inputs = input_texts(start, module, attempt.form)
     first = [IN_EAGER] if attempt.check is Check.ENDS and start.failing not in calls else []
-    text = script_text(title, module, inputs.expressions, attempt.check, setting, attempt.runs, first)
+    used = replace(setting, device=start.device)
+    text = script_text(title, module, inputs.expressions, attempt.check, used, attempt.runs, first)
     return Script(text, module, inputs)
 
 

@@ -65,3 +65,12 @@ def test_indices_are_as_small_as_the_sizes() -> None:
     script = script_of(Attempt(start, start.units, Check.SAME, InputForm(Given.SEED, {4: 2})), "title", Setting())
     assert script is not None
     assert "torch.randint(-1, 2, [2])" in script.text
+
+
+def test_the_module_is_on_the_device_of_its_inputs() -> None:
+    start = replace(parts.start(RELU), device="cuda")
+    for check in Check:
+        script = script_of(Attempt(start, start.units, check), "title", Setting())
+        assert script is not None
+        assert script.text.count("Launch().eval()") == script.text.count('Launch().eval().to("cuda")') > 0
+        assert '.pt")).to("cuda")' in script.text

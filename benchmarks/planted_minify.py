@@ -60,9 +60,7 @@ FAULTS = {
     **{name: _setting(name) for name in ("relu for abs", "sum one short", "exp by three per cent", "cat reversed")},
     **{name: _setting(name) for name in ("silu of twice", "pattern that swaps operands")},
     "zero by zero": Fault("by_zero", "NOT FINITE", (), {}),
-    "lowering reads far away": Fault(
-        "words", "FAULT", ("planted_minify_faults",), {"AOTI_PLANTED_LOWERING": "far"}, FAR
-    ),
+    "lowering reads far away": FAR,
     "operator writes far away": Fault("spilled", "FAULT", ("memory_ops",), {}),
     "operator waits": Fault("waited", "HANG", ("corpus.ops",), {}, ("--timeout", "8")),
     "operator lies about strides": Fault("transposed", "CONTRACT", ("corpus.ops",), {}),
@@ -78,6 +76,7 @@ class Row:
     calls: int
     lines: int
     inputs: str
+    is_confirmed: bool
     scripts: int
     seconds: float
     said: str
@@ -94,7 +93,7 @@ def main() -> int:
     for name in options.faults:
         rows.append(_minify(name, FAULTS[name], folder))
         print(f"{name}: {rows[-1].said}", flush=True)
-    head = ("planted", "shown alone", "operators", "lines", "inputs", "scripts tried", "seconds")
+    head = ("planted", "shown alone", "operators", "lines", "inputs", "same verdict", "scripts tried", "seconds")
     cells = [
         (
             r.fault,
@@ -137,7 +136,7 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     count = int(tried[1]) if tried else 0
     if calls is None or fault.kind not in result.stdout:
         said = (result.stdout.splitlines() or result.stderr.splitlines() or ["nothing"])[-1]
-        return Row(name, False, 99, 0, "", count, seconds, said)
+        return Row(name, False, 99, 0, "", False, count, seconds, said)
     (script,) = out.glob("*/repro/repro.py")
     text = script.read_text()
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -152,7 +151,21 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     lines = len(text.splitlines())
     is_shown = alone.returncode == 1 and said.startswith("observed: ") and lines <= MOST_LINES
     files = "file" if "torch.load(" in text else "seed" if "manual_seed" in text else "literal"
-    return Row(name, is_shown and "aoti_debug" not in text, int(calls[1]), lines, files, count, seconds, said[:160])
+    return Row(
+        fault=name,
+        is_shown=is_shown and "aoti_debug" not in text,
+        calls=int(calls[1]),
+        lines=lines,
+        inputs=files,
+        is_confirmed=f"  verdict  {fault.kind}" in result.stdout,
+        scripts=count,
+        seconds=seconds,
+        said=said[:160],
+    )
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _export(name: str, path: Path) -> None:

@@ -12,6 +12,7 @@ from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.minify.confirm import confirmed
 from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import BASE, MinifyOptions
 from aoti_debug.minify.text import minified_lines
@@ -76,7 +77,7 @@ def command(
         trusted=trusted,
     )
     with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
-        found = minify(chosen, progress)
+        found = confirmed(minify(chosen, progress), chosen, progress)
     if found.smallest is not None:
         shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
         found = replace(found, smallest=replace(found.smallest, script=Path(shown)))

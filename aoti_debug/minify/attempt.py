@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from aoti_debug.fx_repro.module_text import ModuleText, module_text
 from aoti_debug.minify.check import Check
 from aoti_debug.minify.inputs import SMALL, Given, InputForm, InputTexts, input_texts
 from aoti_debug.minify.part import part_of
-from aoti_debug.minify.script_text import SCRIPT, Setting, script_text
+from aoti_debug.minify.script_text import IN_EAGER, SCRIPT, Setting, script_text
 from aoti_debug.minify.start import Start, Unit
 
 
@@ -83,7 +83,8 @@ class Script:
 def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
     """The script of an attempt; None where it would show nothing, or cannot be written.
 
-    A part that begins with NaN shows no NaN of its own; one that draws random numbers is not the same in eager.
+    A part that begins with NaN shows no NaN of its own; one that draws random numbers is not the same in eager. Where
+    eager returns, the script first has it do so: its inputs may be others than the recorded ones.
     """
     start = attempt.start
     region = part_of(start, attempt.units)
@@ -100,7 +101,9 @@ def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
     except UsageError:
         return None
     inputs = input_texts(start, module, attempt.form)
-    text = script_text(title, module, inputs.expressions, attempt.check, setting, attempt.runs)
+    first = [IN_EAGER] if attempt.check is Check.ENDS and start.failing not in calls else []
+    used = replace(setting, device=start.device)
+    text = script_text(title, module, inputs.expressions, attempt.check, used, attempt.runs, first)
     return Script(text, module, inputs)
 
 

@@ -20,10 +20,10 @@ from aoti_debug.triage.triage_directory import TriageDir
 from aoti_debug.triage.wrong_values import WRONG_VALUE
 
 
-def finding_of(
+def known_finding(
     options: MinifyOptions, folder: Path, trials: Trials, steps: Steps, listener: StepListener | None
 ) -> tuple[Finding, TriageDir]:
-    """The finding and the directory of the triage; what an interrupted minimisation found is taken from there.
+    """The finding of a program and its triage; that of an interrupted minimisation is taken from there.
 
     Raises:
         The errors of a triage.
@@ -31,6 +31,19 @@ def finding_of(
     if trials.known is not None:
         kept = findings.from_json(trials.known.finding, finding_kinds.by_value())
         return kept, triage_directory.open_triage(Path(trials.known.triage))
+    finding, done = finding_of(options, folder, steps, listener)
+    trials.know(Known(str(done.path), findings.to_json(finding)))
+    return finding, done
+
+
+def finding_of(
+    options: MinifyOptions, folder: Path, steps: Steps, listener: StepListener | None
+) -> tuple[Finding, TriageDir]:
+    """The finding of a program, and its triage.
+
+    Raises:
+        The errors of a triage.
+    """
     done = triage(
         TriageOptions(
             model=options.program,
@@ -46,11 +59,8 @@ def finding_of(
         ),
         listener,
     )
-    finding = done.finding
-    if finding.kind == CLEAN:
-        finding = _of_outputs(options, folder, finding, steps)
-    trials.know(Known(str(done.path), findings.to_json(finding)))
-    return finding, done
+    is_clean = done.finding.kind == CLEAN
+    return _of_outputs(options, folder, done.finding, steps) if is_clean else done.finding, done
 
 
 def _of_outputs(options: MinifyOptions, folder: Path, clean: Finding, steps: Steps) -> Finding:

@@ -24,6 +24,8 @@ class Smallest:
         fails_in_eager: a call of it ends the process, or raises an error, in eager, too.
         shown, runs: how often the script showed it, when it was run so many times in fresh processes; of a finding that
             does not show itself every time, how often within one process of the script.
+        verdict: of a triage of the part as a program; "" if there was none.
+        program: that program; None if there is none.
     """
 
     script: Path
@@ -36,6 +38,8 @@ class Smallest:
     fails_in_eager: bool
     shown: int
     runs: int
+    verdict: str = ""
+    program: Path | None = None
 
 
 @dataclass(frozen=True)

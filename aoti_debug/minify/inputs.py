@@ -14,7 +14,6 @@ from aoti_debug.fx_repro.request import InputTensor
 from aoti_debug.minify.request import Value
 from aoti_debug.minify.start import Start
 from aoti_debug.repro import literals
-from aoti_debug.values import is_row_major
 
 SMALL = 2  # the size of a dimension that is made smaller
 
@@ -90,8 +89,15 @@ def _to(device: str) -> str:
 
 
 def _resized(tensor: InputTensor, sizes: Mapping[int, int]) -> InputTensor:
-    """The tensor with other sizes; one that is not row-major as it is."""
-    if not is_row_major(tensor.shape, tensor.strides):
+    """The tensor with other sizes, then row-major; integers may be indices, and become as small as the sizes."""
+    if not sizes:
         return tensor
     shape = tuple(sizes.get(size, size) for size in tensor.shape)
-    return replace(tensor, shape=shape, strides=tuple(math.prod(shape[n + 1 :]) for n in range(len(shape))))
+    smallest, largest = (min(number, SMALL - 1) for number in (tensor.smallest, tensor.largest))
+    return replace(
+        tensor,
+        smallest=smallest,
+        largest=largest,
+        shape=shape,
+        strides=tuple(math.prod(shape[n + 1 :]) for n in range(len(shape))),
+    )

@@ -16,7 +16,7 @@ from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.minify.attempt import Attempt, Script, folders_of, script_of
 from aoti_debug.minify.check import checks_of
-from aoti_debug.minify.finding import finding_of
+from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
 from aoti_debug.minify.inputs import SMALL, Given, InputForm, sizes_of
 from aoti_debug.minify.likely import likely_parts
@@ -101,7 +101,7 @@ class _Minimisation:
         )
 
     def minified(self) -> Minified:
-        finding, done = finding_of(self._options, self._folder, self._trials, self._steps, self._listener)
+        finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
         best = None
         if finding.kind.value != "clean":
             self._title = _title(self._options, finding)

@@ -12,6 +12,8 @@ from aoti_debug.minify.check import Check
 from aoti_debug.repro import literals
 
 SCRIPT = "repro.py"
+_MODULE = "Launch().eval()"  # in the templates
+IN_EAGER = f"{_MODULE}(*make_inputs())  # eager returns"
 OBSERVED = "observed: "  # how the line of a script that shows its finding begins
 
 _OF_TENSORS = """
@@ -85,6 +87,7 @@ class Setting:
         folders: of modules of the user's that are not installed.
         imports, libraries: modules and libraries of the user's.
         seconds: after which a call hangs.
+        device: of the module, "cpu" or "cuda".
     """
 
     configs: Mapping[str, Any] = field(default_factory=dict)
@@ -92,10 +95,17 @@ class Setting:
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     seconds: float = 60.0
+    device: str = "cpu"
 
 
 def script_text(
-    title: str, module: ModuleText, inputs: Mapping[str, str], check: Check, setting: Setting, runs: int = 1
+    title: str,
+    module: ModuleText,
+    inputs: Mapping[str, str],
+    check: Check,
+    setting: Setting,
+    runs: int = 1,
+    first: Sequence[str] = (),
 ) -> str:
     """The text of a script: exit code 1 and one line on stderr if it shows the finding, 0 if not.
 
@@ -103,6 +113,7 @@ def script_text(
         title: what it is, one line.
         inputs: an expression of each input, by its name in the module.
         runs: how often it looks; of a finding that does not show itself every time.
+        first: statements before the export.
     """
     names = {"sys", *_MODULES.get(check, ()), *standard_modules(module.imports)}
     names |= {"base64"} if any("base64." in expression for expression in inputs.values()) else set()
@@ -116,7 +127,9 @@ def script_text(
     lines += [f"torch.ops.load_library({literals.text(path)})" for path in setting.libraries]
     lines += ["torch.set_grad_enabled(False)", "", module.source.replace("\n\n", "\n").rstrip(), ""]
     lines += _make_inputs(inputs)
-    return "\n".join(lines) + _observed(module, check, setting) + _main(check, setting, runs)
+    device = "" if setting.device == "cpu" else f".to({literals.text(setting.device)})"
+    code = _observed(module, check, setting) + _main(check, setting, runs, first)
+    return "\n".join(lines) + code.replace(_MODULE, f"{CLASS}().eval(){device}")
 
 
 def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
@@ -133,18 +146,17 @@ def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
 def _observed(module: ModuleText, check: Check, setting: Setting) -> str:
     outputs = f"[{', '.join(map(literals.text, module.outputs))}]"
     function, what = ("torch.isnan", "NaN") if check is Check.NAN else ("torch.isinf", "infinite")
-    text = _OBSERVED[check].format(outputs=outputs, function=function, what=what, seconds=setting.seconds)
-    return text.replace("Launch()", f"{CLASS}()")
+    return _OBSERVED[check].format(outputs=outputs, function=function, what=what, seconds=setting.seconds)
 
 
-def _main(check: Check, setting: Setting, runs: int) -> str:
+def _main(check: Check, setting: Setting, runs: int, first: Sequence[str]) -> str:
     settings = f", inductor_configs={dict(setting.configs)!r}" if setting.configs else ""
     compiled = "" if check is Check.PROMISED else _COMPILE.format(settings=settings)
     compiled += "" if check in (Check.PROMISED, Check.ENDS) else _LOAD
-    before = _CHILD if check is Check.ENDS else ""
+    before = (_CHILD if check is Check.ENDS else "") + "".join(f"    {statement}\n" for statement in first)
     subject = {Check.PROMISED: "program", Check.ENDS: "package"}.get(check, "compiled")
     look = (_ONCE if runs == 1 else _OFTEN).format(subject=subject, runs=runs, expected=_EXPECTED[check])
-    return _MAIN.format(before=before, compile=compiled, look=look).replace("Launch()", f"{CLASS}()")
+    return _MAIN.format(before=before, compile=compiled, look=look)
 
 
 def _docstring(title: str) -> str:

@@ -30,10 +30,12 @@ def _smallest(found: Smallest) -> list[str]:
     in_eager = ["  note     it fails in eager, too"] if found.fails_in_eager else []
     operators = wording.some(list(found.operators), _MOST_OPERATORS)
     calls = f"{wording.count(found.calls, 'call')} of {found.among} of {found.start}"
+    verdict = [f"  verdict  {found.verdict}"] if found.verdict else []
     times = "every time" if found.shown == found.runs else "FLAKY: not every time"
     return [
         f"SMALLEST {calls}: {operators}",
         f"  observed {found.observed}",
+        *verdict,
         *in_eager,
         f"  shown    in {found.shown} of {wording.count(found.runs, 'run')}, {times}",
         f"  script   {found.script}, {wording.count(found.lines, 'line')}",

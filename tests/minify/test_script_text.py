@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import parts
@@ -13,7 +14,7 @@ from aoti_debug.minify.attempt import Attempt, script_of
 from aoti_debug.minify.check import Check
 from aoti_debug.minify.inputs import Given, InputForm
 from aoti_debug.minify.part import part_of
-from aoti_debug.minify.script_text import Setting, script_text
+from aoti_debug.minify.script_text import IN_EAGER, Setting, script_text
 
 GOLDEN = Path(__file__).parent / "golden"
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
@@ -49,3 +50,27 @@ def test_inputs_are_random_or_files_beside_the_script() -> None:
 def test_random_numbers_are_not_compared(check: Check, is_written: bool) -> None:
     start = parts.start(RELU, "aten.bernoulli.default", random=("node_1",))
     assert (script_of(Attempt(start, start.units, check), "title", Setting()) is not None) is is_written
+
+
+def test_eager_returns_first_where_it_does() -> None:
+    good, bad = parts.start(RELU, ADD), parts.start(RELU, ADD, missing=("node_1",))
+    scripts = [script_of(Attempt(start, start.units, Check.ENDS), "title", Setting()) for start in (good, bad)]
+    assert [script is not None and IN_EAGER in script.text for script in scripts] == [True, False]
+
+
+def test_indices_are_as_small_as_the_sizes() -> None:
+    start = parts.start(RELU)
+    integers = replace(parts.TENSOR, dtype="int64", smallest=-1, largest=31)
+    start = replace(start, lines=tuple(replace(line, tensor=integers) for line in start.lines))
+    script = script_of(Attempt(start, start.units, Check.SAME, InputForm(Given.SEED, {4: 2})), "title", Setting())
+    assert script is not None
+    assert "torch.randint(-1, 2, [2])" in script.text
+
+
+def test_the_module_is_on_the_device_of_its_inputs() -> None:
+    start = replace(parts.start(RELU), device="cuda")
+    for check in Check:
+        script = script_of(Attempt(start, start.units, check), "title", Setting())
+        assert script is not None
+        assert script.text.count("Launch().eval()") == script.text.count('Launch().eval().to("cuda")') > 0
+        assert '.pt")).to("cuda")' in script.text

@@ -196,7 +196,7 @@ class _Case:
         launch = self._launch_of(fault)
         if fault is None:
             return self._outside(what)
-        text = _fault_text(fault)
+        text = self._fault_text(fault)
         if launch is None:
             return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")
         cause = {
@@ -266,8 +266,18 @@ class _Case:
         if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
             return self.caught.useful(open_threads)
         if finding.fault is not None and finding.fault.domain is not FaultDomain.CUDA:
-            return exception_text.frames(finding.fault.text) or exception_text.frames(self.exit.detail)
+            return exception_text.frames(self._shim_text(finding.fault)) or exception_text.frames(self.exit.detail)
         return ()
+
+    def _fault_text(self, fault: Fault) -> str:
+        if fault.domain is FaultDomain.CUDA:
+            return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
+        return exception_text.message(self._shim_text(fault)) or f"error code {fault.code}"
+
+    def _shim_text(self, fault: Fault) -> str:
+        """The text of an error, which torch's C shim may have logged only."""
+        is_logged = fault.domain is FaultDomain.SHIM and not fault.text
+        return crash_stacks.shim_exception(self.run.path) if is_logged else fault.text
 
     def _launch_of(self, fault: Fault | None) -> Launch | None:
         if fault is None or fault.launch is None:
@@ -312,12 +322,6 @@ def signal_text(name: str) -> str:
     """A signal with its description: "SIGSEGV (Segmentation fault)"."""
     number = signal.Signals.__members__.get(name)
     return name if number is None else f"{name} ({signal.strsignal(number)})"
-
-
-def _fault_text(fault: Fault) -> str:
-    if fault.domain is FaultDomain.CUDA:
-        return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
-    return exception_text.message(fault.text) or f"error code {fault.code}"
 
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:

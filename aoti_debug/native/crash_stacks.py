@@ -44,6 +44,8 @@ _ABORT_MESSAGE = re.compile(
     r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
     r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
 )
+_SHIM_EXCEPTION = "] Exception in aoti_torch: "
+_LOG_LINE = re.compile(r"^(?:\[[A-Z]\d{4} |c?\d+\.\d+ |Traceback )", re.MULTILINE)  # what may come behind an exception
 _SEARCHED_LINES = 200  # at the end of stderr.log
 _SEARCHED_BYTES = 1 << 20
 
@@ -191,6 +193,16 @@ def abort_message(run: Path) -> str:
     lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
     messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
     return " ".join(dict.fromkeys(messages[:2]))
+
+
+def shim_exception(run: Path) -> str:
+    """Returns the text of the first exception that torch's C shim wrote to stderr.log, with the stack behind it.
+
+    Versions of torch whose shim does not hand the text over have it there; later ones may follow from the first. ""
+    where there is none.
+    """
+    _, found, text = _text(run / "stderr.log", _SEARCHED_BYTES).partition(_SHIM_EXCEPTION)
+    return _LOG_LINE.split(text, maxsplit=1)[0].strip() if found else ""
 
 
 def _line(repeated: Sequence[StackFrame]) -> str:

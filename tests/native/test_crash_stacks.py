@@ -197,6 +197,17 @@ def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
     assert crash_stacks.abort_message(tmp_path) == message
 
 
+@pytest.mark.parametrize(
+    "behind", ["", "\n0.2 FAULT in op: \n", "\nTraceback (most recent call last):\n", "\n[W1123 x] no\n"]
+)
+def test_shim_exception(tmp_path: Path, behind: str) -> None:
+    assert crash_stacks.shim_exception(tmp_path) == ""
+    text = "ValueError: 42\nand more\n\nAt:\n  /m.py(14): act"
+    logged = "[E1123 18:36 shim_common.cpp:1341] Exception in aoti_torch: "
+    (tmp_path / "stderr.log").write_text(f"0.1 after op\n{logged}{text}\n\n{behind}{logged}more\n")
+    assert crash_stacks.shim_exception(tmp_path) == text
+
+
 # Real crashes
 
 

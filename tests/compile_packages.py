@@ -14,12 +14,11 @@ from torch._inductor.package import package_aoti
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
 WEIGHTS_APART = {"aot_inductor.package_constants_in_so": False}
-ALONE = {"aot_inductor.precompile_headers": False}  # no other package has its flags
 CONFIGS = {
     "plain": {},
-    "mapped": {"aot_inductor.force_mmap_weights": True, **ALONE},
+    "mapped": {"aot_inductor.force_mmap_weights": True},
     "pickled": {**WEIGHTS_APART, "aot_inductor.package_constants_on_disk_format": "pickle_weights"},
-    "blob": {"aot_inductor.package_constants_on_disk_format": "binary_blob", **ALONE},
+    "blob": {"aot_inductor.package_constants_on_disk_format": "binary_blob"},
     "given": WEIGHTS_APART,
     "cpp_weights": {"aot_inductor.use_consts_asm_build": False},
     "sources": {"aot_inductor.package_cpp_only": True},

@@ -96,15 +96,16 @@ def main() -> int:
     head = ("planted", "shown alone", "operators", "lines", "inputs", "same verdict", "scripts tried", "seconds")
     cells = [
         (
-            r.fault,
-            "yes" if r.is_shown else "no",
-            str(r.calls),
-            str(r.lines),
-            r.inputs,
-            str(r.scripts),
-            f"{r.seconds:.0f}",
+            row.fault,
+            _word(row.is_shown),
+            str(row.calls),
+            str(row.lines),
+            row.inputs,
+            _word(row.is_confirmed),
+            str(row.scripts),
+            f"{row.seconds:.0f}",
         )
-        for r in rows
+        for row in rows
     ]
     table(head, cells)
     median = statistics.median(row.calls for row in rows)

@@ -9,10 +9,10 @@ The counter is of a second call of the plain package: on the CPU the allocations
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from aoti_debug.memory.run_memory import run_memory
 from aoti_debug.run.options import recording_everything
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
+from aoti_debug.rundir import memory_file
 
 GOAL = 0.01  # of torch's counter
 
@@ -54,8 +55,25 @@ def counted_on_cuda(call: Callable[[], Any]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def measure(example: Example, device: str, folder: Path) -> tuple[int, int, str]:
-    """The peak that is computed, the peak that is counted, in bytes, and the launch of the first."""
+@dataclass(frozen=True)
+class Peak:
+    """The peaks of a model's call in bytes.
+
+    Attributes:
+        computed: with the workspace of operators, as far as it is measured.
+        buffers: without it.
+        counted: by torch, of the plain package.
+        launch: that of the computed one.
+    """
+
+    computed: int
+    buffers: int
+    counted: int
+    launch: str
+
+
+def measure(example: Example, device: str, folder: Path) -> Peak:
+    """The peaks of a model."""
     module = example.module().eval().to(device, example.dtype)
     inputs = tuple(x.to(device) if isinstance(x, torch.Tensor) else x for x in example.inputs())
     with torch.no_grad():
@@ -67,8 +85,6 @@ def measure(example: Example, device: str, folder: Path) -> tuple[int, int, str]
         model(*inputs)
         count = counted_on_cuda if device == "cuda" else counted_on_cpu
         counted = count(lambda: model(*inputs))
-        del model
-        gc.collect()
     torch.save({"args": inputs, "kwargs": {}}, folder / "inputs.pt")
     package = builder.build(
         plain,
@@ -77,10 +93,11 @@ def measure(example: Example, device: str, folder: Path) -> tuple[int, int, str]
         imports=example.imports,
         trusted=True,
     )
-    run = run_with(recording_everything(package, folder / "runs"), Observer()).run
-    call = run_memory(run).worst
+    options = replace(recording_everything(package, folder / "runs"), level=3, calls=2, memory=True)
+    run = run_with(options, Observer()).run
+    call = run_memory(run, memory_file.read(run.path)).worst
     assert call is not None
-    return call.peak_bytes, counted, call.launches[call.peak].id
+    return Peak(call.peak_bytes, max(call.allocated), counted, call.launches[call.peak].id)
 
 
 def main() -> int:
@@ -91,19 +108,20 @@ def main() -> int:
     arguments = parser.parse_args()
     examples = ordinary()
     off = 0
-    print(f"{'model':28} {'computed':>12} {'counted':>12}  {'error':>7}  launch")
+    print(f"{'model':28} {'buffers':>12} {'computed':>12} {'counted':>12}  {'error':>7}  launch")
     for name in arguments.models or examples:
         example = examples[name]
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                computed, counted, launch = measure(example, arguments.device, Path(folder))
+                peak = measure(example, arguments.device, Path(folder))
             except Exception as error:  # noqa: BLE001 - the others go on
                 print(f"{name:28} failed: {str(error).splitlines()[0]}")
                 continue
-        error = computed / counted - 1 if counted else 0.0
+        error = peak.computed / peak.counted - 1 if peak.counted else 0.0
         off += abs(error) > GOAL
-        print(f"{name:28} {computed:12} {counted:12}  {error:+7.2%}  {launch}", flush=True)
+        sizes = f"{peak.buffers:12} {peak.computed:12} {peak.counted:12}"
+        print(f"{name:28} {sizes}  {error:+7.2%}  {peak.launch}", flush=True)
     return 1 if off else 0
 
 

@@ -34,6 +34,7 @@ def _peak(call: CallMemory) -> dict[str, Any]:
     source = launch.site.provenance.source
     return {
         "bytes": call.peak_bytes,
+        "workspace": call.workspace.get(call.peak, 0),
         "launch": launch.id,
         "kernel": launch.kernel,
         "model_line": json_data.to_data(source[0]) if source else None,
@@ -47,7 +48,8 @@ def _call(call: CallMemory) -> dict[str, Any]:
         "peak": _peak(call),
         **{use.value + "s": call.total(use) for use in Use},
         "allocated": [
-            {"launch": launch.id, "bytes": count} for launch, count in zip(call.launches, call.allocated, strict=True)
+            {"launch": launch.id, "bytes": count, "workspace": call.workspace.get(position, 0)}
+            for position, (launch, count) in enumerate(zip(call.launches, call.allocated, strict=True))
         ],
         "storages": [_storage(storage, call) for storage in call.storages],
     }

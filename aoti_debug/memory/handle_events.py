@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from aoti_debug.manifest import Allocation
 from aoti_debug.wrapper import lexer
-from aoti_debug.wrapper.functions import entry_points
+from aoti_debug.wrapper.functions import Body, entry_points
 
 _STATEMENTS = re.compile(
-    r"\bauto\s+(?P<moved>\w+)\s*=\s*std::move\((?P<old>\w+)\)\s*;"
-    r"|\b(?:auto|RAIIAtenTensorHandle)\s+(?P<view>\w+)\s*(?:=\s*|\()\s*(?:RAIIAtenTensorHandle\(|wrap_with_raii_handle_if_needed\()?"
-    r"\s*reinterpret_tensor_wrapper\((?P<viewed>\w+)\s*,"
+    r"\b(?:auto\s+)?(?P<moved>\w+)\s*=\s*std::move\((?P<old>\w+)\)\s*;"
+    r"|\b(?:auto|RAIIAtenTensorHandle)\s+(?P<view>\w+)\s*(?:=\s*|\()\s*"
+    r"(?:RAIIAtenTensorHandle\(|wrap_with_raii_handle_if_needed\()?\s*reinterpret_tensor_wrapper\((?P<viewed>\w+)\s*,"
+    r"|\baoti_torch_assign_tensors_out\((?P<assigned>\w+)\s*,\s*&(?P<copy>\w+)_handle\)"
+    r"|\baoti_torch__alloc_from_pool\((?P<pool>\w+)\s*,"
     r"|\b(?P<dropped>\w+)\.reset\(\)\s*;"
+    r"|\b(?P<loop>while)\s*\(\s*1\s*\)\s*\{"
 )
 
 
@@ -24,6 +28,7 @@ class Action(str, Enum):
     MOVE = "move"  # the tensor has another name from here on: its memory is used again
     VIEW = "view"  # a second handle to the same memory
     DROP = "drop"
+    LOOP = "loop"  # the body of a loop begins: an iteration begins again here
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class HandleEvent:
         function: "run_impl" or "_const_run_impl".
         line: in the wrapper, from 1.
         name: the handle that is made or dropped.
-        source: the handle that it is moved from or views; "" of a drop.
+        source: the handle that it is moved from or views; "" of a drop and of a loop.
     """
 
     function: str
@@ -44,24 +49,34 @@ class HandleEvent:
     source: str = ""
 
 
-def handle_events(text: str) -> tuple[HandleEvent, ...]:
-    """The handle events of the model's functions.
+def handle_events(text: str, allocations: Iterable[Allocation]) -> tuple[HandleEvent, ...]:
+    """The handle events of the model's functions; without allocations, except those from a pool, which are views of it.
+
+    Args:
+        allocations: of the manifest; they say which buffer an allocation is for.
 
     Raises:
         ArtifactError: the text is no wrapper.
     """
     masked = lexer.mask(text)
-    return tuple(event for body in entry_points(masked) for event in _in_body(masked, body.name, body.opening, body.closing))
+    names = {allocation.line: allocation.name for allocation in allocations}
+    return tuple(event for body in entry_points(masked) for event in _in_body(masked, body, names))
 
 
-def _in_body(masked: str, function: str, begin: int, end: int) -> Iterator[HandleEvent]:
-    line, counted = masked.count("\n", 0, begin) + 1, begin
-    for match in _STATEMENTS.finditer(masked, begin, end):
+def _in_body(masked: str, body: Body, names: Mapping[int, str]) -> Iterator[HandleEvent]:
+    line, counted = masked.count("\n", 0, body.opening) + 1, body.opening
+    for match in _STATEMENTS.finditer(masked, body.opening, body.closing):
         line += masked.count("\n", counted, match.start())
         counted = match.start()
+        action, name, source = Action.VIEW, match["view"], match["viewed"]
         if match["moved"]:
-            yield HandleEvent(function, line, Action.MOVE, match["moved"], match["old"])
-        elif match["view"]:
-            yield HandleEvent(function, line, Action.VIEW, match["view"], match["viewed"])
-        else:
-            yield HandleEvent(function, line, Action.DROP, match["dropped"])
+            action, name, source = Action.MOVE, match["moved"], match["old"]
+        elif match["copy"]:
+            name, source = match["copy"], match["assigned"]
+        elif match["pool"]:
+            name, source = names.get(line, ""), match["pool"]
+        elif match["dropped"]:
+            action, name, source = Action.DROP, match["dropped"], ""
+        elif match["loop"]:
+            action, name, source = Action.LOOP, "", ""
+        yield HandleEvent(body.name, line, action, name, source)

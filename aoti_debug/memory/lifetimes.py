@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.memory.handle_events import Action, HandleEvent
@@ -51,10 +51,10 @@ class _Call:
         self._manifest = manifest
         self._weights = {constant.name for constant in manifest.constants}
         self._inputs = set(manifest.inputs)
-        self._outputs = {*manifest.outputs, *manifest.handed_out} - {""}
+        self._outputs = {*manifest.outputs} - {""}
         self._allocated = {(a.name, a.line) for a in manifest.allocations if a.line}
+        self._subgraphs = {site.subgraph for site in manifest.sites} - {""}
         self._events = events
-        self._gaps: Mapping[tuple[str, int], Sequence[HandleEvent]] = {}
         self._blocks: list[_Block] = []
         self._by_handle: dict[str, _Block] = {}
 
@@ -67,11 +67,12 @@ class _Call:
         subgraph = ""
         for position, launch in enumerate(launches):
             if launch.site.subgraph != subgraph:
-                self._leave(subgraph, position - 1)
                 subgraph = launch.site.subgraph
+                self._leave_others(subgraph, position - 1)
             gap = bisect_left(lines, launch.site.line)  # the gap before this site
             if gap != applied:
-                self._apply(gaps.get(gap, ()), position)
+                before = gaps.get(gap, ())
+                self._apply(_of_iteration(before) if gap < applied else before, position)
             self._launch(launch, position)
             applied = gap + 1
             self._apply(gaps.get(applied, ()), position + 1)
@@ -82,7 +83,8 @@ class _Call:
         """What happens between two sites of the text, by the number of sites before it."""
         found: dict[int, list[HandleEvent]] = {}
         events = [e for e in self._events if e.function == function]
-        made = [HandleEvent(function, line, Action.VIEW, name) for name, line in self._allocated]
+        in_pools = {(e.name, e.line) for e in events}
+        made = [HandleEvent(function, line, Action.VIEW, name) for name, line in self._allocated - in_pools]
         for event in sorted((*events, *made), key=lambda e: (e.line, e.action is Action.DROP)):
             gap = bisect_left(lines, event.line)
             if event.line not in lines or event.action is Action.DROP:  # an operator's output is made by its launch
@@ -90,17 +92,28 @@ class _Call:
         return found
 
     def _apply(self, events: Sequence[HandleEvent], position: int) -> None:
-        for event in events:
+        for number, event in enumerate(events):
+            following = events[number + 1] if number + 1 < len(events) else None
+            if event.action is Action.LOOP:
+                continue
             if event.action is Action.DROP:
-                self._drop(event.name, position - 1)
+                if not self._is_of_other_branch(event, following):
+                    self._drop(event.name, position - 1)
             elif not event.source:
                 self._make(event.name, position)
             elif (block := self._by_handle.get(event.source)) is not None:
                 if event.action is Action.MOVE:
                     self._release(event.source, block)
+                if self._by_handle.get(event.name) is not block:
+                    self._drop(event.name, position - 1)
                 block.names.append(event.name)
                 block.handles.add(event.name)
                 self._by_handle[event.name] = block
+
+    def _is_of_other_branch(self, event: HandleEvent, following: HandleEvent | None) -> bool:
+        """True for `buf4.reset(); buf4 = std::move(false_graph_0_buf2)` where that branch was not taken."""
+        replaces = following is not None and following.action is Action.MOVE and following.name == event.name
+        return replaces and following is not None and following.source not in self._by_handle
 
     def _make(self, name: str, position: int) -> _Block:
         if (old := self._by_handle.pop(name, None)) is not None:  # of the iteration before
@@ -125,11 +138,11 @@ class _Call:
         if self._by_handle.get(name) is block:
             del self._by_handle[name]
 
-    def _leave(self, subgraph: str, position: int) -> None:
-        """Drops what the body of a branch or loop has made and not handed out."""
-        if subgraph:
-            for name in [n for n in self._by_handle if n.startswith(f"{subgraph}_") and n not in self._outputs]:
-                self._drop(name, position)
+    def _leave_others(self, subgraph: str, position: int) -> None:
+        """Drops the handles of all bodies of branches and loops but this one and those around it."""
+        left = tuple(f"{other}_" for other in self._subgraphs if not subgraph.startswith(other))
+        for name in [name for name in self._by_handle if name.startswith(left)]:
+            self._drop(name, position)
 
     def _launch(self, launch: Launch, position: int) -> None:
         for argument in launch.args:
@@ -168,4 +181,12 @@ class _Call:
             first, last = block.first, dropped if block.last is None else block.last
         last = end if use is Use.OUTPUT else last
         names = tuple(dict.fromkeys(block.names))
-        return Storage(names, use, block.bytes, block.device, min(first, end), max(min(last, end), min(first, end)), block.made_by)
+        return Storage(
+            names, use, block.bytes, block.device, min(first, end), max(min(last, end), min(first, end)), block.made_by
+        )
+
+
+def _of_iteration(events: Sequence[HandleEvent]) -> Sequence[HandleEvent]:
+    """The events before the first launch of an iteration that are in the loop."""
+    loops = [number for number, event in enumerate(events) if event.action is Action.LOOP]
+    return events[loops[-1] :] if loops else events

@@ -61,7 +61,8 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
     run = _recorded(options, steps) if options.what.suffix == ".pt2" else run_directory.open_run(options.what)
     if not run.launches:
         raise RunDirError(f"run {run.path.name} has no launch", hint="aoti-debug show says how it ended")
-    return RunMemory(run, run_memory(run), memory_file.read(run.path))
+    measured = memory_file.read(run.path)
+    return RunMemory(run, run_memory(run, measured), measured)
 
 
 def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:

@@ -43,17 +43,28 @@ class Picture:
 
 
 def picture(call: CallMemory) -> Picture:
-    """The picture of a call: its launches from left to right, all equally wide; older storages lie below younger ones."""
+    """The picture of a call: its launches from left to right, equally wide; older storages lie below younger ones."""
     count = max(len(call.launches), 1)
     step = WIDTH / count
     drawn = set(sorted((s for s in call.storages if s.is_of_call), key=lambda s: -s.bytes)[:MOST_AREAS])
     scale = HEIGHT / max(call.peak_bytes, 1)
+    workspace = [
+        _area(
+            position, position + 1, call.allocated[position], count, (step, scale), OTHERS, f"workspace: {count} bytes"
+        )
+        for position, count in call.workspace.items()
+    ]
     colours = {s: COLOURS[n % len(COLOURS)] for n, s in enumerate(s for s in call.storages if s in drawn)}
     areas = [
-        Area(begin * step, HEIGHT - (base + bytes_) * scale, (end - begin) * step, bytes_ * scale, colour, title)
+        _area(begin, end, base, bytes_, (step, scale), colour, title)
         for begin, end, base, bytes_, colour, title in _runs(call, drawn, colours)
     ]
-    return Picture(tuple(areas), (call.peak + 0.5) * step)
+    return Picture((*areas, *workspace), (call.peak + 0.5) * step)
+
+
+def _area(begin: int, end: int, base: int, bytes_: int, units: tuple[float, float], colour: str, title: str) -> Area:
+    step, scale = units
+    return Area(begin * step, HEIGHT - (base + bytes_) * scale, (end - begin) * step, bytes_ * scale, colour, title)
 
 
 def _runs(
@@ -65,7 +76,14 @@ def _runs(
         now = _stacked(call, drawn, position) if position < len(call.launches) else {}
         for storage, (begin, base, bytes_) in list(open_.items()):
             if now.get(storage) != (base, bytes_):
-                yield begin, position, base, bytes_, colours.get(storage, OTHERS) if storage else OTHERS, _title(storage, call)
+                yield (
+                    begin,
+                    position,
+                    base,
+                    bytes_,
+                    colours.get(storage, OTHERS) if storage else OTHERS,
+                    _title(storage, call),
+                )
                 del open_[storage]
         for storage, (base, bytes_) in now.items():
             open_.setdefault(storage, (position, base, bytes_))

@@ -36,6 +36,9 @@ def facts(found: RunMemory) -> Iterator[str]:
     launch = worst.launches[worst.peak]
     where = f"{launch.id} {launch.kernel}, {shown.model_line(launch.site.provenance)}"
     yield f"run {found.run.path.name}: peak {_size(worst.peak_bytes)} in {where}"
+    workspace = worst.workspace.get(worst.peak, 0)
+    if workspace:
+        yield f"  of it    {_size(worst.allocated[worst.peak])} buffers, {_size(workspace)} workspace of the operator"
     yield f"  weights  {_size(worst.total(Use.WEIGHT))} that launches read, not in the peak"
     yield f"  inputs   {_size(worst.total(Use.INPUT))}, not in the peak"
     yield f"  outputs  {_size(worst.total(Use.OUTPUT))} of the peak's call"
@@ -68,7 +71,8 @@ def _beyond(found: RunMemory, worst: CallMemory) -> Iterator[str]:
         yield f"  counted  {_size(counted)} at the peak by torch's allocator: {_size(abs(beyond))} {where}"
     elif call.peak_resident:
         more = max(call.peak_resident - call.resident, 0)
-        yield f"  counted  {_size(more)} more resident at the peak than before the call, {_size(call.peak_resident)} in all"
+        whole = _size(call.peak_resident)
+        yield f"  counted  {_size(more)} more resident at the peak than before the call, {whole} in all"
     snapshot = found.snapshot
     if snapshot is not None:
         yield f"  snapshot {snapshot}, for https://pytorch.org/memory_viz"

@@ -1,12 +1,13 @@
 """The memory that a model's calls take over their launches: which storage lives when, under which names.
 
-Sizes and addresses come from the journal, which has them for every tensor of every launch. When a buffer is dropped, or its
-memory used again under another name, the wrapper says.
+Sizes and addresses come from the journal, which has them for every tensor of every launch. When a buffer is dropped, or
+its memory used again under another name, the wrapper says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
@@ -28,7 +29,7 @@ class Storage:
     """A block of memory in one call.
 
     Attributes:
-        names: the variables of the wrapper that it had, in order: those behind the first use its memory again, or view it.
+        names: the variables of the wrapper that it had, in order: later ones use its memory again, or view it.
         bytes: its size.
         device: "cpu", "cuda:0".
         first, last: positions of launches in the call; it is there while these and all between them run. Weights and
@@ -61,17 +62,24 @@ class CallMemory:
 
     Attributes:
         launches: of the call, in order; positions count in it.
+        workspace: the bytes that operators allocate and free while they run, by position, as far as they were counted.
     """
 
     kind: CallKind
     call: int
     launches: tuple[Launch, ...]
     storages: tuple[Storage, ...]
+    workspace: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def allocated(self) -> tuple[int, ...]:
-        """The bytes that the call has allocated, while each launch runs."""
+        """The bytes of buffers and outputs, while each launch runs."""
         return tuple(sum(s.bytes for s in self.live(position)) for position in range(len(self.launches)))
+
+    @cached_property
+    def taken(self) -> tuple[int, ...]:
+        """The bytes that the call has allocated, workspace included, at the worst moment of each launch."""
+        return tuple(count + self.workspace.get(position, 0) for position, count in enumerate(self.allocated))
 
     def live(self, position: int) -> tuple[Storage, ...]:
         """The storages of the call that are there while a launch runs, largest first."""
@@ -81,12 +89,12 @@ class CallMemory:
     @property
     def peak(self) -> int:
         """The position of the launch with most bytes allocated; 0 if there is none."""
-        return max(range(len(self.allocated)), key=self.allocated.__getitem__, default=0)
+        return max(range(len(self.taken)), key=self.taken.__getitem__, default=0)
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes that the call has allocated at a time."""
-        return max(self.allocated, default=0)
+        return max(self.taken, default=0)
 
     def total(self, use: Use) -> int:
         """The bytes of all storages of a use."""

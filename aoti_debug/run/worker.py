@@ -106,7 +106,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
             os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package)
     _send(pipe, StageReached(Stage.CALL))
-    meter = MemoryMeter(torch, request.device, Path(request.run)) if request.memory else None
+    meter = MemoryMeter(torch, request.device, Path(request.run), request.calls) if request.memory else None
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request.calls):

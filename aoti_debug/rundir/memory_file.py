@@ -38,10 +38,13 @@ class MeasuredMemory:
     """The counters of a run.
 
     Attributes:
+        steps: of the last call on the CPU: (nanoseconds since 1970, bytes that torch's allocator has handed out since
+            the call began) after each allocation and each free.
         without_snapshot: why there is no snapshot of the CUDA allocator; "" if there is one, or on the CPU.
     """
 
     calls: tuple[MeasuredCall, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
     without_snapshot: str = ""
 
 

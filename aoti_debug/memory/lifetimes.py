@@ -85,7 +85,7 @@ class _Call:
         events = [e for e in self._events if e.function == function]
         in_pools = {(e.name, e.line) for e in events}
         made = [HandleEvent(function, line, Action.VIEW, name) for name, line in self._allocated - in_pools]
-        for event in sorted((*events, *made), key=lambda e: (e.line, e.action is Action.DROP)):
+        for event in sorted((*events, *made), key=lambda e: e.line):
             gap = bisect_left(lines, event.line)
             if event.line not in lines or event.action is Action.DROP:  # an operator's output is made by its launch
                 found.setdefault(gap, []).append(event)

@@ -17,7 +17,7 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("rundir", "diagnosis", "run"),
     *("show", "repro", "compare", "fx_repro", "diff", "ranks", "replay", "bisect", "call_text", "triage"),
     *("kernel_code", "minify"),
-    *("report", "summaries", "bundle", "torch_compile"),
+    *("report", "summaries", "memory", "bundle", "torch_compile"),
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/

@@ -27,6 +27,7 @@ VERBS = {
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
+    "memory": "Show the peak of a model's memory, and which buffers make it.",
     "summaries": "Show statistics over the calls of a run: tables, curves, drift.",
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",

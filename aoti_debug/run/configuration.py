@@ -112,6 +112,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         tag=options.tag,
         ranks=options.ranks,
         outputs="" if options.outputs is None else str(options.outputs.resolve()),
+        memory=options.memory,
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

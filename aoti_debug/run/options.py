@@ -54,6 +54,7 @@ class RunOptions:
         substitute: a file of instructions for the runtime (runtime_shims/substitutions.h): launches to skip, to replace
             the results of, or to stop before; level 1 or more.
         outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
+        memory: keep the counters of memory around each call.
     """
 
     package: Path
@@ -87,6 +88,7 @@ class RunOptions:
     summaries: int | None = None
     substitute: Path | None = None
     outputs: Path | None = None
+    memory: bool = False
 
     @property
     def site_filter(self) -> SiteFilter:

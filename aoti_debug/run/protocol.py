@@ -43,6 +43,7 @@ class RunRequest:
         tag: a pattern of tags of inspectors in the model; "" for every launch.
         ranks: "0,1": those on which it is called; "" for all.
         outputs: a folder for what the last call returns (outputs.py); "" to drop it.
+        memory: read the counters of memory around each call (memory_meter.py).
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -57,6 +58,7 @@ class RunRequest:
     tag: str = ""
     ranks: str = ""
     outputs: str = ""
+    memory: bool = False
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

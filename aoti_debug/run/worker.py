@@ -30,6 +30,7 @@ from aoti_debug.run import outputs
 from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposer.attach import Interposed
 from aoti_debug.run.load_model import load
+from aoti_debug.run.memory_meter import MemoryMeter
 from aoti_debug.run.protocol import (
     CallsDone,
     Failed,
@@ -105,13 +106,21 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
             os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package)
     _send(pipe, StageReached(Stage.CALL))
+    meter = MemoryMeter(torch, request.device, Path(request.run), request.calls) if request.memory else None
     began = time.monotonic()
     with torch.no_grad():
         for _ in range(request.calls):
+            if meter is not None:
+                result = None  # what the call before returned does not count
+                meter.begin()
             result = _call(model, inputs, inspector)
+            if meter is not None:
+                meter.end()
     if request.device == "cuda":
         _send(pipe, StageReached(Stage.SYNCHRONISE))
         torch.cuda.synchronize()
+    if meter is not None:
+        meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
         outputs.save(result, Path(request.outputs))

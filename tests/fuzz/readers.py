@@ -41,7 +41,7 @@ from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
-from aoti_debug.rundir import journal, rescued_tensors, run_directory
+from aoti_debug.rundir import journal, memory_file, rescued_tensors, run_directory
 from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
 
 MOST_LINE = 2000  # characters of an error
@@ -139,6 +139,21 @@ def _report(data: bytes, folder: Path) -> None:
         (run / name).write_bytes(content)
     (run / stored.NAME).write_bytes(data)
     _command(["report", str(run), "-o", str(folder / "report.html")])
+
+
+def _memory(data: bytes, folder: Path) -> None:
+    run = folder / f"20261120-231501-{crashed_run.NOBODY}"
+    run.mkdir()
+    for name, content in _run_files().items():
+        (run / name).write_bytes(content)
+    (run / memory_file.NAME).write_bytes(data)
+    _command(["memory", str(run)])
+
+
+def _counters() -> bytes:
+    return b'{"calls": [{"resident": 1, "peak_resident": 2, "allocated": 3, "peak_allocated": 4, "reserved": 5}], ' + (
+        b'"steps": [[1700000000000000000, 64]], "without_snapshot": "a reason"}'
+    )
 
 
 @cache
@@ -294,6 +309,7 @@ def readers() -> tuple[Reader, ...]:
         Reader("manifest", lambda data, _: _ignore(manifest.from_json(data)), lambda: [_manifest_json()], "json"),
         *shown,
         Reader("comparison", _report, lambda: [_comparison()], "json"),
+        Reader("counters of memory", _memory, lambda: [_counters()], "json"),
         Reader("wrapper", _read_wrapper, lambda: _goldens("*.cpp.txt"), "text"),
         Reader("proxy", _read_proxy, lambda: _goldens("*.proxy.json"), "json"),
         Reader("provenance", _read_provenance, lambda: _goldens("*.provenance.json"), "json"),

@@ -26,6 +26,7 @@ VERBS = {
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
+    "profile": "Show where the time goes, launch by launch, and how close each is to the machine's limits.",
     "summaries": "Show statistics over the calls of a run: tables, curves, drift.",
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",
@@ -33,7 +34,7 @@ VERBS = {
     "doctor": "Check that this machine can build, run and debug models.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
-_IMPORT_TORCH_AT_ONCE = frozenset({"run", "triage", "compare", "diff", "replay"})
+_IMPORT_TORCH_AT_ONCE = frozenset({"run", "triage", "compare", "diff", "replay", "profile"})
 _USER_MODULE = "--import"  # a fork server of all but `run` imports it as well
 INTERRUPTED = 130
 

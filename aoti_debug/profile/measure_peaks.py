@@ -1,0 +1,103 @@
+"""The process that measures what this machine can do: `python -m aoti_debug.profile.measure_peaks DEVICE FILE`.
+
+It writes the peaks into FILE as JSON. They are measured once for a device, a number of threads and a version of torch.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.machine import cache, files, json_data
+from aoti_debug.profile.roofline import Peaks
+
+_NAME = "peaks.json"
+_KIND = "peaks"
+_VERSION = "1"  # of the way in which they are measured
+_SECONDS = 0.6  # for each quantity
+_FEWEST = 5  # times
+_CPUINFO = Path("/proc/cpuinfo")
+# device -> bytes of the tensors that are copied and summed, rows of the matrices, dtypes. A product of small matrices
+# is over before another process takes the core; larger ones keep many cores busy.
+_BYTES = {"cpu": 128 << 20, "cuda": 1 << 30}
+_ROWS = {"cpu": (512, 1536), "cuda": (8192,)}
+_DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16", "float16")}
+
+
+def main() -> int:
+    """Measures, or reads what was measured before; 0."""
+    device, output = sys.argv[1:]
+    import torch
+
+    name = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    threads = 0 if device == "cuda" else torch.get_num_threads()
+    identity = f"{name}, {threads} threads" if threads else name
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    precision = torch.get_float32_matmul_precision()
+    key = cache.key(_VERSION, device, identity, cores, precision, str(torch.__version__))
+
+    def fill(folder: Path) -> None:
+        files.write(folder / _NAME, json_data.to_text(_measured(device, identity)))
+
+    entry = cache.entry(_KIND, key, fill)
+    files.write(Path(output), (entry / _NAME).read_text())
+    return 0
+
+
+def _measured(device: str, identity: str) -> Peaks:
+    flops = {dtype: max(_flops(dtype, rows, device) for rows in _ROWS[device]) for dtype in _DTYPES[device]}
+    return Peaks(identity, _bandwidth(device), flops)
+
+
+def _bandwidth(device: str) -> float:
+    """Bytes per second in a copy, which reads and writes, or in a sum, which reads."""
+    import torch
+
+    size = _BYTES[device]
+    source, target = (torch.ones(size // 4, device=device) for _ in range(2))
+    return max(
+        2 * size / _shortest(lambda: target.copy_(source), device),
+        size / _shortest(source.sum, device),
+    )
+
+
+def _flops(dtype: str, rows: int, device: str) -> float:
+    """Operations per second in a product of two square matrices."""
+    import torch
+
+    a, b = (torch.rand(rows, rows, device=device).to(getattr(torch, dtype)) for _ in range(2))
+    out = torch.empty_like(a)
+    return 2 * rows**3 / _shortest(lambda: torch.mm(a, b, out=out), device)
+
+
+def _shortest(work: Callable[[], Any], device: str) -> float:
+    """The least seconds that the work takes, of several times: other processes can only lengthen it."""
+    import torch
+
+    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    work()
+    wait()
+    found: list[float] = []
+    while len(found) < _FEWEST or sum(found) < _SECONDS:
+        begin = time.perf_counter()
+        work()
+        wait()
+        found.append(time.perf_counter() - begin)
+    return min(found)
+
+
+def _processor() -> str:
+    lines = _CPUINFO.read_text(errors="replace").splitlines() if _CPUINFO.is_file() else []
+    names = [
+        value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == "model name"
+    ]
+    return names[0] if names else platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
 _NS = 1e-9
+
+
+class Clock(str, Enum):
+    """The meaning of the times of launches."""
+
+    WORK = "work"  # from the beginning to the end of their work
+    HOST = "host"  # on a GPU: what the host takes to launch
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class ModelProfile:
     def sum_to_wall(self) -> float:
         """Launches and gaps in proportion to the call: 1 but for what medians of different calls differ by."""
         return (self.launch_seconds + self.gap_seconds) / self.wall_seconds
+
+    @property
+    def clock(self) -> Clock:
+        """The meaning of the times of its launches."""
+        return Clock.HOST if self.run.manifest.device == "cuda" else Clock.WORK
 
     @property
     def outside_seconds(self) -> float | None:

@@ -42,7 +42,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where launches lie below the roofline.
+    """The place of launches below the roofline.
 
     Attributes:
         least_seconds: the time that the machine needs for their work.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from aoti_debug import wording
 from aoti_debug.profile.hints import hint
-from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
+from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.show import grid, text
 from aoti_debug.show.grid import Column
 
 _UNKNOWN = "-"
+_STEADY = 0.02  # by which launches and gaps may miss the time of a call
 COLUMNS = (
     Column("launch", align_right=True),
     Column("time", align_right=True),
@@ -45,10 +46,12 @@ def heading(profile: ModelProfile, width: int) -> list[str]:
     calls = wording.count(len(profile.calls), "call")
     lines = [
         f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a call, "
-        f"{wording.count(profile.launches, 'launch')}; median of {calls}, after {profile.warm_up} to warm up",
-        f"  {machine_text(profile.peaks)}",
+        f"{wording.count(profile.launches, 'launch')}; median of {calls}, after {profile.warm_up} to warm up"
     ]
-    return [line for text_ in lines for line in wording.wrapped(text_, width, "" if text_ is lines[0] else "  ")]
+    facts = [machine_text(profile.peaks)]
+    if profile.clock is Clock.HOST:
+        facts.append("note: times are those that the host takes to launch; what the GPU takes is not measured")
+    return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
 
 
 def machine_text(peaks: Peaks) -> str:
@@ -69,7 +72,12 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     if profile.outside_seconds is not None:
         rows.append(("outside the model", profile.outside_seconds, "a call: the loader"))
     width = max(len(name) for name, _, _ in rows)
-    return [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
+    lines = [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
+    if abs(profile.sum_to_wall - 1) > _STEADY:
+        lines.append(
+            "note: the calls differ: single launches took longer than their median; measure more calls on an idle machine"
+        )
+    return lines
 
 
 def _hidden(profile: ModelProfile, shown: int, table: grid.TextTable) -> list[str]:

@@ -11,7 +11,7 @@ from aoti_debug import wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
-from aoti_debug.errors import UsageError
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.machine import files
 from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.profile.document import document
@@ -42,6 +42,12 @@ LIMIT = 40  # rows
     help=f"How many calls are measured, after {WARM_UP} others.",
 )
 @click.option(
+    "--against",
+    metavar="OLD.pt2",
+    type=options.FilePath(),
+    help="Also measure this older model of the same program, in turn with MODEL.pt2: which launches are slower?",
+)
+@click.option(
     "--trace",
     metavar="FILE",
     type=options.FilePath(dir_okay=False),
@@ -54,10 +60,13 @@ LIMIT = 40  # rows
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/profile.schema.json).")
 @click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+@click.pass_context
 def command(
+    context: click.Context,
     model: Path,
     inputs: Path | None,
     calls: int,
+    against: Path | None,
     trace: Path | None,
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
@@ -71,9 +80,9 @@ def command(
 
     MODEL.pt2 is an exported program, a compiled or an instrumented package. Each launch comes with its model line, the
     bytes that it moves, its floating-point operations, and how close it is to what this machine can do. Times are
-    medians of the calls.
+    medians of the calls. Exit code 1: with --against, something is slower.
     """
-    chosen = ProfileOptions(model, inputs, calls, None, out, imports, libraries, trusted)
+    chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:
@@ -83,6 +92,8 @@ def command(
     if trace is not None:
         _write(trace, trace_text(slices(found.run, found.warm_up), model.name))
         print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)
+    is_slower = found.changes is not None and bool(found.changes.slower)
+    context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from aoti_debug.profile.changes import Change, Changes
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
+from aoti_debug.profile.site_groups import SiteGroup
 
 FORMAT = 1
 
@@ -31,6 +33,31 @@ def document(profile: ModelProfile) -> dict[str, Any]:
         "outside": profile.outside_seconds,
         "machine": _machine(profile.peaks),
         "launches": [_site(site) for site in profile.sites],
+        "against": None if profile.changes is None else _changes(profile.changes),
+    }
+
+
+def _changes(changes: Changes) -> dict[str, Any]:
+    return {
+        "old": str(changes.old),
+        "rounds": changes.rounds,
+        "call": _change(changes.call),
+        "launches": [_change(change) for change in changes.launches],
+        "unpaired": [_change(change) for change in changes.unpaired],
+        "notes": list(changes.notes),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    group = change.group or SiteGroup((), ())
+    return {
+        "old_sites": [{"site": site.id, "kernel": site.kernel} for site in group.old],
+        "new_sites": [{"site": site.id, "kernel": site.kernel} for site in group.new],
+        "old": list(change.old),
+        "new": list(change.new),
+        "ratio": change.ratio,
+        "chance": change.chance,
+        "verdict": change.verdict.value,
     }
 
 

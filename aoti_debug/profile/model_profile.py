@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
 from aoti_debug.manifest import Site
+from aoti_debug.profile.changes import Changes
 from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
 from aoti_debug.profile.roofline import Peaks, Placement, place
 from aoti_debug.profile.work import Work
@@ -66,6 +67,7 @@ class ModelProfile:
         warm_up: how many calls were left out.
         sites: the slowest first.
         peaks: what this machine can do.
+        changes: against an older model; None if none was named.
     """
 
     model: Path
@@ -74,6 +76,19 @@ class ModelProfile:
     calls: tuple[MeasuredCall, ...]
     sites: tuple[SiteProfile, ...]
     peaks: Peaks
+    changes: Changes | None = None
+
+    def against(self, changes: Changes) -> ModelProfile:
+        """The same with a comparison with an older model."""
+        return replace(self, changes=changes)
+
+    @property
+    def highest_flops(self) -> float:
+        """The highest rate of a contraction in float32, operations per second: this machine can do at least that."""
+        return max(
+            (s.work.flops / s.seconds for s in self.sites if s.work.flops and s.work.dtype == "float32" and s.seconds),
+            default=0.0,
+        )
 
     @cached_property
     def wall_seconds(self) -> float:

@@ -16,12 +16,13 @@ _LOG = "peaks.log"
 _OUTPUT = "peaks.json"
 
 
-def machine_peaks(device: str, folder: Path) -> Peaks:
-    """The peaks of this machine; they are measured if they were not before.
+def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
+    """The peaks of this machine; they are measured if they were not before, or are below what a launch has reached.
 
     Args:
         device: "cpu" or "cuda".
         folder: for the answer and the output of the process.
+        reached: operations per second in float32; 0.0 if nothing is known.
 
     Raises:
         TargetError: the process failed.
@@ -29,7 +30,7 @@ def machine_peaks(device: str, folder: Path) -> Peaks:
     log, output = folder / _LOG, folder / _OUTPUT
     with log.open("ab") as file:
         child = python_process.start(
-            PythonCommand(WORKER, arguments=(device, str(output))),
+            PythonCommand(WORKER, arguments=(device, str(output), str(reached))),
             os.environ,
             stdout=file.fileno(),
             stderr=subprocess.STDOUT,

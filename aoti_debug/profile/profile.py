@@ -1,99 +1,57 @@
 """Measures a model: builds it if necessary, calls it many times, and takes the calls apart.
 
 aoti_debug_profiles/20261120-231501-4711/
-  new.pt2 new/runs/ peaks.json   the package, its run, and what this machine can do
+  new.pt2 new/runs/ old.pt2 old/runs/ peaks.json   packages, their runs, and what this machine can do
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.compare_run import has_reference, reference_of
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import RunDirError
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.profile.against import compare_with
 from aoti_debug.profile.measured_call import measured_calls
 from aoti_debug.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.profile.peaks import machine_peaks
+from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.site_work import site_works
-from aoti_debug.pt2 import archive
-from aoti_debug.replay.session import ReplaySession, replay_folder
-from aoti_debug.run import target
-from aoti_debug.run.options import RunOptions, recording_everything
+from aoti_debug.replay.session import replay_folder
 from aoti_debug.run.preloaded import PRELOADED
-from aoti_debug.run.runner import run_with
-from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import ExitKind
-
-_SILENT = {"AOTI_DEBUG_PRINT": "none"}
 
 
 def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:
-    """Measures the launches of a model.
+    """Measures the launches of a model, and compares them with those of an older one if that is asked for.
 
     Raises:
-        UsageError: an option is wrong, the model is not trusted, or does not end well.
-        ArtifactError: the model or its inputs are not what they should be.
-        ToolchainError, TargetError: the model could not be built or started.
+        UsageError: an option is wrong, a model is not trusted, or does not end well.
+        ArtifactError: a model or its inputs are not what they should be.
+        ToolchainError, TargetError: a model could not be built or started.
         RunDirError: its calls were not recorded.
     """
     steps = Steps(listener)
     with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
         server.preload()
-        chosen = run_options(options.model, options, folder, "new", steps)
-        run = recorded(chosen, steps, "run")
-        with steps.step("roofline") as note:
-            peaks = machine_peaks(run.manifest.device, folder)
-            note.text = peaks_text(peaks)
-        return profile_of(options.model, run, peaks)
-
-
-def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, steps: Steps) -> RunOptions:
-    """The options of the runs of a model; it is built unless it can be run as it is.
-
-    Args:
-        name: of the package that is built, and of the folder of its runs.
-
-    Raises:
-        ArtifactError, ToolchainError, UsageError: it cannot be built, or is not trusted.
-    """
-    given = replace(
-        recording_everything(model, folder / name / "runs"),
-        inputs=options.inputs,
-        level=3,
-        calls=options.calls + WARM_UP,
-        imports=options.imports,
-        libraries=options.libraries,
-        trusted=options.trusted,
-        environment=_SILENT,
-    )
-    if target.is_stripped(archive.inspect(model)):
-        return given
-    return ReplaySession(given, folder, steps).of_model(model, name).options
-
-
-def recorded(options: RunOptions, steps: Steps, name: str) -> RunDir:
-    """A run whose calls all returned.
-
-    Args:
-        name: of the step.
-
-    Raises:
-        UsageError: the model does not end well.
-    """
-    with steps.step(name) as note:
-        run = run_with(options, Observer()).run
-        note.text = f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
-    if run.state is not ExitKind.CLEAN:
-        raise UsageError(
-            f"the model does not end well: {run.info.exit.detail or run.state.value}", hint="aoti-debug triage says why"
-        )
-    return run
+        new = run_options(options.model, options, folder, "new", steps)
+        old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
+        with steps.step("run") as note:
+            run = run_to_the_end(new)
+            launches, calls = len(run.launches), len(run.timeline.calls)
+            note.text = f"{wording.count(launches, 'launch')} in {wording.count(calls, 'call')}"
+        with steps.step("roofline"):
+            found = profile_of(options.model, run, machine_peaks(run.manifest.device, folder, 0.0))
+            if found.highest_flops > found.peaks.flops_of(""):  # it was measured while the machine was busy
+                peaks = machine_peaks(run.manifest.device, folder, found.highest_flops)
+                found = profile_of(options.model, run, peaks)
+        if options.against is None or old is None:
+            return found
+        return found.against(compare_with(options.against, old, new, steps))
 
 
 def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
@@ -111,9 +69,3 @@ def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
     first = [launch for launch in run.launches if launch.key.call == calls[0].call]
     works = site_works(first, run.manifest, reference)
     return ModelProfile(model, run, WARM_UP, calls, site_profiles(run, calls, works, peaks), peaks)
-
-
-def peaks_text(peaks: Peaks) -> str:
-    """ "20 GB/s, 150 GFLOP/s in float32"."""
-    rates = [f"{wording.number(round(rate / 1e9))} GFLOP/s in {dtype}" for dtype, rate in peaks.flops.items()]
-    return ", ".join([f"{peaks.bandwidth / 1e9:.3g} GB/s", *rates])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug import wording
+from aoti_debug.profile.change_text import change_lines
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
@@ -38,7 +39,8 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
     shown = profile.sites if limit is None else profile.sites[:limit]
     table = grid.table(COLUMNS, [_row(site) for site in shown], width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
-    return [*lines, *sum_lines(profile)]
+    lines += sum_lines(profile)
+    return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
 
 
 def heading(profile: ModelProfile, width: int) -> list[str]:
@@ -75,7 +77,7 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     lines = [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
     if abs(profile.sum_to_wall - 1) > _STEADY:
         lines.append(
-            "note: the calls differ: single launches took longer than their median; measure more calls on an idle machine"
+            "note: the calls differ: single launches took longer than their median; an idle machine measures better"
         )
     return lines
 

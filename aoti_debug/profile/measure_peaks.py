@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ _VERSION = "1"  # of the way in which they are measured
 _SECONDS = 0.6  # for each quantity
 _FEWEST = 5  # times
 _CPUINFO = Path("/proc/cpuinfo")
-# device -> bytes of the tensors that are copied and summed, rows of the matrices, dtypes. A product of small matrices
-# is over before another process takes the core; larger ones keep many cores busy.
-_BYTES = {"cpu": 128 << 20, "cuda": 1 << 30}
+# By device: bytes of the tensors that are copied and summed, and in how many pieces; rows of the matrices; dtypes. A
+# product of small matrices is over before another process takes the core; larger ones keep many cores busy.
+_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
+_PIECES = {"cpu": 64, "cuda": 1}
 _ROWS = {"cpu": (256, 512, 1536), "cuda": (8192,)}
 _DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16", "float16")}
 
@@ -68,15 +69,18 @@ def _measured(device: str, identity: str) -> Peaks:
 
 
 def _bandwidth(device: str) -> float:
-    """Bytes per second in a copy, which reads and writes, or in a sum, which reads."""
+    """Bytes per second in a copy, which reads and writes, or in a sum, which reads.
+
+    Tensors larger than any cache are gone through in pieces, of which the fastest tenth counts: a piece is over before
+    another process takes the core.
+    """
     import torch
 
-    size = _BYTES[device]
-    source, target = (torch.ones(size // 4, device=device) for _ in range(2))
-    return max(
-        2 * size / _shortest(lambda: target.copy_(source), device),
-        size / _shortest(source.sum, device),
-    )
+    pieces, size = _PIECES[device], _BYTES[device]
+    source, target = (torch.ones(size // 4, device=device).chunk(pieces) for _ in range(2))
+    copies = [lambda a=a, b=b: a.copy_(b) for a, b in zip(target, source, strict=True)]
+    sums = [piece.sum for piece in source]
+    return max(2 * size / pieces / _fast(copies, device), size / pieces / _fast(sums, device))
 
 
 def _flops(dtype: str, rows: int, device: str) -> float:
@@ -85,23 +89,31 @@ def _flops(dtype: str, rows: int, device: str) -> float:
 
     a, b = (torch.rand(rows, rows, device=device).to(getattr(torch, dtype)) for _ in range(2))
     out = torch.empty_like(a)
-    return 2 * rows**3 / _shortest(lambda: torch.mm(a, b, out=out), device)
+    return 2 * rows**3 / min(_times([lambda: torch.mm(a, b, out=out)], device))
 
 
-def _shortest(work: Callable[[], Any], device: str) -> float:
-    """The least seconds that the work takes, of several times: other processes can only lengthen it."""
+def _fast(works: Sequence[Callable[[], Any]], device: str) -> float:
+    """The seconds that the fastest tenth of pieces of work takes at most; all are done in turn, several times."""
+    found = sorted(_times(works, device))
+    return found[len(found) // 10]
+
+
+def _times(works: Sequence[Callable[[], Any]], device: str) -> list[float]:
+    """The seconds of each piece of work, again and again."""
     import torch
 
     wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
-    work()
+    for work in works:
+        work()
     wait()
     found: list[float] = []
-    while len(found) < _FEWEST or sum(found) < _SECONDS:
-        begin = time.perf_counter()
-        work()
-        wait()
-        found.append(time.perf_counter() - begin)
-    return min(found)
+    while len(found) < _FEWEST * len(works) or sum(found) < _SECONDS:
+        for work in works:
+            begin = time.perf_counter()
+            work()
+            wait()
+            found.append(time.perf_counter() - begin)
+    return found
 
 
 def _processor() -> str:

@@ -24,7 +24,7 @@ class Clock(str, Enum):
     """The meaning of the times of launches."""
 
     WORK = "work"  # from the beginning to the end of their work
-    HOST = "host"  # on a GPU: what the host takes to launch
+    WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ModelProfile:
     @property
     def clock(self) -> Clock:
         """The meaning of the times of its launches."""
-        return Clock.HOST if self.run.manifest.device == "cuda" else Clock.WORK
+        return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
 
     @property
     def outside_seconds(self) -> float | None:

@@ -17,7 +17,8 @@ from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 
-_SILENT = {"AOTI_DEBUG_PRINT": "none"}
+# A launch on a GPU returns when its kernels have completed: CUDA's driver reads the second one.
+_ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none", "CUDA_LAUNCH_BLOCKING": "1"}
 
 
 def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, steps: Steps) -> RunOptions:
@@ -37,7 +38,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         imports=options.imports,
         libraries=options.libraries,
         trusted=options.trusted,
-        environment=_SILENT,
+        environment=_ENVIRONMENT,
     )
     if target.is_stripped(archive.inspect(model)):
         return given

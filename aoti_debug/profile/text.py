@@ -16,17 +16,17 @@ COLUMNS = (
     Column("launch", align_right=True),
     Column("time", align_right=True),
     Column("share", align_right=True),
-    Column("count", align_right=True),
+    Column("count", align_right=True, dropped_below=110),
     Column("kernel", min_width=16, share=2),
     Column("model line", min_width=12, share=1),
-    Column("module", min_width=8, share=1, dropped_below=160),
-    Column("bytes", align_right=True, dropped_below=140),
-    Column("FLOP", align_right=True, dropped_below=140),
-    Column("GB/s", align_right=True),
-    Column("GFLOP/s", align_right=True),
+    Column("module", min_width=12, share=1, dropped_below=130),
+    Column("bytes", align_right=True, dropped_below=150),
+    Column("FLOP", align_right=True, dropped_below=150),
+    Column("GB/s", align_right=True, dropped_below=110),
+    Column("GFLOP/s", align_right=True, dropped_below=110),
     Column("roofline", align_right=True),
     Column("bound by"),
-    Column("hint", min_width=12, share=1, dropped_below=180),
+    Column("hint", min_width=30, share=2, dropped_below=160),
 )
 
 
@@ -51,8 +51,11 @@ def heading(profile: ModelProfile, width: int) -> list[str]:
         f"{wording.count(profile.launches, 'launch')}; median of {calls}, after {profile.warm_up} to warm up"
     ]
     facts = [machine_text(profile.peaks)]
-    if profile.clock is Clock.HOST:
-        facts.append("note: times are those that the host takes to launch; what the GPU takes is not measured")
+    if profile.clock is Clock.WAITED:
+        facts.append(
+            "note: the host waited for the GPU at every launch: each takes some microseconds longer than its kernels, "
+            "and nothing overlaps"
+        )
     return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
 
 

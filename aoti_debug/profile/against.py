@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
@@ -16,7 +15,6 @@ from aoti_debug.run.options import RunOptions
 from aoti_debug.rundir.run_directory import RunDir
 
 ROUNDS = 10  # processes of each model
-_FEWEST = 5  # calls of a round
 
 
 def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps) -> Changes:
@@ -24,7 +22,7 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
 
     Args:
         old_model: the file that was named.
-        old, new: the options of their runs; the calls are spread over the rounds.
+        old, new: the options of their runs, each of which is made ROUNDS times.
 
     Raises:
         UsageError: the models take other inputs, or one does not end well.
@@ -34,7 +32,7 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
     rounds: list[tuple[Round, Round]] = []
     with steps.step("run both in turn") as note:
         for number in range(ROUNDS):
-            pair = _in_turn(_shortened(old), _shortened(new), number)
+            pair = _in_turn(old, new, number)
             rounds.append((measured_calls(pair[0], WARM_UP), measured_calls(pair[1], WARM_UP)))
             runs = runs or [pair]
             steps.advance(number + 1, ROUNDS)
@@ -49,8 +47,3 @@ def _in_turn(old: RunOptions, new: RunOptions, number: int) -> tuple[RunDir, Run
         return run_to_the_end(old), run_to_the_end(new)
     later = run_to_the_end(new)
     return run_to_the_end(old), later
-
-
-def _shortened(options: RunOptions) -> RunOptions:
-    """The options of a round."""
-    return replace(options, calls=max((options.calls - WARM_UP) // ROUNDS, _FEWEST) + WARM_UP)

@@ -1,4 +1,4 @@
-"""The exact rank test of Mann and Whitney: are the numbers of one sample larger than those of another?"""
+"""The exact rank test of Mann and Whitney, for whether the numbers of one sample are larger than those of another."""
 
 from __future__ import annotations
 

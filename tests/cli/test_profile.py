@@ -43,7 +43,7 @@ def test_json_and_trace(built: Callable[[str], Built], tmp_path: Path, capsys: p
 
 def test_against_itself(built: Callable[[str], Built], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     package = str(built("blocks").package)
-    assert main.run(["profile", package, "--calls", "1", "--against", package, "--out", str(tmp_path)]) == 0
+    assert main.run(["profile", package, "--calls", "2", "--against", package, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert f"against {Path(package).name}, in 10 rounds: no launch has changed\n" in out
     assert "the whole call" in out

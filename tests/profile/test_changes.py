@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,11 +11,15 @@ from pathlib import Path
 import measured
 import pytest
 from enumerated import chance_by_enumeration
+from schema import DOCS, problems
 
 from aoti_debug.profile.change_text import change_lines
 from aoti_debug.profile.changes import Changes, Verdict, find_changes
+from aoti_debug.profile.document import document
 from aoti_debug.profile.measured_call import MeasuredCall
+from aoti_debug.profile.profile import profile_of
 from aoti_debug.profile.rank_test import chance_of_larger
+from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.site_groups import SiteGroup, site_groups
 from aoti_debug.show.cells import UNLIMITED
 
@@ -75,6 +80,31 @@ def test_faster_launches() -> None:
 )
 def test_the_rank_test_counts_arrangements(larger: list[float], smaller: list[float]) -> None:
     assert chance_of_larger(larger, smaller) == pytest.approx(chance_by_enumeration(larger, smaller))
+
+
+def test_json(tmp_path: Path) -> None:
+    found = compared(lambda site, is_new: 20_000 * (2 if is_new and site == 0 else 1))
+    run = measured.write(tmp_path, [(50_000, 10_000, 20_000)] * 4)
+    profile = profile_of(Path("new.pt2"), run, Peaks("a processor", 10e9, {"float32": 1e11})).against(found)
+    data = document(profile)
+    json.dumps(data, allow_nan=False)
+    assert problems(data, json.loads((DOCS / "profile.schema.json").read_text())) == []
+    first = data["against"]["launches"][0]
+    assert (first["verdict"], first["ratio"]) == ("slower", pytest.approx(2))
+    assert first["new_sites"] == [{"site": 0, "kernel": "cpp_fused_0"}]
+    assert data["against"]["call"]["new_sites"] == []
+
+
+def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
+    alone = [SiteGroup((), (NAMES,)), SiteGroup((NAMES,), ())]
+    calls = (MeasuredCall(0, 30_000, {NAMES.id: 20_000}, {NAMES.id: 1}),)
+    found = find_changes(Path("old.pt2"), alone, [(calls, calls)] * ROUNDS)
+    assert found.launches == ()
+    assert {change.verdict for change in found.unpaired} == {Verdict.UNCHANGED}
+    assert change_lines(found, UNLIMITED)[-2:] == [
+        "only in the new model: cpp_fused_relu_0 (20.0 µs)",
+        "only in the old model: cpp_fused_relu_0 (20.0 µs)",
+    ]
 
 
 def test_equal_packages_pair_site_by_site(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from aoti_debug import wording
 from aoti_debug.profile.measured_call import MeasuredCall
 from aoti_debug.profile.rank_test import chance_of_larger
 from aoti_debug.profile.site_groups import SiteGroup
@@ -97,6 +99,9 @@ def find_changes(
     """
     paired = [group for group in groups if group.is_paired]
     allowed = _CHANCE / (2 * (len(paired) + 1))  # two directions each
+    if allowed < 1 / math.comb(2 * len(rounds), len(rounds)):
+        few, many = wording.count(len(rounds), "round"), wording.count(len(paired), "launch")
+        notes = (*notes, f"no change can be certain: {few} are too few for {many}")
     return Changes(
         old,
         len(rounds),

@@ -95,6 +95,14 @@ def test_json(tmp_path: Path) -> None:
     assert data["against"]["call"]["new_sites"] == []
 
 
+def test_too_few_rounds_are_said() -> None:
+    calls = (MeasuredCall(0, 30_000, {NAMES.id: 20_000}, {NAMES.id: 1}),)
+    slow = (MeasuredCall(0, 50_000, {NAMES.id: 40_000}, {NAMES.id: 1}),)
+    few = find_changes(Path("old.pt2"), [SiteGroup((NAMES,), (NAMES,))], [(calls, slow)] * 3)
+    assert few.slower == ()
+    assert few.notes == ("no change can be certain: 3 rounds are too few for 1 launch",)
+
+
 def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
     alone = [SiteGroup((), (NAMES,)), SiteGroup((NAMES,), ())]
     calls = (MeasuredCall(0, 30_000, {NAMES.id: 20_000}, {NAMES.id: 1}),)

@@ -28,6 +28,7 @@ VERBS = {
     "run": "Run an instrumented package and record every kernel launch.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "memory": "Show the peak of a model's memory, and which buffers make it.",
+    "profile": "Show where the time goes, launch by launch, and how close each is to the machine's limits.",
     "summaries": "Show statistics over the calls of a run: tables, curves, drift.",
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",
@@ -35,7 +36,7 @@ VERBS = {
     "doctor": "Check that this machine can build, run and debug models.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
-_RUN_MODELS = frozenset({"triage", "compare", "diff"})
+_RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
 _MODEL = ".pt2"
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130

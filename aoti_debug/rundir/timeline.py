@@ -140,6 +140,8 @@ class ModelCall:
     stream: int
     ended: bool
     failed: bool
+    begin_ns: int  # from the journal's start
+    end_ns: int | None
 
     def __str__(self) -> str:
         return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
@@ -325,6 +327,8 @@ def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
         stream=begin.stream,
         ended=end is not None,
         failed=end is not None and end.failed,
+        begin_ns=begin.time_ns,
+        end_ns=None if end is None else end.time_ns,
     )
 
 

@@ -1,0 +1,156 @@
+"""The profile of a model: the time of every launch site, and the time between launches."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from aoti_debug.manifest import Site
+from aoti_debug.profile.changes import Changes
+from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
+from aoti_debug.profile.roofline import Peaks, Placement, place
+from aoti_debug.profile.work import Work
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+
+_NS = 1e-9
+
+
+class Clock(str, Enum):
+    """The meaning of the times of launches."""
+
+    WORK = "work"  # from the beginning to the end of their work
+    WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
+
+
+@dataclass(frozen=True)
+class SiteProfile:
+    """The launches of one site.
+
+    Attributes:
+        launch: the first of them in the first measured call.
+        count: how many there are in a call, the median.
+        samples: seconds in each measured call, of all launches of the site together.
+        share: of the median call.
+        work: of all launches of a call.
+        placement: how close it is to this machine's roofline; None if its work is not known.
+    """
+
+    launch: Launch
+    count: int
+    samples: tuple[float, ...]
+    share: float
+    work: Work
+    placement: Placement | None
+
+    @property
+    def site(self) -> Site:
+        """The launch site."""
+        return self.launch.site
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds in a call, the median of the calls."""
+        return statistics.median(self.samples)
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """The measured calls of a model.
+
+    Attributes:
+        model: the file that was named.
+        warm_up: how many calls were left out.
+        sites: the slowest first.
+        peaks: what this machine can do.
+        changes: against an older model; None if none was named.
+    """
+
+    model: Path
+    run: RunDir
+    warm_up: int
+    calls: tuple[MeasuredCall, ...]
+    sites: tuple[SiteProfile, ...]
+    peaks: Peaks
+    changes: Changes | None = None
+
+    def against(self, changes: Changes) -> ModelProfile:
+        """The same with a comparison with an older model."""
+        return replace(self, changes=changes)
+
+    @property
+    def highest_flops(self) -> float:
+        """The highest rate of a contraction in float32, operations per second: this machine can do at least that."""
+        return max(
+            (s.work.flops / s.seconds for s in self.sites if s.work.flops and s.work.dtype == "float32" and s.seconds),
+            default=0.0,
+        )
+
+    @cached_property
+    def wall_seconds(self) -> float:
+        """Seconds of a call of the model, the median."""
+        return statistics.median(call.wall_ns for call in self.calls) * _NS
+
+    @cached_property
+    def gap_seconds(self) -> float:
+        """Seconds of a call in which no launch was going on, the median."""
+        return statistics.median(call.gaps_ns for call in self.calls) * _NS
+
+    @property
+    def launch_seconds(self) -> float:
+        """The sum of the medians of all sites."""
+        return sum(site.seconds for site in self.sites)
+
+    @property
+    def launches(self) -> int:
+        """The number of launches in a call."""
+        return sum(site.count for site in self.sites)
+
+    @property
+    def sum_to_wall(self) -> float:
+        """Launches and gaps in proportion to the call: 1 but for what medians of different calls differ by."""
+        return (self.launch_seconds + self.gap_seconds) / self.wall_seconds
+
+    @property
+    def clock(self) -> Clock:
+        """The meaning of the times of its launches."""
+        return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
+
+    @property
+    def outside_seconds(self) -> float | None:
+        """Seconds per call in the loader, outside of the model, by the clock of the process; None if not known."""
+        calls = list(complete_calls(self.run))
+        seconds = self.run.info.exit.seconds
+        if seconds is None or len(calls) != self.run.info.calls:
+            return None
+        inside = sum((call.end_ns or call.begin_ns) - call.begin_ns for call in calls) * _NS
+        return max(seconds - inside, 0.0) / len(calls)
+
+
+def site_profiles(
+    run: RunDir, calls: Sequence[MeasuredCall], works: dict[int, Work], peaks: Peaks
+) -> tuple[SiteProfile, ...]:
+    """The sites that the calls launched, the slowest first.
+
+    Args:
+        works: the work of one launch, by site.
+    """
+    wall = statistics.median(call.wall_ns for call in calls) * _NS
+    first: dict[int, Launch] = {}
+    numbers = {call.call for call in calls}
+    for launch in run.launches:
+        if launch.key.call in numbers:
+            first.setdefault(launch.site.id, launch)
+    found = []
+    for site in {site for call in calls for site in call.launches_ns}:
+        samples = tuple(call.launches_ns.get(site, 0) * _NS for call in calls)
+        count = round(statistics.median(call.counts.get(site, 0) for call in calls))
+        work = works.get(site, Work()) * count
+        seconds = statistics.median(samples)
+        placement = place(work, seconds, count, peaks)
+        found.append(SiteProfile(first[site], count, samples, seconds / wall, work, placement))
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.site.id)))

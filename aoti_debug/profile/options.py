@@ -1,0 +1,33 @@
+"""The options of a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+BASE = "aoti_debug_profiles"
+CALLS = 50
+WARM_UP = 3  # calls before those that are measured
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """A model to measure, and how.
+
+    Attributes:
+        model: an exported program, a compiled or an instrumented package.
+        inputs: a .pt or .safetensors file; None for those embedded in the package.
+        calls: how many calls are measured, after WARM_UP others.
+        against: an older model of the same program, measured in turn with the model; None for none.
+        out: the directory in which the directory of the profile is made.
+        imports, libraries, trusted: as for `build` and `run`.
+    """
+
+    model: Path
+    inputs: Path | None = None
+    calls: int = CALLS
+    against: Path | None = None
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False

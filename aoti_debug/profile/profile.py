@@ -1,0 +1,71 @@
+"""Measures a model: builds it if necessary, calls it many times, and takes the calls apart.
+
+aoti_debug_profiles/20261120-231501-4711/
+  new.pt2 new/runs/ old.pt2 old/runs/ peaks.json   packages, their runs, and what this machine can do
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.compare.compare_run import has_reference, reference_of
+from aoti_debug.errors import RunDirError
+from aoti_debug.machine import python_process
+from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.profile.against import compare_with
+from aoti_debug.profile.measured_call import measured_calls
+from aoti_debug.profile.model_profile import ModelProfile, site_profiles
+from aoti_debug.profile.options import WARM_UP, ProfileOptions
+from aoti_debug.profile.peaks import machine_peaks
+from aoti_debug.profile.recorded import run_options, run_to_the_end
+from aoti_debug.profile.roofline import Peaks
+from aoti_debug.profile.site_work import site_works
+from aoti_debug.replay.session import replay_folder
+from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.rundir.run_directory import RunDir
+
+
+def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:
+    """Measures the launches of a model, and compares them with those of an older one if that is asked for.
+
+    Raises:
+        UsageError: an option is wrong, a model is not trusted, or does not end well.
+        ArtifactError: a model or its inputs are not what they should be.
+        ToolchainError, TargetError: a model could not be built or started.
+        RunDirError: its calls were not recorded.
+    """
+    steps = Steps(listener)
+    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+        server.preload()
+        new = run_options(options.model, options, folder, "new", steps)
+        old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
+        with steps.step("run") as note:
+            run = run_to_the_end(new)
+            launches, calls = len(run.launches), len(run.timeline.calls)
+            note.text = f"{wording.count(launches, 'launch')} in {wording.count(calls, 'call')}"
+        with steps.step("roofline"):
+            found = profile_of(options.model, run, machine_peaks(run.manifest.device, folder, 0.0))
+            if found.highest_flops > found.peaks.flops_of(""):  # it was measured while the machine was busy
+                peaks = machine_peaks(run.manifest.device, folder, found.highest_flops)
+                found = profile_of(options.model, run, peaks)
+        if options.against is None or old is None:
+            return found
+        return found.against(compare_with(options.against, old, new, steps))
+
+
+def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
+    """The profile of a run at level 3.
+
+    Raises:
+        RunDirError: the run has no measured call, or none that launched anything.
+    """
+    calls = measured_calls(run, WARM_UP)
+    if not calls or not any(call.counts for call in calls):
+        raise RunDirError(
+            f"run {run.path.name} recorded no launch of a measured call", hint="aoti-debug show says what it recorded"
+        )
+    reference = reference_of(run)[0] if has_reference(run) else None
+    first = [launch for launch in run.launches if launch.key.call == calls[0].call]
+    works = site_works(first, run.manifest, reference)
+    return ModelProfile(model, run, WARM_UP, calls, site_profiles(run, calls, works, peaks), peaks)

@@ -1,0 +1,67 @@
+"""The calls and launches of a run as slices of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from aoti_debug.abi import CallKind
+from aoti_debug.profile.measured_call import complete_calls
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.show import text
+
+CALL, LAUNCH = "call", "launch"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A call or a launch in time.
+
+    Attributes:
+        category: CALL or LAUNCH.
+        begin_ns: nanoseconds from the beginning of the recording.
+        thread: the id of the thread that it went on in.
+        facts: what a viewer shows beside it, by name.
+    """
+
+    name: str
+    category: str
+    begin_ns: int
+    duration_ns: int
+    thread: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def slices(run: RunDir, warm_up: int) -> Iterator[Slice]:
+    """Yields the calls that returned, and their launches that did.
+
+    Args:
+        warm_up: the number of calls that count as warming up.
+    """
+    known = set()
+    for call in complete_calls(run):
+        known.add(call.call)
+        assert call.end_ns is not None
+        facts = {"warm-up": "yes"} if call.call < warm_up else {}
+        yield Slice(f"call {call.call}", CALL, call.begin_ns, call.end_ns - call.begin_ns, call.thread, facts)
+    for launch in run.launches:
+        if launch.end_ns is not None and launch.key.kind is CallKind.MODEL and launch.key.call in known:
+            duration = launch.end_ns - launch.begin_ns
+            yield Slice(launch.kernel, LAUNCH, launch.begin_ns, duration, launch.thread, _facts(launch))
+
+
+def _facts(launch: Launch) -> dict[str, str]:
+    facts = {"launch": launch.id}
+    provenance = launch.site.provenance
+    if provenance.source:
+        facts["model line"] = text.model_line(provenance)
+        facts["source"] = provenance.source[0].text.strip()
+    if provenance.modules:
+        facts["module"] = ", ".join(provenance.modules)
+    if launch.loops:
+        facts["iteration"] = ", ".join(map(str, launch.loops))
+    for argument in launch.args:
+        if argument.layout is not None:
+            facts[f"{text.ROLES[argument.role]} {argument.name}".strip()] = text.shape(argument.layout)
+    return facts

@@ -1,0 +1,121 @@
+"""A profile as a table of text."""
+
+from __future__ import annotations
+
+from aoti_debug import wording
+from aoti_debug.profile.change_text import change_lines
+from aoti_debug.profile.hints import hint
+from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
+from aoti_debug.profile.roofline import Peaks
+from aoti_debug.show import grid, text
+from aoti_debug.show.grid import Column
+
+_UNKNOWN = "-"
+_STEADY = 0.02  # by which launches and gaps may miss the time of a call
+COLUMNS = (
+    Column("launch", align_right=True),
+    Column("time", align_right=True),
+    Column("share", align_right=True),
+    Column("count", align_right=True, dropped_below=110),
+    Column("kernel", min_width=16, share=2),
+    Column("model line", min_width=12, share=1),
+    Column("module", min_width=12, share=1, dropped_below=130),
+    Column("bytes", align_right=True, dropped_below=150),
+    Column("FLOP", align_right=True, dropped_below=150),
+    Column("GB/s", align_right=True, dropped_below=110),
+    Column("GFLOP/s", align_right=True, dropped_below=110),
+    Column("roofline", align_right=True),
+    Column("bound by"),
+    Column("hint", min_width=30, share=2, dropped_below=160),
+)
+
+
+def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[str]:
+    """The launches of a profile, the slowest first, and the time between them.
+
+    Args:
+        limit: how many sites are shown; None for all.
+    """
+    shown = profile.sites if limit is None else profile.sites[:limit]
+    table = grid.table(COLUMNS, [_row(site) for site in shown], width)
+    lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
+    lines += sum_lines(profile)
+    return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
+
+
+def heading(profile: ModelProfile, width: int) -> list[str]:
+    """The model, the time of a call, and the machine."""
+    calls = wording.count(len(profile.calls), "call")
+    lines = [
+        f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a call, "
+        f"{wording.count(profile.launches, 'launch')}; median of {calls}, after {profile.warm_up} to warm up"
+    ]
+    facts = [machine_text(profile.peaks)]
+    if profile.clock is Clock.WAITED:
+        facts.append(
+            "note: the host waited for the GPU at every launch: each takes some microseconds longer than its kernels, "
+            "and nothing overlaps"
+        )
+    return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
+
+
+def machine_text(peaks: Peaks) -> str:
+    """ "Xeon, 2 threads: 20 GB/s, 150 GFLOP/s in float32"."""
+    rates = [f"{peaks.bandwidth / 1e9:.3g} GB/s"]
+    rates += [f"{rate / 1e9:.3g} GFLOP/s in {dtype}" for dtype, rate in peaks.flops.items()]
+    return f"{peaks.device}: {', '.join(rates)}"
+
+
+def sum_lines(profile: ModelProfile) -> list[str]:
+    """Launches and gaps, and how well their sum fits the time of a call."""
+    wall = profile.wall_seconds
+    rows = [
+        ("in launches", profile.launch_seconds, f"{profile.launch_seconds / wall:.1%}"),
+        ("between launches", profile.gap_seconds, f"{profile.gap_seconds / wall:.1%}"),
+        ("together", profile.launch_seconds + profile.gap_seconds, f"{profile.sum_to_wall:.1%} of a call"),
+    ]
+    if profile.outside_seconds is not None:
+        rows.append(("outside the model", profile.outside_seconds, "a call: the loader"))
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
+    if abs(profile.sum_to_wall - 1) > _STEADY:
+        lines.append(
+            "note: the calls differ: single launches took longer than their median; an idle machine measures better"
+        )
+    return lines
+
+
+def _hidden(profile: ModelProfile, shown: int, table: grid.TextTable) -> list[str]:
+    left_out = ["names are shortened"] if table.shortened else []
+    left_out += [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
+    lines = [f"{', '.join(left_out)}; --wide shows everything"] if left_out else []
+    if shown < len(profile.sites):
+        rest = profile.sites[shown:]
+        seconds = wording.duration(sum(site.seconds for site in rest))
+        lines.append(f"and {wording.count(len(rest), 'more launch')} of {seconds} together; --all shows them all")
+    return lines
+
+
+def _row(site: SiteProfile) -> list[str | grid.Cell]:
+    work, placement = site.work, site.placement
+    provenance = site.site.provenance
+    return [
+        site.launch.id.rpartition(".")[2],
+        wording.duration(site.seconds),
+        f"{site.share:.1%}",
+        str(site.count),
+        site.site.kernel,
+        text.model_line(provenance),
+        ", ".join(provenance.modules) or _UNKNOWN,
+        _UNKNOWN if work.bytes is None else wording.byte_size(work.bytes),
+        _UNKNOWN if work.flops is None else f"{work.flops:.3g}",
+        _rate(work.bytes, site.seconds),
+        _rate(work.flops, site.seconds),
+        _UNKNOWN if placement is None else f"{placement.share:.0%}",
+        _UNKNOWN if placement is None else placement.bound.value,
+        hint(site),
+    ]
+
+
+def _rate(amount: int | None, seconds: float) -> str:
+    return _UNKNOWN if amount is None or seconds <= 0 else f"{amount / seconds / 1e9:.3g}"

@@ -11,6 +11,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 # By device: bytes of the tensors that are copied and summed, and in how many pieces; rows of the matrices; dtypes. A
 # product of small matrices is over before another process takes the core; larger ones keep many cores busy.
 _BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
-_PIECES = {"cpu": 64, "cuda": 1}
+_PIECES = {"cpu": (1, 64), "cuda": (1,)}
 _ROWS = {"cpu": (256, 512, 1536), "cuda": (8192,)}
 _DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16", "float16")}
 
@@ -71,16 +72,19 @@ def _measured(device: str, identity: str) -> Peaks:
 def _bandwidth(device: str) -> float:
     """Bytes per second in a copy, which reads and writes, or in a sum, which reads.
 
-    Tensors larger than any cache are gone through in pieces, of which the fastest tenth counts: a piece is over before
-    another process takes the core.
+    Tensors larger than caches are gone through as a whole and in pieces, of which the fastest counts: a piece is over
+    before another process takes the core.
     """
     import torch
 
-    pieces, size = _PIECES[device], _BYTES[device]
-    source, target = (torch.ones(size // 4, device=device).chunk(pieces) for _ in range(2))
-    copies = [lambda a=a, b=b: a.copy_(b) for a, b in zip(target, source, strict=True)]
-    sums = [piece.sum for piece in source]
-    return max(2 * size / pieces / _fast(copies, device), size / pieces / _fast(sums, device))
+    size = _BYTES[device]
+    source, target = (torch.ones(size // 4, device=device) for _ in range(2))
+    rates = []
+    for pieces in _PIECES[device]:
+        parts = list(zip(target.chunk(pieces), source.chunk(pieces), strict=True))
+        rates.append(2 * size / pieces / min(_times([partial(a.copy_, b) for a, b in parts], device)))
+        rates.append(size / pieces / min(_times([b.sum for _, b in parts], device)))
+    return max(rates)
 
 
 def _flops(dtype: str, rows: int, device: str) -> float:
@@ -90,12 +94,6 @@ def _flops(dtype: str, rows: int, device: str) -> float:
     a, b = (torch.rand(rows, rows, device=device).to(getattr(torch, dtype)) for _ in range(2))
     out = torch.empty_like(a)
     return 2 * rows**3 / min(_times([lambda: torch.mm(a, b, out=out)], device))
-
-
-def _fast(works: Sequence[Callable[[], Any]], device: str) -> float:
-    """The seconds that the fastest tenth of pieces of work takes at most; all are done in turn, several times."""
-    found = sorted(_times(works, device))
-    return found[len(found) // 10]
 
 
 def _times(works: Sequence[Callable[[], Any]], device: str) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from .child import ReplayReport, run_child
 from .cpp_build import build_directory
 from .cpp_kernel import CHECKED, CppKernel
 from .cuda_programs import find_cuda_program
-from .debugger_commands import Stop, cuda_commands, gdb_commands
+from .debugger_commands import Stop, cuda_commands, gdb_commands, variables
 from .job import AS_RECORDED, Job
 from .kernel import ReplayKernel
 from .memory import LaunchMemory
@@ -117,13 +116,12 @@ def _compilation(job: Job, kernel: CppKernel, options: Options) -> str:
 
 
 def _variables(job: Job, kernel: ReplayKernel) -> dict[str, str]:
-    """The debugger's variable by parameter: names of arguments, where they are legal and no register is called so."""
+    """The debugger's variable by parameter."""
     views = {
         a.name: torch.empty_strided(a.shape, a.stride, dtype=a.dtype, device="meta")
         for a in job.arguments  # nothing is launched with them
     }
-    parameters = _parameters(job, kernel, views)
-    return {parameter: re.sub(r"\W", "_", name) for name, parameter in parameters.items()}
+    return variables({parameter: name for name, parameter in _parameters(job, kernel, views).items()})
 
 
 def _parameters(job: Job, kernel: ReplayKernel, views: Mapping[str, torch.Tensor]) -> dict[str, str]:

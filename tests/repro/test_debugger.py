@@ -30,7 +30,7 @@ def test_the_arguments_at_the_kernel_and_the_end(tmp_path: Path) -> None:
     ], done
     assert f"cpp_fused_planted_0 (in_ptr0={rows[0][4]}, out_ptr0={rows[1][4]}, ks0=64)" in done.stdout
     assert f"{TITLE}: stopped at the kernel" in done.stdout
-    assert "in gdb they are $arg0_1, $buf0\n" in done.stdout
+    assert "in gdb they are $arg_arg0_1, $arg_buf0\n" in done.stdout
     assert f"{TITLE}: as recorded\n" in done.stdout
     assert done.returncode == 0
 

@@ -14,8 +14,8 @@ class Stop:
     Attributes:
         title: "0.3 cpp_fused_relu_1".
         function: the kernel, as its machine code names it.
-        names: variables of the debugger by the kernel's parameter, see `variables`: {"in_ptr0": "arg_buf3"} makes $arg_buf3 of
-            in_ptr0.
+        names: variables of the debugger by the kernel's parameter, see `variables`: {"in_ptr0": "arg_buf3"} makes
+            $arg_buf3 of in_ptr0.
         block, thread: of a CUDA kernel, those that a sanitizer or the interpreter has named; None: not known.
     """
 

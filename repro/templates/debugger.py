@@ -46,14 +46,16 @@ def debugger(job: Job, options: Options) -> NoReturn:
         compiled = _compilation(job, kernel, options)
         text = gdb_commands(Stop(job.title, kernel.name, _variables(job, kernel)), batch=batch)
     elif kernel is not None and job.cuda_devices:
+        try:
+            block, thread = guilty_program.stopped_in(job.folder, kernel.grid, options.programs)
+        except ValueError as error:
+            raise SystemExit(f"{job.title}: {error}") from error
         program = find_cuda_program("cuda-gdb")
         if program is None:
             raise SystemExit(
                 f"{job.title}: cuda-gdb was not found on PATH or in the CUDA toolkit; install the toolkit's cuda-gdb"
             )
         compiled = PLAIN
-        block, thread = guilty_program.remembered(job.folder)
-        block = options.programs[0] if options.programs else block
         text = cuda_commands(Stop(job.title, kernel.function_name(options.backend), {}, block, thread), batch=batch)
     elif kernel is not None:
         raise SystemExit(
@@ -90,15 +92,27 @@ def argument_lines(memory: LaunchMemory, parameters: Mapping[str, str]) -> list[
     """
     rows = []
     for name, tensor in memory.views.items():
-        first = tensor.detach().reshape(-1)[:VALUES].tolist()
-        values = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in first)
         shape = "x".join(map(str, tensor.shape)) or "1 element"
         dtype = str(tensor.dtype).removeprefix("torch.")
-        more = ", …" if tensor.numel() > VALUES else ""
-        rows.append((parameters.get(name, ""), name, dtype, shape, f"{tensor.data_ptr():#x}", f"[{values}{more}]"))
+        values = f"[{', '.join(_first_values(tensor))}]"
+        rows.append((parameters.get(name, ""), name, dtype, shape, f"{tensor.data_ptr():#x}", values))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
     columns = [[cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)] for row in rows]
     return ["arguments:", *(f"  {'  '.join(cells)}".rstrip() for cells in columns)]
+
+
+def _first_values(tensor: torch.Tensor) -> list[str]:
+    """The first elements, and "…" for the others; torch cannot list those of packed dtypes."""
+    first, wanted = tensor.detach(), VALUES
+    for axis in reversed(range(tensor.dim())):  # a view: to flatten a tensor with strides copies all of it
+        first = first.narrow(axis, 0, min(tensor.shape[axis], wanted))
+        wanted = -(-wanted // max(tensor.shape[axis], 1))
+    try:
+        values = first.reshape(-1)[:VALUES].tolist()
+    except (RuntimeError, NotImplementedError):
+        return ["…"]
+    words = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
+    return [*words, "…"] if tensor.numel() > VALUES else words
 
 
 def _compilation(job: Job, kernel: CppKernel, options: Options) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from aoti_debug.compare.compare_run import reference_of
@@ -14,7 +12,7 @@ from aoti_debug.kernel_code.kernel_code import document, launch_code, launch_ker
 from aoti_debug.kernel_code.listing import listing
 from aoti_debug.kernel_code.machine_code import ptx, sass
 from aoti_debug.kernel_code.options import CodeOptions
-from aoti_debug.machine import cache
+from aoti_debug.kernel_code.triton_caches import triton_caches
 from aoti_debug.reference.program import Reference
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -26,12 +24,13 @@ class RunCode:
     def __init__(self, run: RunDir, options: CodeOptions) -> None:
         self._run = run
         self._options = options
+        self._documents: dict[tuple[int, str], list[dict[str, Any]]] = {}
 
     def lines(self, launch: Launch, columns: int) -> Iterator[str]:
         """Yields the code of a launch's kernels.
 
         Raises:
-            AotiDebugError: PTX or SASS are asked for and cannot be had.
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of a stranger's run is not trusted.
         """
         kernels = launch_kernels(self._run, launch)
         if not kernels:
@@ -45,14 +44,20 @@ class RunCode:
             if self._options.ptx:
                 yield from ("", f"PTX of {kernel.name}", *ptx(self._run, kernel, triton_caches()).splitlines())
             if self._options.sass:
-                yield from ("", f"SASS of {kernel.name}", *sass(self._run, kernel).splitlines())
+                yield from ("", f"SASS of {kernel.name}", *sass(self._run, kernel, self._options.trusted).splitlines())
 
     def document(self, launch: Launch) -> list[dict[str, Any]]:
-        """The code of a launch's kernels for JSON.
+        """The code of a launch's kernels for JSON; launches of one site that ran the same kernel share it.
 
         Raises:
-            AotiDebugError: PTX or SASS are asked for and cannot be had.
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of a stranger's run is not trusted.
         """
+        key = (launch.site.id, launch.grid.kernel if launch.grid else "")
+        if key not in self._documents:
+            self._documents[key] = self._document(launch)
+        return self._documents[key]
+
+    def _document(self, launch: Launch) -> list[dict[str, Any]]:
         codes = launch_code(self._run, launch, *self._reference)
         if not codes:
             self._require_kernel(launch)
@@ -60,7 +65,7 @@ class RunCode:
             {
                 **document(code),
                 "ptx": ptx(self._run, code.kernel, triton_caches()) if self._options.ptx else None,
-                "sass": sass(self._run, code.kernel) if self._options.sass else None,
+                "sass": sass(self._run, code.kernel, self._options.trusted) if self._options.sass else None,
             }
             for code in codes
         ]
@@ -79,9 +84,3 @@ class RunCode:
             return reference_of(self._run)[0], ""
         except AotiDebugError as error:
             return None, str(error)
-
-
-def triton_caches() -> tuple[Path, ...]:
-    """The directories of Triton's cache: that of builds of this tool, and those of other programs."""
-    own = os.environ.get("TRITON_CACHE_DIR")
-    return (cache.directory() / "triton", *([Path(own)] if own else []), Path.home() / ".triton/cache")

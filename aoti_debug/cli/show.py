@@ -183,13 +183,13 @@ def command(
         if is_given:
             raise UsageError(f"{option} needs --calls", hint="aoti-debug show --calls")
     selection = narrowed(selected, chosen)
-    code = CodeOptions(source, ptx, sass)
+    code = CodeOptions(source, ptx, sass, trusted)
+    if code and not (selection.in_full and selection.launches):
+        raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
     if as_json:
         _print_document(selection, code)
         return
     columns = UNLIMITED if wide else width()
-    if code and selection.launches is None:
-        raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
     if selection.launches is None:
         _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
     else:

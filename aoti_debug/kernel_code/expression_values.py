@@ -26,6 +26,7 @@ _OPERATORS: dict[str, frozenset[str]] = {  # by the function that a kernel calls
 }
 _SIMPLE = frozenset().union(_BINARY.values(), _COMPARES.values(), *_OPERATORS.values())
 _PASSED_ON = ("to_", "same", "load", "static_cast", "broadcast_to", "convert", "to", "reshape", "cast", "float")
+_OPERANDS = frozenset({"pointer", "input", "condition", "x", "y", "z", "src"})  # keywords of Triton; others are options
 _MODULES = frozenset({"tl", "tl_math", "libdevice", "triton_helpers", "math", "triton"})
 
 
@@ -75,9 +76,9 @@ class ExpressionValues:
         """
         try:
             tree = ast.parse(expression, mode="eval").body
+            return _Evaluation(self, variable, self._own & allowed, reduces).of(tree)
         except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
             return UNKNOWN
-        return _Evaluation(self, variable, self._own & allowed, reduces).of(tree)
 
     def applied(
         self, names: frozenset[str], operands: Sequence[Value], candidates: frozenset[str], reduces: bool
@@ -170,12 +171,15 @@ class _Evaluation:
         receiver, is_method = (node.func.value, True) if isinstance(node.func, ast.Attribute) else (node.func, False)
         if isinstance(receiver, ast.Name) and receiver.id in _MODULES:
             is_method = False
-        operands = (*((receiver,) if is_method else ()), *node.args)
-        if name == "load" or (name.startswith(_PASSED_ON) and operands):
+        named = [keyword.value for keyword in node.keywords if keyword.arg in _OPERANDS]
+        operands = (*((receiver,) if is_method else ()), *node.args, *named)
+        if name in ("full", "zeros", "constexpr"):
+            return NUMBER
+        if not operands:
+            return UNKNOWN
+        if name == "load" or name.startswith(_PASSED_ON):
             pointer = next((n.id for n in ast.walk(operands[0]) if isinstance(n, ast.Name)), "")
             return self._variable(pointer) if name == "load" else self.of(operands[0])
-        if name in ("full", "zeros", "constexpr") or (name == "float" and isinstance(operands[0], ast.Constant)):
-            return NUMBER
         if called.startswith(("tl.sum", "tl.max", "tl.min", "tl.reduce")) or name in ("max2", "min2", "any", "prod"):
             return self._expressions.reduced((self.of(operands[0]),), self._candidates)
         if name == "where" and len(operands) == 3 and isinstance(operands[0], ast.Name) and "mask" in operands[0].id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.machine import cuda_toolkit
 from aoti_debug.manifest import Kernel
+from aoti_debug.pt2.trust import TRUST_HINT
 from aoti_debug.repro.kernel_binary import kernel_binary
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -18,15 +20,23 @@ _DISASSEMBLERS = (("nvdisasm", ("--print-code", "--print-line-info")), ("cuobjdu
 _SECONDS = 120.0
 
 
-def sass(run: RunDir, kernel: Kernel) -> str:
+def sass(run: RunDir, kernel: Kernel, trusted: bool) -> str:
     """The instructions of a kernel as a GPU runs them, from the binary in the package.
 
+    Args:
+        trusted: start the disassembler on it even if it was not made here.
+
     Raises:
-        UsageError: it is no Triton kernel.
+        UsageError: it is no Triton kernel, or was not made here.
         ArtifactError: the package has no binary of it any more.
         ToolchainError: no disassembler is installed, or it failed.
     """
     binary = _binary(run, kernel, "--sass")
+    if not (trusted or run.is_made_here):
+        raise UsageError(
+            f"{run.path} was not made here by this user; a disassembler would read the machine code of {kernel.name}",
+            hint=TRUST_HINT,
+        )
     program, options = _disassembler()
     with tempfile.NamedTemporaryFile(prefix="aoti-debug-", suffix=".cubin") as file:
         file.write(binary)
@@ -58,15 +68,15 @@ def ptx(run: RunDir, kernel: Kernel, caches: Iterable[Path]) -> str:
     wanted = hashlib.sha256(_binary(run, kernel, "--ptx")).digest()
     searched = [folder for folder in dict.fromkeys(caches) if folder.is_dir()]
     for folder in searched:
-        for path in folder.glob(f"*/{_function(kernel)}.cubin"):
+        for path in folder.glob(f"*/{glob.escape(_function(kernel))}.cubin"):
             text = path.with_suffix(".ptx")
-            if text.is_file() and hashlib.sha256(path.read_bytes()).digest() == wanted:
+            if path.is_file() and text.is_file() and hashlib.sha256(path.read_bytes()).digest() == wanted:
                 return text.read_text()
     where = ", ".join(map(str, searched)) or "this machine"
     raise ArtifactError(
         f"the PTX of {kernel.name} is not recorded: packages hold machine code only, and Triton's cache ({where}) has "
         "no such kernel",
-        hint="--sass shows the machine code; a package that was built on this machine has its PTX in the cache",
+        hint="--sass shows the machine code; a build by this user on this machine leaves its PTX there",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from .child import ReplayReport, run_child
 from .cpp_build import build_directory
 from .cpp_kernel import CHECKED, CppKernel
 from .cuda_programs import find_cuda_program
-from .debugger_commands import Stop, cuda_commands, gdb_commands
+from .debugger_commands import Stop, cuda_commands, gdb_commands, variables
 from .job import AS_RECORDED, Job
 from .kernel import ReplayKernel
 from .memory import LaunchMemory
@@ -47,14 +46,16 @@ def debugger(job: Job, options: Options) -> NoReturn:
         compiled = _compilation(job, kernel, options)
         text = gdb_commands(Stop(job.title, kernel.name, _variables(job, kernel)), batch=batch)
     elif kernel is not None and job.cuda_devices:
+        try:
+            block, thread = guilty_program.stopped_in(job.folder, kernel.grid, options.programs)
+        except ValueError as error:
+            raise SystemExit(f"{job.title}: {error}") from error
         program = find_cuda_program("cuda-gdb")
         if program is None:
             raise SystemExit(
                 f"{job.title}: cuda-gdb was not found on PATH or in the CUDA toolkit; install the toolkit's cuda-gdb"
             )
         compiled = PLAIN
-        block, thread = guilty_program.remembered(job.folder)
-        block = options.programs[0] if options.programs else block
         text = cuda_commands(Stop(job.title, kernel.function_name(options.backend), {}, block, thread), batch=batch)
     elif kernel is not None:
         raise SystemExit(
@@ -91,15 +92,27 @@ def argument_lines(memory: LaunchMemory, parameters: Mapping[str, str]) -> list[
     """
     rows = []
     for name, tensor in memory.views.items():
-        first = tensor.detach().reshape(-1)[:VALUES].tolist()
-        values = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in first)
         shape = "x".join(map(str, tensor.shape)) or "1 element"
         dtype = str(tensor.dtype).removeprefix("torch.")
-        more = ", …" if tensor.numel() > VALUES else ""
-        rows.append((parameters.get(name, ""), name, dtype, shape, f"{tensor.data_ptr():#x}", f"[{values}{more}]"))
+        values = f"[{', '.join(_first_values(tensor))}]"
+        rows.append((parameters.get(name, ""), name, dtype, shape, f"{tensor.data_ptr():#x}", values))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
     columns = [[cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)] for row in rows]
     return ["arguments:", *(f"  {'  '.join(cells)}".rstrip() for cells in columns)]
+
+
+def _first_values(tensor: torch.Tensor) -> list[str]:
+    """The first elements, and "…" for the others; torch cannot list those of packed dtypes."""
+    first, wanted = tensor.detach(), VALUES
+    for axis in reversed(range(tensor.dim())):  # a view: to flatten a tensor with strides copies all of it
+        first = first.narrow(axis, 0, min(tensor.shape[axis], wanted))
+        wanted = -(-wanted // max(tensor.shape[axis], 1))
+    try:
+        values = first.reshape(-1)[:VALUES].tolist()
+    except (RuntimeError, NotImplementedError):
+        return ["…"]
+    words = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
+    return [*words, "…"] if tensor.numel() > VALUES else words
 
 
 def _compilation(job: Job, kernel: CppKernel, options: Options) -> str:
@@ -117,13 +130,12 @@ def _compilation(job: Job, kernel: CppKernel, options: Options) -> str:
 
 
 def _variables(job: Job, kernel: ReplayKernel) -> dict[str, str]:
-    """The debugger's variable by parameter: names of arguments, where they are legal and no register is called so."""
+    """The debugger's variable by parameter."""
     views = {
         a.name: torch.empty_strided(a.shape, a.stride, dtype=a.dtype, device="meta")
         for a in job.arguments  # nothing is launched with them
     }
-    parameters = _parameters(job, kernel, views)
-    return {parameter: re.sub(r"\W", "_", name) for name, parameter in parameters.items()}
+    return variables({parameter: name for name, parameter in _parameters(job, kernel, views).items()})
 
 
 def _parameters(job: Job, kernel: ReplayKernel, views: Mapping[str, torch.Tensor]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,8 @@ class Stop:
     Attributes:
         title: "0.3 cpp_fused_relu_1".
         function: the kernel, as its machine code names it.
-        names: variables of the debugger by the kernel's parameter: {"in_ptr0": "buf3"} makes $buf3 of in_ptr0.
+        names: variables of the debugger by the kernel's parameter, see `variables`: {"in_ptr0": "arg_buf3"} makes
+            $arg_buf3 of in_ptr0.
         block, thread: of a CUDA kernel, those that a sanitizer or the interpreter has named; None: not known.
     """
 
@@ -22,6 +24,22 @@ class Stop:
     names: Mapping[str, str] = field(default_factory=dict)
     block: tuple[int, int, int] | None = None
     thread: tuple[int, int, int] | None = None
+
+
+def variables(arguments: Mapping[str, str]) -> dict[str, str]:
+    """The debugger's variable by the kernel's parameter, "arg_" and the argument's name: $sp alone is a register.
+
+    Args:
+        arguments: the argument by parameter. Names that are equal in gdb's letters are numbered.
+    """
+    named: dict[str, str] = {}
+    for parameter, argument in arguments.items():
+        plain = unique = "arg_" + re.sub(r"\W", "_", argument, flags=re.ASCII)
+        n = 2
+        while unique in named.values():
+            unique, n = f"{plain}_{n}", n + 1
+        named[parameter] = unique
+    return named
 
 
 def gdb_commands(stop: Stop, *, batch: bool) -> str:

@@ -55,6 +55,23 @@ def test_without_a_graph_only_arguments_are_known() -> None:
     ]
 
 
+def test_operands_that_are_keywords() -> None:
+    source = triton.SOURCE.replace("tl.sum(tmp5, 1)", "tl.sum(axis=1, input=tmp5)")
+    source = source.replace("tl.load(in_ptr0 + (r0_1 + 64*x0), None)", "tl.load(mask=None, pointer=in_ptr0 + x0)")
+    assert source != triton.SOURCE
+    assert beside(source) == beside(triton.SOURCE)
+
+
+@pytest.mark.parametrize("value", ["tl.sum(axis=1)", "tl.load()", "float()", "compute()", " + ".join(["tmp0"] * 250)])
+def test_an_expression_that_is_not_understood(value: str) -> None:
+    known = beside(triton.SOURCE.replace("libdevice.rsqrt(tmp12)", value))
+    assert ("tmp2", "add", (), "") in known
+
+
+def test_a_source_that_is_nested_too_deeply_has_no_origins() -> None:
+    assert beside(triton.SOURCE.replace("libdevice.rsqrt(tmp12)", " + ".join(["tmp0"] * 2000))) == []
+
+
 def test_what_fits_two_operators_has_none() -> None:
     twice = replace(triton.GRAPH, nodes=(*triton.NODES, triton.call("again", "rsqrt", triton.read("add_1"))))
     site = replace(triton.SITE, provenance=replace(triton.PROVENANCE, post_grad_nodes=("rsqrt", "again")))

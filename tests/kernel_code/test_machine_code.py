@@ -68,6 +68,26 @@ def test_no_cache_has_the_ptx(run: RunDir, packaged: bytes, tmp_path: Path) -> N
     assert raised.value.hint.startswith("--sass shows")
 
 
+def test_a_kernels_name_is_no_pattern(run: RunDir, packaged: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "triton/A"
+    folder.mkdir(parents=True)
+    (folder / f"{NAME}.cubin").write_bytes(packaged)
+    (folder / f"{NAME}.ptx").write_text(PTX)
+    for name in ("*", "../*/*"):
+        with pytest.raises(ArtifactError, match="not recorded"):
+            machine_code.ptx(run, replace(kernel(), mangled=name), [tmp_path / "triton"])
+
+
+def test_no_program_is_started_on_a_strangers_machine_code(
+    run: RunDir, packaged: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of another user"))
+    monkeypatch.setattr(machine_code.subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
+    with pytest.raises(UsageError, match=f"not made here .* machine code of {NAME}") as raised:
+        machine_code.sass(run, kernel(), trusted=False)
+    assert raised.value.hint.endswith("--trust")
+
+
 def test_machine_code_is_disassembled(run: RunDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bundled = cuda_toolkit.triton_directory()
     if bundled is None:
@@ -77,26 +97,26 @@ def test_machine_code_is_disassembled(run: RunDir, monkeypatch: pytest.MonkeyPat
     cubin = tmp_path / "k.cubin"
     subprocess.run([ptxas, "-arch=sm_80", tmp_path / "k.ptx", "-o", cubin], check=True)
     monkeypatch.setattr(machine_code, "kernel_binary", lambda run, kernel: (cubin.read_bytes(), ""))
-    assert "STG.E" in machine_code.sass(run, kernel())
+    assert "STG.E" in machine_code.sass(run, kernel(), trusted=False)
     monkeypatch.setattr(machine_code, "kernel_binary", lambda run, kernel: (b"\0" * 64, ""))
     with pytest.raises(ToolchainError, match=f"cannot disassemble {NAME}"):
-        machine_code.sass(run, kernel())
+        machine_code.sass(run, kernel(), trusted=False)
 
 
 def test_no_disassembler(run: RunDir, packaged: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_toolkit, "find_program", lambda name: None)
     monkeypatch.setattr(cuda_toolkit, "triton_directory", lambda: None)
     with pytest.raises(ToolchainError, match="neither nvdisasm nor cuobjdump is installed") as raised:
-        machine_code.sass(run, kernel())
+        machine_code.sass(run, kernel(), trusted=False)
     assert raised.value.exit_code == 4
     assert "Triton" in raised.value.hint
 
 
 def test_the_package_is_gone(run: RunDir) -> None:
     with pytest.raises(ArtifactError, match="the package that was run is gone"):
-        machine_code.sass(run, kernel())
+        machine_code.sass(run, kernel(), trusted=False)
 
 
 def test_a_cpp_kernel_has_none(run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"--sass is for Triton kernels; k is one in C\+\+"):
-        machine_code.sass(run, Kernel("k", "cpp", "void k() {}", "0" * 64))
+        machine_code.sass(run, Kernel("k", "cpp", "void k() {}", "0" * 64), trusted=False)

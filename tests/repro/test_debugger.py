@@ -12,8 +12,10 @@ from planted_triton import row_maxima_repro
 from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
 from aoti_debug.manifest import Kind, Role
-from aoti_debug.repro.templates import guilty_program
+from aoti_debug.repro.templates import cpp_build, guilty_program
 from aoti_debug.repro.templates.accesses import Access
+from aoti_debug.repro.templates.debugger import argument_lines
+from aoti_debug.repro.templates.memory import LaunchMemory
 
 TITLE = "0.3 cpp_fused_planted_0"
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
@@ -30,7 +32,7 @@ def test_the_arguments_at_the_kernel_and_the_end(tmp_path: Path) -> None:
     ], done
     assert f"cpp_fused_planted_0 (in_ptr0={rows[0][4]}, out_ptr0={rows[1][4]}, ks0=64)" in done.stdout
     assert f"{TITLE}: stopped at the kernel" in done.stdout
-    assert "in gdb they are $arg0_1, $buf0\n" in done.stdout
+    assert "in gdb they are $arg_arg0_1, $arg_buf0\n" in done.stdout
     assert f"{TITLE}: as recorded\n" in done.stdout
     assert done.returncode == 0
 
@@ -91,6 +93,52 @@ def test_the_interpreter_has_no_debugger(tmp_path: Path) -> None:
     assert "the back end interpret runs in Python; --backend jit runs under cuda-gdb" in done.stderr
     assert done.returncode == 1
     assert replay(folder, "--debugger", "--evidence", str(tmp_path / "e.json")).returncode == 2
+
+
+def test_the_first_values_of_a_tensor() -> None:
+    strided = torch.arange(60.0).reshape(3, 4, 5).permute(2, 0, 1)
+    tensors = {
+        "strided": strided,
+        "packed": torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+        "empty": torch.ones(3, 0),
+        "one": torch.tensor(7),
+    }
+    memory = LaunchMemory({}, tensors)
+    values = [line[line.rindex("[") :] for line in argument_lines(memory, {})[1:]]
+    assert values == ["[0, 5, 10, 15, 20, 25, 30, 35, …]", "[…]", "[]", "[7]"]
+    assert strided.reshape(-1)[:8].tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
+
+
+def test_no_more_than_the_first_values_is_copied() -> None:
+    huge = torch.empty_strided((1, 1), (1, 1)).expand(1 << 40, 1 << 10)  # to flatten it would take 4 PiB
+    assert argument_lines(LaunchMemory({}, {"x": huge}), {})[1].endswith(", …]")
+
+
+def test_the_block_of_an_option_has_no_remembered_thread(tmp_path: Path) -> None:
+    thread = "thread (96,0,0) in block (1,0,0)"
+    guilty_program.remember(tmp_path, [Access("sanitizer", thread=thread, program=(1, 0, 0))])
+    assert guilty_program.stopped_in(tmp_path, (4,), ()) == ((1, 0, 0), (96, 0, 0))
+    assert guilty_program.stopped_in(tmp_path, (1,), ()) == (None, None)
+    assert guilty_program.stopped_in(tmp_path, (4,), ((3, 0, 0),)) == ((3, 0, 0), None)
+
+
+def test_a_block_outside_of_the_grid(tmp_path: Path) -> None:
+    done = replay(row_maxima_repro(tmp_path, device="cuda:0"), "--debugger", "--backend", "jit", "--program", "9,0,0")
+    assert re.fullmatch(r"\S+ \S+: --program 9,0,0 is not in the grid of \d+x1x1, counted from 0\n", done.stderr), done
+    assert done.returncode == 1
+
+
+def test_the_program_is_remembered_where_the_folder_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    monkeypatch.setattr(cpp_build, "_elsewhere", lambda: private)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build").chmod(0o777)
+    guilty_program.remember(tmp_path, [Access("bounds", program=(3, 0, 1))])
+    assert (private / "guilty_program.json").exists()
+    assert guilty_program.remembered(tmp_path) == ((3, 0, 1), None)
 
 
 def test_the_program_that_a_finding_names_is_remembered(tmp_path: Path) -> None:

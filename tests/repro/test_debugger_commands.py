@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.repro.templates.debugger_commands import Stop, cuda_commands, gdb_commands
+from aoti_debug.repro.templates.debugger_commands import Stop, cuda_commands, gdb_commands, variables
 
 GOLDEN = Path(__file__).parent.parent / "golden/debugger"
-CPP = Stop("0.3 cpp_fused_relu_1", "cpp_fused_relu_1", {"in_ptr0": "buf3", "out_ptr0": "l_weight_view"})
+CPP = Stop("0.3 cpp_fused_relu_1", "cpp_fused_relu_1", {"in_ptr0": "arg_buf3", "out_ptr0": "arg_l_weight_view"})
 CUDA = Stop("0.2 lookup_kernel_0", "lookup_kernel", {}, (5, 0, 1), (96, 0, 0))
 
 
@@ -25,6 +25,16 @@ CUDA = Stop("0.2 lookup_kernel_0", "lookup_kernel", {}, (5, 0, 1), (96, 0, 0))
 )
 def test_command_files(golden: Callable[[Path, str], None], name: str, text: str) -> None:
     golden(GOLDEN / name, text)
+
+
+def test_no_variable_is_a_register_or_two_arguments() -> None:
+    arguments = {"in_ptr0": "sp", "in_ptr1": "a.b", "in_ptr2": "a_b", "in_ptr3": "größe"}
+    assert variables(arguments) == {
+        "in_ptr0": "arg_sp",
+        "in_ptr1": "arg_a_b",
+        "in_ptr2": "arg_a_b_2",
+        "in_ptr3": "arg_gr__e",
+    }
 
 
 def test_a_block_without_a_thread_is_entered_at_its_first() -> None:

@@ -62,7 +62,7 @@ def kernel_slices(kernel: Kernel, pointers: frozenset[str]) -> Mapping[str, Slic
 def statements(kernel: Kernel, pointers: frozenset[str]) -> tuple[Statement, ...]:
     """The statements of a kernel; none if its source is missing or not understood."""
     if kernel.language == "triton":
-        return tuple(triton_text.statements(kernel.source, pointers))
+        return triton_text.statements(kernel.source, pointers)
     return tuple(cpp_text.statements(kernel.source, kernel.name)) if kernel.language == "cpp" else ()
 
 

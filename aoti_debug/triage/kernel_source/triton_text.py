@@ -13,16 +13,16 @@ _MODULES = frozenset({"tl", "tl_math", "libdevice", "triton_helpers", "math"})
 _MASK_NAME = re.compile(r"(?:[xyzr]\w*)?mask\d*\Z")
 
 
-def statements(source: str, parameters: frozenset[str]) -> Iterator[Statement]:
+def statements(source: str, parameters: frozenset[str]) -> tuple[Statement, ...]:
     """The statements of the last function with all of `parameters`; none if the source is not understood."""
     try:
         tree = ast.parse(source)
+        for function in reversed([node for node in tree.body if isinstance(node, ast.FunctionDef)]):
+            if parameters <= {argument.arg for argument in function.args.args}:
+                return tuple(_block(function.body))
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
-        return
-    for function in reversed([node for node in tree.body if isinstance(node, ast.FunctionDef)]):
-        if parameters <= {argument.arg for argument in function.args.args}:
-            yield from _block(function.body)
-            return
+        return ()
+    return ()
 
 
 def _block(body: list[ast.stmt]) -> Iterator[Statement]:
@@ -130,10 +130,9 @@ class _Value(ast.NodeVisitor):
                 self.visit(value)
 
     def _load(self, node: ast.Call) -> None:
-        self.visit(node.args[0])
-        for keyword in node.keywords:
-            if keyword.arg == "other":
-                self.visit(keyword.value)
+        named = [keyword.value for keyword in node.keywords if keyword.arg in ("pointer", "other")]
+        for value in (*node.args[:1], *named):
+            self.visit(value)
 
     def _where(self, node: ast.Call) -> None:
         """Visits both branches, but not an infinity that only pads a block beyond the tensor's end."""

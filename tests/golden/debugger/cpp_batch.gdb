@@ -10,10 +10,10 @@ if !$_isvoid($_exitcode) || !$_isvoid($_exitsignal)
   echo the process ended before the kernel\n
   quit 1
 end
-set $buf3 = in_ptr0
-set $l_weight_view = out_ptr0
+set $arg_buf3 = in_ptr0
+set $arg_l_weight_view = out_ptr0
 echo \n0.3 cpp_fused_relu_1: stopped at the kernel; its arguments are listed above\n
-echo in gdb they are $buf3, $l_weight_view\n
+echo in gdb they are $arg_buf3, $arg_l_weight_view\n
 tcatch throw
 continue
 if !$_isvoid($_exitcode)

@@ -25,7 +25,7 @@ from aoti_debug.minify.run_script import is_like, run_script
 from aoti_debug.minify.script_text import Setting
 from aoti_debug.minify.starts import starts_of
 from aoti_debug.minify.trials import Trial, Trials
-from aoti_debug.pt2 import archive
+from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.preloaded import PRELOADED
 
@@ -43,7 +43,7 @@ def minify(
         run: runs a script, and adds to its trial what that showed.
 
     Raises:
-        UsageError: the directory cannot be made.
+        UsageError: the directory cannot be made, or the program is not trusted.
         ArtifactError: the program is none, or its inputs are missing or do not fit.
         ToolchainError, TargetError, RunDirError: it cannot be built, run or read.
     """
@@ -55,6 +55,7 @@ def minify(
         )
     if options.inputs is not None:
         files.check_is_file(options.inputs)
+    trust.require(found, options.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
     try:

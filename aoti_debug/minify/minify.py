@@ -32,15 +32,16 @@ from aoti_debug.run.preloaded import PRELOADED
 RESULT = "repro"
 _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
+Run = Callable[[Path, Trial, float], Trial]
 
 
 def minify(
-    options: MinifyOptions, listener: StepListener | None = None, run: Callable[[Path, Trial], Trial] = run_script
+    options: MinifyOptions, listener: StepListener | None = None, run: Run = run_script
 ) -> Minified:
     """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
 
     Args:
-        run: runs a script, and adds to its trial what that showed.
+        run: runs a script, and adds to its trial what that showed; one run of it may take so many seconds.
 
     Raises:
         UsageError: the directory cannot be made, or the program is not trusted.
@@ -83,7 +84,7 @@ class _Minimisation:
         folder: Path,
         trials: Trials,
         listener: StepListener | None,
-        run: Callable[[Path, Trial], Trial],
+        run: Run,
     ) -> None:
         self._run = run
         self._options = options
@@ -145,11 +146,11 @@ class _Minimisation:
         shown, runs = first.shown, first.runs
         if attempt.runs == 1:
             more = self._tried(replace(attempt, runs=_FEW))
-            shown, runs = shown + more.shown, runs + more.runs
-            if shown < runs:
-                attempt = replace(attempt, runs=_MANY)
-                often = self._tried(attempt)
-                shown, runs = often.shown, often.runs
+            if not more.failure:
+                shown, runs = shown + more.shown, runs + more.runs
+            often = replace(attempt, runs=_MANY)
+            if shown < runs and not self._tried(often).failure:
+                attempt, shown, runs = often, self._tried(often).shown, _MANY
         script = self._script(attempt)
         assert script is not None
         return Smallest(
@@ -183,7 +184,7 @@ class _Minimisation:
             return known
         with self._steps.step(attempt.name) as note:
             path = script.write(self._folder / "trial")
-            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs))
+            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs), self._options.stall)
             note.text = result_text(trial)
         self._trials.add(trial)
         return trial

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -57,10 +58,13 @@ class Script:
     module: ModuleText
     inputs: InputTexts
 
-    @property
+    @cached_property
     def hash(self) -> str:
-        """The identity of the script."""
-        return sha256(self.text.encode()).hexdigest()
+        """The identity of the script and its files."""
+        digest = sha256(self.text.encode())
+        for name, source in sorted(self.inputs.files.items()):
+            digest.update(name.encode() + sha256(source.read_bytes()).digest())
+        return digest.hexdigest()
 
     @property
     def lines(self) -> int:

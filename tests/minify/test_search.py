@@ -17,6 +17,7 @@ from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.start import Start
 from aoti_debug.minify.text import minified_lines
 from aoti_debug.minify.trials import Trial
+from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
 from aoti_debug.triage.triage_directory import Record, TriageDir
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
@@ -62,3 +63,16 @@ def test_many_looks_that_cannot_be_judged_leave_the_few(search: Search) -> None:
         return shows(trial, 1) if trial.runs < 20 else replace(trial, failure="no end within 1860 s")
 
     assert "  shown    in 2 of 5 runs, FLAKY: not every time" in search(parts.start(RELU), run)
+
+
+def test_values_of_the_program_are_deleted_at_the_end(search: Search, tmp_path: Path) -> None:
+    search(parts.start(RELU, ADD), lambda path, trial, stall: shows(trial, trial.runs))
+    (folder,) = (tmp_path / "out").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["minify.json", "repro"]
+
+
+def test_inputs_of_nan_stay_the_recorded_ones(search: Search, tmp_path: Path) -> None:
+    finding = Finding(NONFINITE, "NaN")
+    search(parts.start(RELU), lambda path, trial, stall: shows(trial, trial.runs), finding)
+    (script,) = tmp_path.glob("out/*/repro/repro.py")
+    assert "rand" not in script.read_text()

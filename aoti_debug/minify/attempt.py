@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import shutil
+import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from aoti_debug import wording
@@ -55,10 +58,13 @@ class Script:
     module: ModuleText
     inputs: InputTexts
 
-    @property
+    @cached_property
     def hash(self) -> str:
-        """The identity of the script."""
-        return sha256(self.text.encode()).hexdigest()
+        """The identity of the script and its files."""
+        digest = sha256(self.text.encode())
+        for name, source in sorted(self.inputs.files.items()):
+            digest.update(name.encode() + sha256(source.read_bytes()).digest())
+        return digest.hexdigest()
 
     @property
     def lines(self) -> int:
@@ -108,12 +114,12 @@ def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
 
 
 def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
-    """The folders of those modules that are not installed: where the script has to look for them."""
+    """The folders of those modules that are not installed, also of the current one: where the script has to look."""
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     found: dict[str, None] = {}
     for module in modules:
         top = module.partition(".")[0]
-        spec = importlib.util.find_spec(top)
+        spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
         if spec is None or spec.origin is None:
             continue
         folder = Path(spec.origin).resolve().parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -15,7 +16,7 @@ from aoti_debug.inputs import files
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.minify.attempt import Attempt, Script, folders_of, script_of
-from aoti_debug.minify.check import checks_of
+from aoti_debug.minify.check import Check, checks_of
 from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
 from aoti_debug.minify.inputs import SMALL, Given, InputForm, sizes_of
@@ -25,25 +26,25 @@ from aoti_debug.minify.run_script import is_like, run_script
 from aoti_debug.minify.script_text import Setting
 from aoti_debug.minify.starts import starts_of
 from aoti_debug.minify.trials import Trial, Trials
-from aoti_debug.pt2 import archive
+from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.preloaded import PRELOADED
 
 RESULT = "repro"
+_STARTS, _TRIAL = "starts", "trial"  # while it searches
 _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
+Run = Callable[[Path, Trial, float], Trial]
 
 
-def minify(
-    options: MinifyOptions, listener: StepListener | None = None, run: Callable[[Path, Trial], Trial] = run_script
-) -> Minified:
+def minify(options: MinifyOptions, listener: StepListener | None = None, run: Run = run_script) -> Minified:
     """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
 
     Args:
-        run: runs a script, and adds to its trial what that showed.
+        run: runs a script, and adds to its trial what that showed; one run of it may take so many seconds.
 
     Raises:
-        UsageError: the directory cannot be made.
+        UsageError: the directory cannot be made, or the program is not trusted.
         ArtifactError: the program is none, or its inputs are missing or do not fit.
         ToolchainError, TargetError, RunDirError: it cannot be built, run or read.
     """
@@ -55,6 +56,7 @@ def minify(
         )
     if options.inputs is not None:
         files.check_is_file(options.inputs)
+    trust.require(found, options.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
     try:
@@ -82,7 +84,7 @@ class _Minimisation:
         folder: Path,
         trials: Trials,
         listener: StepListener | None,
-        run: Callable[[Path, Trial], Trial],
+        run: Run,
     ) -> None:
         self._run = run
         self._options = options
@@ -108,12 +110,14 @@ class _Minimisation:
             shown = self._shown(finding, done.run)
             best = None if shown is None else self._result(self._simplified(self._reduced(shown)))
         self._trials.finish()
+        for name in (_STARTS, _TRIAL):  # they hold values of the program
+            shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, tuple(self._notes))
 
     def _shown(self, finding: Finding, run: Path | None) -> Attempt | None:
         """The first attempt that shows the finding: a likely part of a start, or all of it; None if none does."""
         attempts = []
-        for start in starts_of(self._options, finding, run, self._folder / "starts", self._notes.append):
+        for start in starts_of(self._options, finding, run, self._folder / _STARTS, self._notes.append):
             for check in checks_of(finding):
                 for units in likely_parts(start, check, finding):
                     attempt = Attempt(start, units, check)
@@ -130,7 +134,12 @@ class _Minimisation:
         return replace(whole, units=found or whole.units)
 
     def _simplified(self, attempt: Attempt) -> Attempt:
-        """The attempt with inputs that need no file, and are small, if it shows the finding with these."""
+        """The attempt with inputs that need no file, and are small, if it shows the finding with these.
+
+        Random numbers lie in other ranges than the recorded ones: log makes NaN of them without any fault.
+        """
+        if attempt.check in (Check.NAN, Check.INFINITY):
+            return attempt
         first = self._tried(attempt).observed
         script = self._script(attempt)
         sizes = {} if script is None else dict.fromkeys(sizes_of(attempt.start, script.module), SMALL)
@@ -144,11 +153,11 @@ class _Minimisation:
         shown, runs = first.shown, first.runs
         if attempt.runs == 1:
             more = self._tried(replace(attempt, runs=_FEW))
-            shown, runs = shown + more.shown, runs + more.runs
-            if shown < runs:
-                attempt = replace(attempt, runs=_MANY)
-                often = self._tried(attempt)
-                shown, runs = often.shown, often.runs
+            if not more.failure:
+                shown, runs = shown + more.shown, runs + more.runs
+            often = replace(attempt, runs=_MANY)
+            if shown < runs and not self._tried(often).failure:
+                attempt, shown, runs = often, self._tried(often).shown, _MANY
         script = self._script(attempt)
         assert script is not None
         return Smallest(
@@ -181,8 +190,8 @@ class _Minimisation:
         if known is not None:
             return known
         with self._steps.step(attempt.name) as note:
-            path = script.write(self._folder / "trial")
-            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs))
+            path = script.write(self._folder / _TRIAL)
+            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs), self._options.stall)
             note.text = result_text(trial)
         self._trials.add(trial)
         return trial

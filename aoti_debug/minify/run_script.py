@@ -15,19 +15,24 @@ from aoti_debug.machine import process
 from aoti_debug.minify.script_text import OBSERVED
 from aoti_debug.minify.trials import Trial
 
-SECONDS = 1800.0  # that compiling and running a part may take
+COMPILING = 1800.0  # seconds that compiling a part may take
 _LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
 
 
-def run_script(path: Path, trial: Trial) -> Trial:
-    """The trial with what running its script shows."""
+def run_script(path: Path, trial: Trial, stall: float) -> Trial:
+    """The trial with what running its script shows.
+
+    Args:
+        stall: seconds that one of its runs may take.
+    """
+    most = COMPILING + (trial.runs + 1) * stall  # eager runs it once more
     command, variables = [sys.executable, str(path)], {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
     began = time.monotonic()
     try:
         with process.Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, environment=variables) as child:
-            done = process.finished(child, SECONDS)
+            done = process.finished(child, most)
     except subprocess.TimeoutExpired:
-        return replace(trial, failure=f"no end within {wording.duration(SECONDS)}", seconds=SECONDS)
+        return replace(trial, failure=f"no end within {wording.duration(most)}", seconds=most)
     seconds = time.monotonic() - began
     if done.code == 0:
         return replace(trial, seconds=seconds)

@@ -112,7 +112,10 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
                 code = 0
     if not values.is_file() or (reference is None and not (folder / REGION).is_file()):
         raise TargetError(f"{name} cannot be computed in eager: {process.describe_end(code, log)}", hint=f"see {log}")
-    lines = tuple(json_data.parse(Value, line) for line in values.read_text().splitlines())
+    whole_lines = (
+        values.read_bytes().rpartition(b"\n")[0].splitlines()
+    )  # the process may have ended within the last one
+    lines = tuple(json_data.parse(Value, line) for line in whole_lines)
     if request.region is not None and reference is not None:
         return Start(name, reference, request.region, lines, folder, request.device)
     whole = program.from_json((folder / REFERENCE).read_bytes())

@@ -19,7 +19,7 @@ class Trial:
     """A script that was run.
 
     Attributes:
-        script: the hash of its text.
+        script: the hash of its text and its files.
         name: what it is made of: "3 of 12 nodes of launch 0.3, random inputs".
         observed: the finding as the script says it, "relu: Tensor-likes are not close!"; "" if it does not show it.
         shown, runs: how often it showed itself, in so many runs.

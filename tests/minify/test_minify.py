@@ -59,7 +59,7 @@ class Scripts:
         self.words = words
         self.count = 0
 
-    def __call__(self, path: Path, trial: Trial) -> Trial:
+    def __call__(self, path: Path, trial: Trial, stall: float) -> Trial:
         self.count += 1
         text = path.read_text()
         is_shown = all(word in text for word in self.words)
@@ -93,10 +93,10 @@ def test_an_interrupted_search_goes_on(options: MinifyOptions, triaged: Path) ->
     know(options, OF_OUTPUTS, triaged)
     scripts = Scripts(RELU, ARGMAX)
 
-    def interrupted(path: Path, trial: Trial) -> Trial:
+    def interrupted(path: Path, trial: Trial, stall: float) -> Trial:
         if scripts.count == 3:
             raise KeyboardInterrupt
-        return scripts(path, trial)
+        return scripts(path, trial, stall)
 
     with pytest.raises(KeyboardInterrupt):
         minify(options, run=interrupted)
@@ -105,12 +105,12 @@ def test_an_interrupted_search_goes_on(options: MinifyOptions, triaged: Path) ->
     assert "note: the first 3 scripts had been run before" in minified_lines(found)
 
 
-def flaky(path: Path, trial: Trial) -> Trial:
+def flaky(path: Path, trial: Trial, stall: float) -> Trial:
     shown = 1 if trial.runs == 1 else trial.runs // 2
     return replace(trial, observed="relu: not close", shown=shown)
 
 
-def never(path: Path, trial: Trial) -> Trial:
+def never(path: Path, trial: Trial, stall: float) -> Trial:
     return trial
 
 
@@ -122,7 +122,7 @@ def never(path: Path, trial: Trial) -> Trial:
     ],
 )
 def test_what_does_not_show_itself_every_time(
-    run: Callable[[Path, Trial], Trial], line: str, options: MinifyOptions, triaged: Path
+    run: Callable[[Path, Trial, float], Trial], line: str, options: MinifyOptions, triaged: Path
 ) -> None:
     know(options, OF_LAUNCH, triaged)
     found = minify(options, run=run)

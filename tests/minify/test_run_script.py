@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.minify.run_script import is_like, run_script
+from aoti_debug.machine import process
+from aoti_debug.minify.run_script import COMPILING, is_like, run_script
 from aoti_debug.minify.trials import Trial
 
 
@@ -23,7 +24,7 @@ from aoti_debug.minify.trials import Trial
 def test_what_a_script_shows(script: str, observed: str, shown: int, failure: str, tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
     path.write_text(f"import sys\n{script}\n")
-    trial = run_script(path, Trial("hash", "name", runs=20))
+    trial = run_script(path, Trial("hash", "name", runs=20), 60.0)
     assert (trial.observed, trial.shown, trial.runs, trial.failure) == (observed, shown, 20, failure)
     assert trial.seconds > 0
 
@@ -40,3 +41,16 @@ def test_what_a_script_shows(script: str, observed: str, shown: int, failure: st
 )
 def test_alike(one: str, other: str, alike: bool) -> None:
     assert is_like(one, other) is alike
+
+
+def test_every_run_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def finished(child: process.Child, seconds: float) -> process.FinishedProcess:
+        given.append(seconds)
+        return process.FinishedProcess(child.wait(), "", "")
+
+    monkeypatch.setattr(process, "finished", finished)
+    (tmp_path / "repro.py").touch()
+    run_script(tmp_path / "repro.py", Trial("hash", "name", runs=20), 600.0)
+    assert given == [COMPILING + 21 * 600.0]

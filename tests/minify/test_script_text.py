@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import parts
 import pytest
@@ -74,3 +75,19 @@ def test_the_module_is_on_the_device_of_its_inputs() -> None:
         assert script is not None
         assert script.text.count("Launch().eval()") == script.text.count('Launch().eval().to("cuda")') > 0
         assert '.pt")).to("cuda")' in script.text
+
+
+@pytest.mark.parametrize(("error", "is_shown"), [(0.5, False), (0.01, False), (3.0, True)])
+def test_rounding_like_that_of_eager_is_no_difference(error: float, is_shown: bool) -> None:
+    start = parts.start(RELU, ADD)
+    script = script_of(Attempt(start, start.units, Check.SAME, InputForm(Given.SEED)), "title", Setting())
+    assert script is not None
+    names: dict[str, Any] = {"__name__": "script"}
+    source = script.text.replace("torch.randn([4])", "(torch.arange(4) + 16.03)").replace(
+        "torch.float32", "torch.bfloat16"
+    )
+    source = source.replace("node_0, 1", "node_0, 0.3")
+    exec(source, names)  # eager rounds by up to 1/16
+    eager = names["Launch"]()(*names["make_inputs"]())
+    said = names["observed"](lambda *_: [tensor + error for tensor in eager])
+    assert bool(said) is is_shown, said

@@ -1,0 +1,78 @@
+"""The search through a start whose values are empty files: no model, no compiler, no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import parts
+import pytest
+import torch
+
+from aoti_debug.diagnosis.findings import FAULT, Finding
+from aoti_debug.minify import minify as module
+from aoti_debug.minify.minify import Run, minify
+from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.start import Start
+from aoti_debug.minify.text import minified_lines
+from aoti_debug.minify.trials import Trial
+from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
+from aoti_debug.triage.triage_directory import Record, TriageDir
+
+RELU, ADD = "aten.relu.default", "aten.add.Tensor"
+SIGNAL = Finding(FAULT, "SIGSEGV")
+Search = Callable[..., list[str]]
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
+    """Searches through a start for a finding, and returns the result as text."""
+    program = tmp_path / "program.pt2"
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), program)
+    out = tmp_path / "out"
+
+    def starts(start: Start, folder: Path) -> Iterator[Start]:
+        folder.mkdir(parents=True, exist_ok=True)
+        for value in start.values.values():
+            (folder / value.file).touch()
+        yield replace(start, folder=folder)
+
+    def searched(start: Start, run: Run, finding: Finding = SIGNAL, **options: int) -> list[str]:
+        triaged = TriageDir(tmp_path, Record(finding))
+        monkeypatch.setattr(module, "known_finding", lambda *_: (finding, triaged))
+        monkeypatch.setattr(module, "starts_of", lambda _options, _finding, _run, folder, _note: starts(start, folder))
+        return minified_lines(minify(MinifyOptions(program, out=out, **options), run=run))
+
+    return searched
+
+
+def shows(trial: Trial, shown: int) -> Trial:
+    return replace(trial, observed="SIGSEGV", shown=shown)
+
+
+def test_a_look_that_cannot_be_judged_is_no_look(search: Search) -> None:
+    def run(path: Path, trial: Trial, stall: float) -> Trial:
+        return shows(trial, 1) if trial.runs == 1 else replace(trial, failure="no end within 1860 s")
+
+    assert "  shown    in 1 of 1 run, every time" in search(parts.start(RELU), run)
+
+
+def test_many_looks_that_cannot_be_judged_leave_the_few(search: Search) -> None:
+    def run(path: Path, trial: Trial, stall: float) -> Trial:
+        return shows(trial, 1) if trial.runs < 20 else replace(trial, failure="no end within 1860 s")
+
+    assert "  shown    in 2 of 5 runs, FLAKY: not every time" in search(parts.start(RELU), run)
+
+
+def test_values_of_the_program_are_deleted_at_the_end(search: Search, tmp_path: Path) -> None:
+    search(parts.start(RELU, ADD), lambda path, trial, stall: shows(trial, trial.runs))
+    (folder,) = (tmp_path / "out").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["minify.json", "repro"]
+
+
+def test_inputs_of_nan_stay_the_recorded_ones(search: Search, tmp_path: Path) -> None:
+    finding = Finding(NONFINITE, "NaN")
+    search(parts.start(RELU), lambda path, trial, stall: shows(trial, trial.runs), finding)
+    (script,) = tmp_path.glob("out/*/repro/repro.py")
+    assert "rand" not in script.read_text()

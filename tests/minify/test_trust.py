@@ -1,0 +1,29 @@
+"""Programs that were not made here: nothing of them runs, also when a search goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import FAULT, Finding
+from aoti_debug.errors import UsageError
+from aoti_debug.minify import minify as module
+from aoti_debug.minify.minify import key_of, minify
+from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.trials import Known, Trials
+
+
+def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program.pt2"
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), program)
+    program.chmod(0o666)
+    options = MinifyOptions(program, out=tmp_path / "out")
+    folder = options.out / key_of(options)[:12]
+    folder.mkdir(parents=True)
+    Trials(folder, key_of(options)).know(Known("triage", findings.to_json(Finding(FAULT, "SIGSEGV"))))
+    monkeypatch.setattr(module, "known_finding", lambda *_: pytest.fail("it goes on"))
+    with pytest.raises(UsageError, match="can be written by other users; torch would unpickle its objects"):
+        minify(options)

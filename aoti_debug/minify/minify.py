@@ -94,6 +94,7 @@ class _Minimisation:
         self._steps = Steps(listener)
         self._notes: list[str] = []
         self._title = ""
+        self._is_spent = False
         self._setting = Setting(
             configs=options.inductor_configs,
             folders=folders_of(options.imports),
@@ -109,7 +110,10 @@ class _Minimisation:
             self._title = _title(self._options, finding)
             shown = self._shown(finding, done.run)
             best = None if shown is None else self._result(self._simplified(self._reduced(shown)))
-        self._trials.finish()
+        if self._is_spent:
+            self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
+        else:
+            self._trials.finish()
         for name in (_STARTS, _TRIAL):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, tuple(self._notes))
@@ -189,6 +193,9 @@ class _Minimisation:
         known = self._trials.find(script.hash)
         if known is not None:
             return known
+        if len(self._trials.all) >= self._options.most_scripts:
+            self._is_spent = True
+            return Trial("", attempt.name, failure="no more scripts may run")
         with self._steps.step(attempt.name) as note:
             path = script.write(self._folder / _TRIAL)
             trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs), self._options.stall)

@@ -14,7 +14,9 @@ RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 def test_the_call_that_ended_the_process_was_begun_last() -> None:
     start = parts.start(RELU, ADD)
     assert start.failing == ""
-    assert replace(start, lines=start.lines[: start.lines.index(END) - 1]).failing == "node_1"
+    cut = replace(start, lines=start.lines[: start.lines.index(END) - 1])
+    assert replace(cut, was_killed=True).failing == "node_1"
+    assert cut.failing == ""  # an error of the process itself
 
 
 def test_a_call_that_raised_has_no_value() -> None:
@@ -23,3 +25,8 @@ def test_a_call_that_raised_has_no_value() -> None:
 
 def test_a_call_that_draws_random_numbers_does_not_fail() -> None:
     assert parts.start(RELU, ADD, random=("node_1",)).failing == ""
+
+
+def test_a_call_whose_result_cannot_be_kept_does_not_fail() -> None:
+    start = parts.start(RELU, ADD)
+    assert replace(start, lines=tuple(line for line in start.lines if line.file != "node_1.pt")).failing == ""

@@ -15,7 +15,8 @@ from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.minify.attempt import Attempt, Script, folders_of, script_of
+from aoti_debug.machine.versions import installed_versions
+from aoti_debug.minify.attempt import Attempt, Script, files_of, folders_of, script_of
 from aoti_debug.minify.check import Check, checks_of
 from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
@@ -68,10 +69,16 @@ def minify(options: MinifyOptions, listener: StepListener | None = None, run: Ru
 
 
 def key_of(options: MinifyOptions) -> str:
-    """The identity of a minimisation, in hexadecimal digits: of the program, its settings and inputs."""
+    """The identity of a minimisation, in hexadecimal digits.
+
+    It is that of the program, its settings and inputs, of the user's modules and libraries, and of what is installed.
+    """
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
+    for path in (*files_of(options.imports), *filter(Path.is_file, options.libraries)):
+        digest.update(sha256(path.read_bytes()).digest())
+    digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
     digest.update(json.dumps(words, sort_keys=True, default=str).encode())
     return digest.hexdigest()

@@ -123,3 +123,9 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     whole = program.from_json((folder / REFERENCE).read_bytes())
     region = json_data.parse(Region, (folder / REGION).read_bytes())
     return Start(name, whole, region, lines, folder, request.device, code < 0)
+
+
+def values_of(path: Path) -> tuple[Value, ...]:
+    """The lines of a file of values; its process may have ended within the last one."""
+    whole_lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
+    return tuple(json_data.parse(Value, line) for line in whole_lines)

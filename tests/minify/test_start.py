@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import parts
 
-from aoti_debug.minify.request import END
+from aoti_debug.machine import json_data
+from aoti_debug.minify.request import END, Value
+from aoti_debug.minify.start import values_of
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 
@@ -30,3 +33,9 @@ def test_a_call_that_draws_random_numbers_does_not_fail() -> None:
 def test_a_call_whose_result_cannot_be_kept_does_not_fail() -> None:
     start = parts.start(RELU, ADD)
     assert replace(start, lines=tuple(line for line in start.lines if line.file != "node_1.pt")).failing == ""
+
+
+def test_a_last_line_that_is_cut_is_none(tmp_path: Path) -> None:
+    line = json_data.to_text(Value("relu"), indent=None)
+    (tmp_path / "values").write_text(f"{line}\n{line[:9]}")
+    assert values_of(tmp_path / "values") == (Value("relu"),)

@@ -14,7 +14,7 @@ from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.minify.confirm import confirmed
 from aoti_debug.minify.minify import minify
-from aoti_debug.minify.options import BASE, MinifyOptions
+from aoti_debug.minify.options import BASE, MOST_SCRIPTS, MinifyOptions
 from aoti_debug.minify.text import minified_lines
 
 
@@ -37,6 +37,14 @@ from aoti_debug.minify.text import minified_lines
     show_default=True,
     help="The model, or a part of it, hangs if it makes no progress for this long.",
 )
+@click.option(
+    "--most-scripts",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=MOST_SCRIPTS,
+    show_default=True,
+    help="End after so many scripts, with the smallest part so far.",
+)
 @options.inductor_configs
 @options.imports
 @options.libraries
@@ -50,6 +58,7 @@ def command(
     calls: int,
     guards: bool,
     stall: float,
+    most_scripts: int,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
@@ -71,6 +80,7 @@ def command(
         calls=calls,
         stall=stall,
         guards=guards,
+        most_scripts=most_scripts,
         out=out,
         imports=imports,
         libraries=libraries,

@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from aoti_debug import wording
@@ -119,7 +119,7 @@ def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for module in modules:
         top = module.partition(".")[0]
-        spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
+        spec = _spec(top)
         if spec is None or spec.origin is None:
             continue
         folder = Path(spec.origin).resolve().parent
@@ -127,3 +127,18 @@ def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
         if str(folder) not in installed:
             found[str(folder)] = None
     return tuple(found)
+
+
+def files_of(modules: Sequence[str]) -> Iterator[Path]:
+    """Yields the files of modules: of a package all that are Python's."""
+    for module in modules:
+        spec = _spec(module.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            for folder in spec.submodule_search_locations:
+                yield from sorted(Path(folder).rglob("*.py"))
+        elif spec is not None and spec.has_location and spec.origin:
+            yield Path(spec.origin)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    return PathFinder.find_spec(module, [os.getcwd(), *sys.path])

@@ -15,7 +15,8 @@ from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.minify.attempt import Attempt, Script, folders_of, script_of
+from aoti_debug.machine.versions import installed_versions
+from aoti_debug.minify.attempt import Attempt, Script, files_of, folders_of, script_of
 from aoti_debug.minify.check import Check, checks_of
 from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
@@ -68,10 +69,16 @@ def minify(options: MinifyOptions, listener: StepListener | None = None, run: Ru
 
 
 def key_of(options: MinifyOptions) -> str:
-    """The identity of a minimisation, in hexadecimal digits: of the program, its settings and inputs."""
+    """The identity of a minimisation, in hexadecimal digits.
+
+    It is that of the program, its settings and inputs, of the user's modules and libraries, and of what is installed.
+    """
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
+    for path in (*files_of(options.imports), *filter(Path.is_file, options.libraries)):
+        digest.update(sha256(path.read_bytes()).digest())
+    digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
     digest.update(json.dumps(words, sort_keys=True, default=str).encode())
     return digest.hexdigest()
@@ -94,6 +101,7 @@ class _Minimisation:
         self._steps = Steps(listener)
         self._notes: list[str] = []
         self._title = ""
+        self._is_spent = False
         self._setting = Setting(
             configs=options.inductor_configs,
             folders=folders_of(options.imports),
@@ -109,7 +117,10 @@ class _Minimisation:
             self._title = _title(self._options, finding)
             shown = self._shown(finding, done.run)
             best = None if shown is None else self._result(self._simplified(self._reduced(shown)))
-        self._trials.finish()
+        if self._is_spent:
+            self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
+        else:
+            self._trials.finish()
         for name in (_STARTS, _TRIAL):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, tuple(self._notes))
@@ -189,6 +200,9 @@ class _Minimisation:
         known = self._trials.find(script.hash)
         if known is not None:
             return known
+        if len(self._trials.all) >= self._options.most_scripts:
+            self._is_spent = True
+            return Trial("", attempt.name, failure="no more scripts may run")
         with self._steps.step(attempt.name) as note:
             path = script.write(self._folder / _TRIAL)
             trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs), self._options.stall)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 BASE = "aoti_debug_minified"
+MOST_SCRIPTS = 200
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class MinifyOptions:
         calls: how many times the triage calls the model.
         stall: seconds after which a model hangs.
         guards: have the triage look for out-of-bounds writes and uninitialised reads, too.
+        most_scripts: how many scripts may run, those of an interrupted search among them.
         out: the directory for the directory of the minimisation, which is named by program, settings and inputs.
         imports, libraries, trusted: as for `build` and `run`.
     """
@@ -31,6 +33,7 @@ class MinifyOptions:
     calls: int = 1
     stall: float = 60.0
     guards: bool = False
+    most_scripts: int = MOST_SCRIPTS
     out: Path = Path(BASE)
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()

@@ -41,6 +41,7 @@ class Value:
         node, after: its key; the last line of a process that came to its end has none.
         file: the name of its file; "" for a node whose computation began: it may end the process.
         is_random: the node draws random numbers, and was not computed.
+        failure: the error of the node's own operator; "" if it raised none.
         tensor: its type, and its elements if these are few.
         literal: an expression of it, if its elements are very few.
         has_nan, has_infinity: True if an element is NaN, or infinite.
@@ -50,6 +51,7 @@ class Value:
     after: str = ""
     file: str = ""
     is_random: bool = False
+    failure: str = ""
     tensor: InputTensor | None = None
     literal: str = ""
     has_nan: bool = False

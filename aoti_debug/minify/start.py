@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import TargetError
 from aoti_debug.machine import json_data, process, python_process
 from aoti_debug.machine.python_process import PythonCommand
-from aoti_debug.minify.request import END, REFERENCE, REGION, VALUES, EvaluateRequest, Value
+from aoti_debug.minify.request import REFERENCE, REGION, VALUES, EvaluateRequest, Value
 from aoti_debug.reference import program
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 
@@ -33,6 +34,7 @@ class Start:
         lines: of the process that computed the values.
         folder: with their files.
         device: "cpu" or "cuda".
+        was_killed: a signal ended the process, or it did not end in time.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Start:
     lines: tuple[Value, ...]
     folder: Path
     device: str
+    was_killed: bool = False
 
     @cached_property
     def graph(self) -> Graph:
@@ -78,10 +81,9 @@ class Start:
     def failing(self) -> str:
         """The call that ended the process, or the first that raised an error; "" if there is none."""
         begun = [line.node for line in self.lines if line.node and not line.file and not line.is_random]
-        if begun and self.lines[-1] != END:
+        if begun and self.was_killed:
             return begun[-1]
-        made = {line.after or line.node for line in self.lines if line.file} | self.random
-        return next((n for n in begun if len(self.graph.by_name[n].types) == 1 and n not in made), "")
+        return next((line.node for line in self.lines if line.failure), "")
 
 
 def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, seconds: float) -> Start:
@@ -109,7 +111,7 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
             try:
                 code = child.wait(seconds)
             except subprocess.TimeoutExpired:  # an operator that hangs: what was computed before it counts
-                code = 0
+                code = -signal.SIGKILL
     if not values.is_file() or (reference is None and not (folder / REGION).is_file()):
         raise TargetError(f"{name} cannot be computed in eager: {process.describe_end(code, log)}", hint=f"see {log}")
     whole_lines = (
@@ -117,7 +119,13 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     )  # the process may have ended within the last one
     lines = tuple(json_data.parse(Value, line) for line in whole_lines)
     if request.region is not None and reference is not None:
-        return Start(name, reference, request.region, lines, folder, request.device)
+        return Start(name, reference, request.region, lines, folder, request.device, code < 0)
     whole = program.from_json((folder / REFERENCE).read_bytes())
     region = json_data.parse(Region, (folder / REGION).read_bytes())
-    return Start(name, whole, region, lines, folder, request.device)
+    return Start(name, whole, region, lines, folder, request.device, code < 0)
+
+
+def values_of(path: Path) -> tuple[Value, ...]:
+    """The lines of a file of values; its process may have ended within the last one."""
+    whole_lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
+    return tuple(json_data.parse(Value, line) for line in whole_lines)

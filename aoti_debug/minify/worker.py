@@ -76,6 +76,11 @@ def _compute(request: EvaluateRequest) -> None:
                 written.add(key, evaluation.values[key])
             if name in evaluation.random:
                 written.line(Value(name, is_random=True))
+            failure = evaluation.failures.get(name, "")
+            if failure.startswith(
+                f"{node.target} fails here: "
+            ):  # others: of what it reads, of a lack of an evaluation
+                written.line(Value(name, failure=failure))
         written.line(END)
 
 

@@ -36,6 +36,8 @@ def of_graph(
     lines = [Value("x", file="0.pt", tensor=TENSOR)]
     for name in nodes:
         lines.append(Value(name))
+        if name in missing:
+            lines.append(Value(name, failure="it fails here"))
         if name in random:
             lines.append(Value(name, is_random=True))
         elif name not in missing:

@@ -76,3 +76,16 @@ def test_inputs_of_nan_stay_the_recorded_ones(search: Search, tmp_path: Path) ->
     search(parts.start(RELU), lambda path, trial, stall: shows(trial, trial.runs), finding)
     (script,) = tmp_path.glob("out/*/repro/repro.py")
     assert "rand" not in script.read_text()
+
+
+def test_no_more_scripts_than_allowed(search: Search) -> None:
+    def run(path: Path, trial: Trial, stall: float) -> Trial:
+        return shows(trial, trial.runs) if path.read_text().count("torch.ops") > 1 else trial
+
+    start = parts.start(*[RELU, ADD] * 4)
+    lines = search(start, run, most_scripts=2)
+    assert "note: ended after 2 scripts; a larger --most-scripts goes on" in lines
+    assert any(line.startswith("SMALLEST 4 calls of 8") for line in lines)
+    lines = search(start, run)
+    assert "note: the first 2 scripts had been run before" in lines
+    assert any(line.startswith("SMALLEST 2 calls of 8") for line in lines)

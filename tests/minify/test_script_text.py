@@ -9,6 +9,7 @@ from typing import Any
 
 import parts
 import pytest
+import torch
 
 from aoti_debug.fx_repro.module_text import module_text
 from aoti_debug.minify.attempt import Attempt, script_of
@@ -87,7 +88,9 @@ def test_rounding_like_that_of_eager_is_no_difference(error: float, is_shown: bo
         "torch.float32", "torch.bfloat16"
     )
     source = source.replace("node_0, 1", "node_0, 0.3")
-    exec(source, names)  # eager rounds by up to 1/16
-    eager = names["Launch"]()(*names["make_inputs"]())
-    said = names["observed"](lambda *_: [tensor + error for tensor in eager])
+    with torch.enable_grad():  # the script switches gradients off, for this block only
+        exec(source, names)  # eager rounds by up to 1/16
+        eager = names["Launch"]()(*names["make_inputs"]())
+        said = names["observed"](lambda *_: [tensor + error for tensor in eager])
+    assert torch.is_grad_enabled()
     assert bool(said) is is_shown, said

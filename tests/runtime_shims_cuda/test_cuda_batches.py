@@ -83,7 +83,7 @@ def test_hashes_of_elements_of_one_size_are_one_launch(device: DeviceLibrary) ->
     assert all(math.isnan(result.mean) for result in results)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.complex128])
 @pytest.mark.parametrize(
     "view",
     [
@@ -109,7 +109,7 @@ def test_hashes_of_rows_across_the_memory(
     assert results[0].hash == results[1].hash == device.statistics(tensor, STREAM).hash
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("shape", [(128, 256), (1000, 96), (256, 128), (97, 64), (3, 4096)], ids=str)
 def test_first_elements_of_rows_across_the_memory(
     device: DeviceLibrary, dtype: torch.dtype, shape: tuple[int, int]

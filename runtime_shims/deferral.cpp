@@ -43,18 +43,15 @@ bool leaves_alone(const LaunchState& launch, uint32_t n_values, StatsQueue& queu
 
 // Whether nothing that is done after a launch needs its statistics at once, or changes what they are of.
 bool is_free_to_wait(const CallState& call) {
+  const Run& run = *call.run;
   if (call.queue == nullptr || call.guards != nullptr) return false;
-  return call.run->config.inspector == nullptr && call.run->substitutions == nullptr;
+  if (run.config.inspector != nullptr || run.substitutions != nullptr) return false;
+  return !call.watching || !(run.watchpoints->does(WATCH_SAVE) || run.watchpoints->does(WATCH_STACK));
 }
 
 }  // namespace
 
-bool may_defer(const CallState& call) {
-  if (!call.crumbs || !is_free_to_wait(call)) return false;
-  const bool acts =
-      call.watching && (call.run->watchpoints->does(WATCH_SAVE) || call.run->watchpoints->does(WATCH_STACK));
-  return !acts;
-}
+bool may_defer(const CallState& call) { return call.crumbs && is_free_to_wait(call); }
 
 bool may_join(const CallState& call) { return call.level == LEVEL_HASH && is_free_to_wait(call); }
 

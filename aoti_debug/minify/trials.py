@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.errors import RunDirError
+from aoti_debug.bisect.search_state import interrupted
 from aoti_debug.machine import files, json_data
 
 FORMAT = 1
@@ -73,14 +73,7 @@ class Trials:
 
     def __init__(self, folder: Path, key: str) -> None:
         self._path = folder / NAME
-        self._state = _State(FORMAT, key)
-        if self._path.exists():
-            try:
-                found = json_data.from_data(_State, json_data.parse_versioned(self._path.read_bytes(), FORMAT))
-            except (json_data.DamagedJsonError, json_data.OtherFormatError) as error:
-                raise RunDirError(f"{self._path} is damaged: {error}", hint="remove it to begin anew") from error
-            if found.key == key and not found.is_done:
-                self._state = found
+        self._state = interrupted(self._path, _State(FORMAT, key), FORMAT)
         self.earlier = len(self._state.trials)
 
     @property

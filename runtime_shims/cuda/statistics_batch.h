@@ -48,7 +48,6 @@ class BatchBuilder {
     return grid;
   }
 
-  bool is_empty() const { return batch_.n_tensors == 0; }
   StatisticsBatch& batch() { return batch_; }
 
  private:

@@ -158,12 +158,13 @@ def test_a_large_tensor_is_not_kept(start: Start) -> None:
 
 
 @pytest.mark.parametrize("action", ["save", "stack"])
-def test_actions_that_need_the_moment(start: Start, action: str) -> None:
-    runtime = start(ON_HIT=action)
+@pytest.mark.parametrize(("level", "kernels"), [(3, 1), ("hash", 2)])
+def test_actions_that_need_the_moment(start: Start, action: str, level: int | str, kernels: int) -> None:
+    runtime = start(ON_HIT=action, LEVEL=level)
     handle = on_device(runtime, torch.ones(10))
     with runtime.call():
         writes(runtime, handle)
-        assert runtime.lib.f_kernels() == 1
+        assert runtime.lib.f_kernels() == kernels
 
 
 def test_what_is_read_is_measured_before_the_launch_changes_it(start: Start, journal: Callable[[], Journal]) -> None:

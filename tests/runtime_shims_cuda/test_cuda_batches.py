@@ -16,6 +16,13 @@ from runtime_shims_cuda.samples import VIEWS
 STREAM = 0x7000
 
 
+def check_taken(device: DeviceLibrary, tensors: list[torch.Tensor]) -> None:
+    results = device.take(STREAM)
+    assert results is not None
+    for result, tensor in zip(results, tensors, strict=True):
+        check(result, tensor)
+
+
 def test_one_launch_for_those_of_a_dtype(device: DeviceLibrary) -> None:
     dtypes = (torch.float32, torch.int64, torch.float32, torch.bfloat16, torch.int64, torch.float32)
     tensors = [samples.ordinary(dtype, 50 + 900 * n, seed=n) for n, dtype in enumerate(dtypes)]
@@ -23,10 +30,7 @@ def test_one_launch_for_those_of_a_dtype(device: DeviceLibrary) -> None:
     launches = device.library.emulator_launches()
     assert device.begin_all(tensors, STREAM) == 7
     assert device.library.emulator_launches() == launches + 3
-    results = device.take(STREAM)
-    assert results is not None
-    for result, tensor in zip(results, tensors, strict=True):
-        check(result, tensor)
+    check_taken(device, tensors)
 
 
 def test_more_than_a_launch_takes(device: DeviceLibrary) -> None:
@@ -34,29 +38,20 @@ def test_more_than_a_launch_takes(device: DeviceLibrary) -> None:
     launches = device.library.emulator_launches()
     assert device.begin_all(tensors, STREAM) == 40
     assert device.library.emulator_launches() == launches + 3
-    results = device.take(STREAM)
-    assert results is not None
-    for result, tensor in zip(results, tensors, strict=True):
-        check(result, tensor)
+    check_taken(device, tensors)
 
 
 def test_large_ones_share_the_blocks(device: DeviceLibrary) -> None:
     tensors = [samples.ordinary(torch.float32, count, seed=count) for count in (70_001, 3, 30_000, 9000, 65)]
     for _ in range(2):  # the counters of finished blocks are ready for the next launch
         assert device.begin_all(tensors, STREAM) == 5
-        results = device.take(STREAM)
-        assert results is not None
-        for result, tensor in zip(results, tensors, strict=True):
-            check(result, tensor)
+        check_taken(device, tensors)
 
 
 def test_strided_ones_of_many_dimensions(device: DeviceLibrary) -> None:
     tensors = [view(samples.ordinary(torch.float32, 1008, seed=4)) for view in VIEWS.values()] * 2
     assert device.begin_all(tensors, STREAM) == len(tensors)
-    results = device.take(STREAM)
-    assert results is not None
-    for result, tensor in zip(results, tensors, strict=True):
-        check(result, tensor)
+    check_taken(device, tensors)
 
 
 def test_numbers_alone(device: DeviceLibrary) -> None:
@@ -149,7 +144,4 @@ def test_what_cannot_be_launched_says_so(device: DeviceLibrary) -> None:
 def test_every_dtype(device: DeviceLibrary, dtype: torch.dtype) -> None:
     tensors = [samples.ordinary(dtype, count, seed=count) for count in (1, 700, 64)]
     assert device.begin_all(tensors, STREAM) == 3
-    results = device.take(STREAM)
-    assert results is not None
-    for result, tensor in zip(results, tensors, strict=True):
-        check(result, tensor)
+    check_taken(device, tensors)

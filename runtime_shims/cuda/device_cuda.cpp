@@ -13,8 +13,8 @@
 #include <string_view>
 #include <thread>
 
-#include "../device.h"
 #include "copies.h"
+#include "device/device.h"
 #include "driver.h"
 #include "guard_reports.h"
 #include "kernels.h"

@@ -18,7 +18,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
         pytest.skip("no C++ compiler")
     if include is None:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
-    sources = (device_library.HARNESS, device_library.DEVICE, *device_library.EMULATOR)
+    sources = (device_library.HARNESS, *device_library.DEVICE_SOURCES, *device_library.EMULATOR)
     path = tmp_path_factory.mktemp("emulated") / "emulated.so"
     return DeviceLibrary(device_library.build(path, sources, "-O1", f"-I{include}"))
 

@@ -12,7 +12,7 @@ from runtime_shims_cuda.emulated import finish, use_context
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
-    """device_cuda.cpp and its kernels on a make-believe device whose memory is host memory."""
+    """The CUDA half of the runtime and its kernels on a make-believe device whose memory is host memory."""
     include = device_library.cuda_include()
     if device_library.compiler() is None:
         pytest.skip("no C++ compiler")

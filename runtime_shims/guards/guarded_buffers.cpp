@@ -1,4 +1,4 @@
-#include "guards.h"
+#include "guarded_buffers.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include <algorithm>
 
 #include "formats/guard_zones.h"
-#include "run/run.h"
-#include "run/thread_state.h"
 #include "tensors/dtype.h"
 #include "tensors/tensor_meta.h"
 
@@ -21,8 +19,6 @@ extern "C" __attribute__((weak)) AOTITorchError torch_from_blob(
 namespace aoti_debug {
 namespace {
 
-constexpr uint32_t kMostRecords = 1024;  // of a run
-
 // Tensors with guards may outlive the package, and their memory is given back by code of this library.
 void stay_loaded() {
   static const bool done = [] {
@@ -31,10 +27,6 @@ void stay_loaded() {
     return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != nullptr;
   }();
   static_cast<void>(done);
-}
-
-bool is_empty(const BufferRequest& request) {
-  return std::find(request.sizes, request.sizes + request.ndim, 0) != request.sizes + request.ndim;
 }
 
 // Bytes from element 0 to behind the last element in memory, of a tensor that is not empty.
@@ -88,32 +80,6 @@ GuardDamage describe(const GuardedLaunch& launch, const GuardedMemory& memory, c
     damage.last = static_cast<int64_t>(at) - guard;
   }
   return damage;
-}
-
-void record(CallState& call, const GuardDamage& damage) {
-  Run* run = call.run;
-  const uint32_t number = run->damages.fetch_add(1);
-  if (number == kMostRecords) run->note(NOTE_GUARDS, "further damage to guards is not recorded", true);
-  if (number >= kMostRecords) return;
-  JournalWriter& journal = call.thread->journal;
-  uint8_t* to = journal.start(sizeof(damage));
-  if (to == nullptr) return;
-  memcpy(to, &damage, sizeof(damage));
-  journal.finish(RECORD_GUARD, 0, run->journal.now_ns());
-}
-
-void take(CallState& call, bool wait) {
-  if (!call.run->has_device) return;
-  GuardDamage damages[16];
-  for (;;) {
-    const int taken = device::take_damage(call.stream, damages, 16, wait);
-    for (int i = 0; i < taken; ++i) record(call, damages[i]);
-    if (taken < 0 && wait) {
-      wait = false;
-    } else if (taken < 16) {
-      return;
-    }
-  }
 }
 
 }  // namespace
@@ -209,34 +175,6 @@ bool GuardedBuffers::check(void* stream, const GuardedLaunch& launch, std::vecto
 void GuardedBuffers::end() {
   const std::lock_guard<std::mutex> lock(mutex_);
   live_.clear();
-}
-
-bool allocate_guarded(CallState& call, const BufferRequest& request, const char* name, void** tensor) {
-  if (call.guards == nullptr || is_empty(request)) return false;
-  const std::string reason = call.guards->allocate(request, call.stream, tensor);
-  if (reason.empty()) return true;
-  if (call.run->is_newly_unguarded(request.allocation)) {
-    call.run->note(NOTE_GUARDS, std::string("no guards around ") + name + ": " + reason, false);
-  }
-  return false;
-}
-
-void check_guards(const LaunchState& launch) {
-  CallState& call = *launch.call;
-  std::vector<GuardDamage> damages;
-  const GuardedLaunch which{call.call, launch.launch, call.kind};
-  if (!call.guards->check(call.stream, which, &damages) && !call.fault_seen &&
-      !call.run->checks_failed.exchange(true)) {
-    call.run->note(NOTE_GUARDS, "guards in device memory were not compared after every launch", true);
-  }
-  for (const GuardDamage& damage : damages) record(call, damage);
-  take(call, false);
-}
-
-void finish_guards(CallState& call) {
-  take(call, true);
-  call.guards->end();
-  call.guards.reset();
 }
 
 }  // namespace aoti_debug

@@ -1,6 +1,7 @@
-// Zones of known bytes around the buffers that the wrapper allocates, and what launches did to them.
+// Buffers that the wrapper allocates, with zones of known bytes around them (guard_zones.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,9 +13,6 @@
 
 namespace aoti_debug {
 
-struct CallState;
-struct LaunchState;
-
 // What aoti_torch_empty_strided is asked for.
 struct BufferRequest {
   uint32_t allocation;
@@ -24,6 +22,9 @@ struct BufferRequest {
   int32_t dtype;
   int32_t device_type;
   int32_t device_index;
+
+  // Whether it has no elements.
+  bool is_empty() const { return std::find(sizes, sizes + ndim, 0) != sizes + ndim; }
 };
 
 // The guarded buffers of one call. A buffer is among them until its memory is given back, or the call has ended.
@@ -52,14 +53,5 @@ class GuardedBuffers : public std::enable_shared_from_this<GuardedBuffers> {
   std::mutex mutex_;  // guards what follows: the last reference to a buffer may be dropped by any thread
   std::vector<Buffer*> live_;
 };
-
-// As aoti_debug_allocate, for a buffer of a running call.
-bool allocate_guarded(CallState& call, const BufferRequest& request, const char* name, void** tensor);
-
-// Finds out, now or later, what the launch that has just ended did to the guards of its call.
-void check_guards(const LaunchState& launch);
-
-// Waits for what is still to be found out, and records it.
-void finish_guards(CallState& call);
 
 }  // namespace aoti_debug

@@ -16,6 +16,9 @@ struct LaunchId {
   // "0", "c0".
   std::string call_name() const { return (kind == AOTI_DEBUG_CALL_CONSTANT ? "c" : "") + std::to_string(call); }
 
+  // "0.3", "c0.1".
+  std::string name() const { return call_name() + "." + std::to_string(launch); }
+
   bool operator==(const LaunchId& other) const {
     return call == other.call && launch == other.launch && kind == other.kind;
   }

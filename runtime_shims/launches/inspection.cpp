@@ -100,7 +100,7 @@ void show(ThreadState& thread, const Sight& sight) {
   if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
   const bool is_launch = sight.state == Sight::State::kHeadline;
   const uint32_t level = run.config.level;
-  if (!is_launch && (level == LEVEL_VALUES || level == LEVEL_HASH)) record_stats(thread, sight, run.journal.now_ns());
+  if (!is_launch && measures_tensors(level)) record_stats(thread, sight, run.journal.now_ns());
   if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
 }
 
@@ -165,7 +165,7 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     sight.site = launch.site;
     sight.meta = subject.meta;
     sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
-    const bool is_recorded = call.level == LEVEL_VALUES || call.level == LEVEL_HASH;
+    const bool is_recorded = measures_tensors(call.level);
     if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
     if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
     measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
@@ -276,7 +276,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   const bool after = phase == PHASE_AFTER;
   if (call.level >= LEVEL_VALUES && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
   if (!after || succeeded) {
-    if (call.level == LEVEL_VALUES || call.level == LEVEL_HASH || (call.summarised && after)) {
+    if (measures_tensors(call.level) || (call.summarised && after)) {
       measure_all(launch, values, phase, after);
     }
     if (call.level == LEVEL_SAVE) save_subjects(launch, subjects(launch, values, phase, after), phase);

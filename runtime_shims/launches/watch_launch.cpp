@@ -1,5 +1,8 @@
 #include "watch_launch.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -222,6 +225,18 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
 void look_at_watched(ThreadState& thread, const Sight& sight) {
   if (sight.state != Sight::State::kMeasured) return;  // the device could not read it
   evaluate(thread, sight, nullptr);
+}
+
+void look_at_last(Run& run, bool wait) {
+  if (run.watchpoints == nullptr) return;
+  run.headlines.drain();
+  ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
+  for (StatsQueue* queue : run.stats_queues()) {
+    queue->take(wait, [&thread](const Sight& sight) {
+      if (sight.watched) look_at_watched(thread, sight);
+    });
+  }
+  if (!thread.text.empty()) run.live.write(thread.text);
 }
 
 }  // namespace aoti_debug

@@ -15,6 +15,9 @@ namespace aoti_debug {
 constexpr uint64_t kNoLimit = UINT64_MAX;
 constexpr uint64_t kLongestFlight = 65536;  // launches
 
+// Whether a level records statistics or the hash of every tensor.
+constexpr bool measures_tensors(uint32_t level) { return level == LEVEL_VALUES || level == LEVEL_HASH; }
+
 enum class PhaseChoice : uint8_t { kByRole, kBefore, kAfter, kBoth };
 
 // A launch that AOTI_DEBUG_LAUNCH names.

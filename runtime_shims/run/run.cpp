@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "device/device.h"
-#include "launches/watch_launch.h"
 #include "tensors/dtype.h"
 #include "thread_state.h"
 
@@ -96,22 +95,6 @@ void Run::record_print(const LaunchId& id, const std::string& text) {
   append(*prints_, RECORD_PRINT, 0, &fields, sizeof(fields), text.data(), fields.text_bytes);
 }
 
-// What the device had yet to measure for watchpoints when the last call ended.
-void Run::take_watched(bool wait) {
-  std::vector<StatsQueue*> queues;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [key, queue] : queues_) queues.push_back(queue.get());
-  }
-  ThreadState thread(this, static_cast<uint32_t>(syscall(SYS_gettid)));
-  for (StatsQueue* queue : queues) {
-    queue->take(wait, [&thread](const Sight& sight) {
-      if (sight.watched) look_at_watched(thread, sight);
-    });
-  }
-  if (!thread.text.empty()) live.write(thread.text);
-}
-
 void Run::start_watchpoints() {
   const bool before = config.phase == PhaseChoice::kBefore || config.phase == PhaseChoice::kBoth;
   const bool after = config.phase == PhaseChoice::kAfter || config.phase == PhaseChoice::kBoth;
@@ -130,7 +113,6 @@ void Run::record_watch_count(uint32_t watch) {
 
 void Run::finish(bool idle) {
   headlines.drain();
-  if (watchpoints != nullptr) take_watched(idle);
   for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
   if (substitutions != nullptr) note(NOTE_SUBSTITUTED, substitutions->summary(), false);
   if (idle) store.reset();
@@ -225,6 +207,13 @@ void Run::open_flight() {
 bool Run::is_newly_unguarded(uint32_t allocation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return unguarded_.insert(allocation).second;
+}
+
+std::vector<StatsQueue*> Run::stats_queues() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<StatsQueue*> queues;
+  for (const auto& [key, queue] : queues_) queues.push_back(queue.get());
+  return queues;
 }
 
 StatsQueue& Run::stats_queue(void* stream, uint32_t thread) {

@@ -77,6 +77,9 @@ class Run {
 
   StatsQueue& stats_queue(void* stream, uint32_t thread);
 
+  // Those of all streams.
+  std::vector<StatsQueue*> stats_queues();
+
   // Whether this is the first time that a buffer got no guards.
   bool is_newly_unguarded(uint32_t allocation);
 
@@ -111,7 +114,6 @@ class Run {
 
  private:
   void start_watchpoints();
-  void take_watched(bool wait);
 
   // Appends a record: its fields, then a text. `mutex_` is held.
   void append(JournalWriter& writer, RecordType type, uint16_t flags, const void* fields, size_t bytes,

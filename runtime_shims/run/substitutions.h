@@ -13,8 +13,6 @@
 
 namespace aoti_debug {
 
-struct LaunchState;
-
 // A file whose bytes replace what a launch writes into an argument.
 struct Replacement {
   std::string argument;
@@ -56,11 +54,5 @@ class Substitutions {
 
   std::unordered_map<std::string, Substitution> by_launch_;
 };
-
-// Before a launch, whose arguments have been recorded: notes what is done, waits. Returns what its caller is to do.
-AotiDebugLaunchAction act_before(const LaunchState& launch);
-
-// After a launch that has returned, or was skipped, and was inspected: writes what replaces its results.
-void replace_results(const LaunchState& launch, const AotiDebugValue* values);
 
 }  // namespace aoti_debug

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aoti_debug.h"
-#include "guards/guards.h"
+#include "guards/guarded_buffers.h"
 #include "journal/journal.h"
 #include "journal/launch_id.h"
 #include "run.h"

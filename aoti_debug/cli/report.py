@@ -19,13 +19,7 @@ from aoti_debug.summaries import page_file
 
 @click.command("report")
 @click.argument("what", metavar="[RUN|TRIAGE]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="The file to write.  [default: report/index.html in the directory of the run or triage]",
-)
+@options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
 def command(what: str | None, output: Path | None) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 

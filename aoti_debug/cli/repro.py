@@ -34,7 +34,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     metavar="CALL.LAUNCH",
     help="Which launch of the kernel.  [default: the one that the fault of the run is attributed to, else the first]",
 )
-@click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+@options.run
 @click.option(
     "-o",
     "--output",

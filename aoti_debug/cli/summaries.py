@@ -35,18 +35,10 @@ LIMIT = 100  # rows
 )
 @modules_and_lines("Show only launches")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with curves: report/summaries.html in the run.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="With --plot: the file to write.",
-)
+@options.page_output("With --plot: the file to write.")
 @click.option("--all", "all_", is_flag=True, help=f"Show every tensor, not only {LIMIT} of them.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object (docs/summaries.schema.json), with every call."
-)
-@click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+@options.json_output("docs/summaries.schema.json", " It has every call.")
+@options.wide
 def command(
     what: str | None,
     filters: tuple[str, ...],

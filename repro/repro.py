@@ -24,8 +24,6 @@ from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.repro.single_file import single_file
 from aoti_debug.rundir.timeline import Launch
 
-__all__ = ["Repro", "write_repro"]
-
 
 @dataclass(frozen=True)
 class Repro:

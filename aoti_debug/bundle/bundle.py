@@ -8,9 +8,8 @@ from pathlib import Path
 
 from aoti_debug.bundle.archive import check_output, default_name, write_archive
 from aoti_debug.bundle.contents import Contents, contents_of
-from aoti_debug.report import RedactedPart, ReportSubject
-
-__all__ = ["Bundle", "write_bundle"]
+from aoti_debug.report.redaction import RedactedPart
+from aoti_debug.report.subject import ReportSubject
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug import manifest, report, wording
+from aoti_debug import manifest, wording
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.compare import stored
 from aoti_debug.diagnosis import findings
 from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
-from aoti_debug.report import RedactedPart, ReportSubject
-from aoti_debug.report.redaction import Redaction, redaction_for
+from aoti_debug.report import report
+from aoti_debug.report.redaction import RedactedPart, Redaction, redaction_for
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import triage_directory

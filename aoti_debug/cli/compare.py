@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
@@ -19,6 +18,7 @@ from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.report import report
 from aoti_debug.site_filter import SiteFilter
 
 

@@ -100,7 +100,8 @@ def command(
 
 def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> str:
     """Writes the page; returns the line that names it."""
-    from aoti_debug.report import REPORT, diff_page  # a comparison without a page starts without the templates
+    from aoti_debug.report import diff_page  # a comparison without a page starts without the templates
+    from aoti_debug.report.subject import REPORT
 
     path = output or (found.directory or _new_directory(base)) / REPORT
     return f"  report   {diff_page.write(found, excesses, path)}"

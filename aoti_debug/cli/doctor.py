@@ -8,10 +8,11 @@ from dataclasses import asdict
 
 import click
 
-from aoti_debug import doctor, wording
+from aoti_debug import wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import width
-from aoti_debug.doctor import MachineCheck, Status
+from aoti_debug.doctor import doctor
+from aoti_debug.doctor.check import MachineCheck, Status
 from aoti_debug.errors import EXIT_CLEAN, ToolchainError
 
 FORMAT = 1

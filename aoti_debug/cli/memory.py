@@ -53,12 +53,12 @@ def command(
     chosen = MemoryOptions(what, inputs, calls, out, imports, libraries, trusted)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)
-    page = []
+    written = []
     if plot:
-        from aoti_debug.memory import page_file  # a table starts without the templates
+        from aoti_debug.memory import page  # a table starts without the templates
 
-        page = [f"page: {page_file.write(found, output)}"]
+        written = [f"page: {page.write(found, output)}"]
     if as_json:
         click.echo(json.dumps(document(found), indent=1, allow_nan=False))
     else:
-        print_lines(["", *memory_lines(found, None if show_all else MOST), *page])
+        print_lines(["", *memory_lines(found, None if show_all else MOST), *written])

@@ -14,7 +14,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.ranks import one_rank
 from aoti_debug.errors import UsageError
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 
 if TYPE_CHECKING:
     from aoti_debug.fx_repro import FxRepro

@@ -17,7 +17,7 @@ from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.summaries import Series, Summaries
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.site_filter import SiteFilter
-from aoti_debug.summaries import page_file
+from aoti_debug.summaries import page
 from aoti_debug.summaries.document import document
 from aoti_debug.summaries.table import table_lines
 
@@ -69,7 +69,7 @@ def command(
     else:
         print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
     if plot:
-        path = page_file.write(run, found, chosen, output)
+        path = page.write(run, found, chosen, output)
         print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"], err=as_json)
 
 

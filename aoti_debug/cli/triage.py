@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.ranks import write_ranks_pages
@@ -25,6 +24,7 @@ from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.ranks import ranks_run
 from aoti_debug.ranks.analysis import analyse
+from aoti_debug.report import report
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory

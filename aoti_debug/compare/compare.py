@@ -27,7 +27,7 @@ from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with

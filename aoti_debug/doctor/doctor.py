@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from aoti_debug.doctor import cuda, host, tools
 from aoti_debug.doctor.check import MachineCheck, Status
 
-__all__ = ["MachineCheck", "Status", "is_ready", "run_checks"]
-
 CHECKS: tuple[Callable[[], Iterable[MachineCheck]], ...] = (
     host.python,
     host.compiler,

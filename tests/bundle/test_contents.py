@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
 
-from aoti_debug import report
 from aoti_debug.abi import Phase
-from aoti_debug.bundle import write_bundle
+from aoti_debug.bundle.bundle import write_bundle
 from aoti_debug.bundle.contents import contents_of
 from aoti_debug.compare import stored
 from aoti_debug.diagnosis.findings import Place
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
-from aoti_debug.report import RedactedPart, ReportSubject
+from aoti_debug.report import report
+from aoti_debug.report.redaction import RedactedPart
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import journal
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, triage
 
-from aoti_debug import report
 from aoti_debug.compare import stored
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.report import marks, selection
+from aoti_debug.report import marks, report, selection
 from aoti_debug.report.document import Document, document_of
 from aoti_debug.report.redaction import RedactedPart, redaction_for
 from aoti_debug.report.samples import Sampler

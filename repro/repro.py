@@ -89,7 +89,7 @@ def write_repro(
     if any(arguments.missing(bool(recorded.fault))):
         say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
-        from aoti_debug.repro.again import run_again  # imports all that runs a package
+        from aoti_debug.repro.run_again import run_again  # imports all that runs a package
 
         diagnosed = run_again(opened, selected, trusted)
         opened = diagnosed.run

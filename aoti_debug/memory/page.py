@@ -47,7 +47,7 @@ def page(found: RunMemory) -> str:
 
 
 def write(found: RunMemory, output: Path | None = None) -> Path:
-    """Writes the page over an older one; returns its path.
+    """Writes the page of a run's memory over an older one; returns its path.
 
     Args:
         output: the file; None for report/memory.html in the run.

@@ -41,7 +41,7 @@ def html(subject: ReportSubject, parts: Collection[RedactedPart] = (), summaries
 
 
 def write(subject: ReportSubject, output: Path | None = None, summaries: str = "") -> Path:
-    """Writes the page, whole or not at all, over an older one; returns its path.
+    """Writes the report of a run or a triage, whole or not at all, over an older one; returns its path.
 
     Args:
         output: the file; None for report/index.html in the directory of the run or triage.

@@ -14,7 +14,7 @@ PAGE = Path("report") / NAME
 
 
 def write(run: RunDir, found: Summaries, chosen: Sequence[Series], output: Path | None = None) -> Path:
-    """Writes the page over an older one; returns its path.
+    """Writes the page with the curves of a run over an older one; returns its path.
 
     Args:
         chosen: the tensors that it shows.

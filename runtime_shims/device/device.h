@@ -36,10 +36,11 @@ bool write_crumb(void* stream, size_t offset, uint32_t value);
 
 // ---- the flight recorder
 
-// The same for the flight recorder's memory.
+// Makes `bytes` of the flight recorder's memory at `base` writable by the device. False where there is no device.
 bool register_flight(void* base, size_t bytes);
 
-// Ends that; the device must have done all that it was told to write there. False: it still knows the memory.
+// Takes the flight recorder's memory from the device again; the device must have done all that it was told to write
+// there. False: it still knows the memory.
 bool unregister_flight();
 
 bool write_flight(void* stream, size_t offset, uint32_t value);

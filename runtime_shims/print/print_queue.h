@@ -18,7 +18,7 @@ namespace aoti_debug {
 
 class Run;
 
-// A tensor's elements that the device is copying.
+// The elements of a printed tensor, which the device is copying.
 struct ComingElements {
   size_t tensor;  // which of the print's
   uint64_t ticket;

@@ -25,7 +25,7 @@ def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRu
 
 
 def run_all_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
-    """Repeats the run at level 1 for all launches; see `run_again`."""
+    """Repeats the run at level 1 for all launches, of which one has to come again; raises as `run_again` does."""
     return _again(run, launch, None, trusted)
 
 

@@ -1,6 +1,6 @@
 """The table of torch's dtypes: size, category, storage in tensor files, range, names in kernels.
 
-The rows are in the order of runtime_shims/dtype.cpp, which is c10::ScalarType's. Nothing here imports torch.
+The rows are in the order of runtime_shims/tensors/dtype.cpp, which is c10::ScalarType's. Nothing here imports torch.
 """
 
 from __future__ import annotations

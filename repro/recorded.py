@@ -12,7 +12,7 @@ from aoti_debug.values import Absent, Tensor, Value
 
 @dataclass(frozen=True)
 class RecordedSlot:
-    """An argument of the launch.
+    """An argument of a recorded launch, with its saved tensor files.
 
     Attributes:
         value: as it was before the launch; of an output slot as it was after it (UNSET where the launch did not end).
@@ -30,12 +30,12 @@ class RecordedSlot:
 
     @property
     def is_made(self) -> bool:
-        """Its tensor was allocated by the launch."""
+        """True if the launch allocated the tensor of the argument."""
         return self.made or self.arg.form is Form.OUTPUT_SLOT
 
     @property
     def tensor(self) -> Tensor | None:
-        """Its value, if that is a tensor."""
+        """The value of the argument, if that is a tensor."""
         return self.value if isinstance(self.value, Tensor) else None
 
     @property

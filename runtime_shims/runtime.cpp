@@ -11,20 +11,21 @@
 #include <string>
 
 #include "aoti_debug.h"
-#include "backtrace.h"
-#include "config.h"
-#include "deferral.h"
-#include "device.h"
-#include "flight_sources.h"
-#include "guards.h"
-#include "inspection.h"
-#include "inspector.h"
-#include "launch_record.h"
-#include "parallel.h"
-#include "print_operator.h"
-#include "run.h"
-#include "thread_state.h"
-#include "watch_launch.h"
+#include "crash/backtrace.h"
+#include "device/device.h"
+#include "launches/deferral.h"
+#include "launches/flight_recorder_inputs.h"
+#include "launches/inspection.h"
+#include "launches/inspector.h"
+#include "launches/launch_guards.h"
+#include "launches/launch_record.h"
+#include "launches/substitute.h"
+#include "launches/watch_launch.h"
+#include "machine/parallel.h"
+#include "print/print_operator.h"
+#include "run/configuration.h"
+#include "run/run.h"
+#include "run/thread_state.h"
 
 namespace aoti_debug {
 namespace {
@@ -81,6 +82,7 @@ void finish_run() {
   drain_prints();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
+  look_at_last(*run, idle);
   run->finish(idle);
   if (idle) delete run;
 }
@@ -95,6 +97,7 @@ void finish_run_of_last_container() {
   g_generation.fetch_add(1);
   release_crashes();
   drain_prints();
+  look_at_last(*run, true);
   run->finish(true);
   delete run;
 }
@@ -191,8 +194,8 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   const bool capturing = run->has_device && device::is_capturing(stream);
   call->level = static_cast<uint8_t>(capturing ? uint32_t{LEVEL_NAMES} : run->config.level);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
-  const bool measures = call->level == LEVEL_VALUES || call->level == LEVEL_HASH;
-  call->inspecting = call->level == LEVEL_SAVE ? run->store != nullptr : measures || run->config.print;
+  call->inspecting =
+      call->level == LEVEL_SAVE ? run->store != nullptr : measures_tensors(call->level) || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;
   call->watching = run->watchpoints != nullptr && !capturing;
   call->substituting = run->substitutions != nullptr && !capturing;

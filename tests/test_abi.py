@@ -14,7 +14,7 @@ from aoti_debug import abi, dtypes, manifest
 from aoti_debug.rundir import flight_recorder_format, summaries_format
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
-FORMATS = ("journal_format.h", "flight_format.h", "summaries_format.h")
+FORMATS = tuple(f"formats/{name}.h" for name in ("journal_format", "flight_recorder_format", "summaries_format"))
 HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", *FORMATS))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
 
@@ -123,7 +123,9 @@ def test_defines() -> None:
 
 
 def test_environment_variables_are_those_that_the_runtime_reads() -> None:
-    read = set(re.findall(r'"(AOTI_DEBUG_[A-Z_]+|AOT_INDUCTOR_[A-Z_]+)"', (SHIMS / "config.cpp").read_text()))
+    read = set(
+        re.findall(r'"(AOTI_DEBUG_[A-Z_]+|AOT_INDUCTOR_[A-Z_]+)"', (SHIMS / "run/configuration.cpp").read_text())
+    )
     assert read == {variable.value for variable in abi.Variable}
 
 

@@ -185,6 +185,12 @@ def test_the_architecture_lists_every_part_of_a_room() -> None:
     assert parts - listed == set()
 
 
+def test_the_architecture_lists_every_folder_of_the_runtime_in_order() -> None:
+    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "The runtime"))
+    folders = [cell.strip("`").removeprefix("runtime_shims/") for cell in cells]
+    assert [folder for folder in folders if "." not in folder] == list(test_rooms.RUNTIME)
+
+
 # The finders themselves
 
 

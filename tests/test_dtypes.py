@@ -25,7 +25,7 @@ FLOATING = [dtype for dtype in dtypes.DTYPES if dtype.category is Category.FLOAT
 
 
 def test_the_runtime_has_the_same_table() -> None:
-    text = (paths.ROOT / "runtime_shims" / "dtype.cpp").read_text()
+    text = (paths.ROOT / "runtime_shims" / "tensors" / "dtype.cpp").read_text()
     rows = [line.strip(" {},").split(", ") for line in text.splitlines() if line.startswith('    {"')]
     assert len(rows) == len(dtypes.DTYPES)
     for (name, stored, size, parts, kind), dtype in zip(rows, dtypes.DTYPES, strict=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from paths import PACKAGE, package_sources
+from paths import PACKAGE, ROOT, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
     *("errors", "dtypes", "abi", "levels", "wording", "machine", "manifest", "reference", "values", "printing"),
@@ -24,6 +25,11 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
 MODULES = frozenset({"errors", "dtypes", "abi", "levels", "wording", "manifest", "values", "site_filter", "__main__"})
 # Within compare: a folder imports those before it and itself; the modules that lie directly in it come before locate
 COMPARE = ("protocol", "regions", "evaluate", "measure", "explain", "worker", "locate")
+# The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h
+RUNTIME = (
+    *("machine", "formats", "device", "cuda", "tensors", "journal", "statistics", "text", "saving", "crash"),
+    *("watch", "guards", "run", "launches", "print", "interposer"),
+)
 FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli
 
 
@@ -71,6 +77,18 @@ def test_imports_within_compare_point_downwards(folder: str) -> None:
 
 def test_compare_has_no_other_folders() -> None:
     assert {path.parent.name for path in (PACKAGE / "compare").glob("*/*.py")} == set(COMPARE)
+
+
+@pytest.mark.parametrize("folder", RUNTIME)
+def test_includes_of_the_runtime_point_downwards(folder: str) -> None:
+    files = [path for path in (ROOT / "runtime_shims" / folder).iterdir() if path.suffix in {".h", ".cpp", ".cu"}]
+    included = {name for path in files for name in re.findall(r'#include "(\w+)/', path.read_text())}
+    assert included <= set(RUNTIME[: RUNTIME.index(folder)])
+
+
+def test_the_runtime_has_no_other_folders() -> None:
+    found = {path.name for path in (ROOT / "runtime_shims").iterdir() if path.is_dir() and any(path.glob("*.h"))}
+    assert found == set(RUNTIME)
 
 
 def test_every_room_has_its_place_and_no_module_lies_outside_of_one() -> None:

@@ -15,7 +15,8 @@ from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 
 RUNTIME = Path(__file__).parents[1] / "runtime_shims"
-DEVICES = {"cpu": Path("device_cpu.cpp"), "cuda": Path("cuda/device_cuda.cpp")}
+DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
+INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
 FLAGS = (
     "-std=c++17",
     "-O3",
@@ -39,8 +40,7 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     """
     if device not in DEVICES:
         raise ToolchainError(f"models for {device} cannot be instrumented", hint="export for cpu or cuda")
-    devices = {RUNTIME / path for path in DEVICES.values()}
-    files = [*sorted(set(RUNTIME.glob("*.cpp")) - devices), RUNTIME / DEVICES[device]]
+    files = [*shared_sources(), *sorted((RUNTIME / DEVICES[device]).glob("*.cpp"))]
     words = [
         *FLAGS,
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
@@ -63,6 +63,12 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
             list(pool.map(compile_unit, sources, units))
 
     return sorted(cache.entry("runtime", name, fill).glob("*.o"))
+
+
+def shared_sources() -> list[Path]:
+    """The C++ files of the runtime that every package has, whatever its device."""
+    others = {*DEVICES.values(), INTERPOSER}
+    return [path for path in sorted(RUNTIME.rglob("*.cpp")) if path.relative_to(RUNTIME).parts[0] not in others]
 
 
 @contextlib.contextmanager

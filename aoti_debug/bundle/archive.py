@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.bundle.contents import Contents
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import files
-from aoti_debug.report import ReportSubject
+from aoti_debug.report.subject import ReportSubject
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")
 

@@ -10,14 +10,15 @@ import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug import manifest, report, wording
+from aoti_debug import manifest, wording
 from aoti_debug.bundle import journals, manifests
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis import findings
 from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
-from aoti_debug.report import RedactedPart, ReportSubject
-from aoti_debug.report.redaction import Redaction, redaction_for
+from aoti_debug.report import report
+from aoti_debug.report.redaction import RedactedPart, Redaction, redaction_for
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import triage_directory
@@ -188,7 +189,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
     _summaries(contents, run, prefix, redaction)
     known = {
         run_json.NAME,
-        stored.NAME,
+        stored_comparison.NAME,
         run_directory.MANIFEST,
         run_directory.JOURNAL,
         breadcrumbs.NAME,
@@ -202,15 +203,15 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
 
 
 def _comparison(contents: Contents, run: RunDir, prefix: str, redaction: Redaction) -> None:
-    if not members.is_file(run.path, stored.NAME):
+    if not members.is_file(run.path, stored_comparison.NAME):
         return
-    path = run.path / stored.NAME
+    path = run.path / stored_comparison.NAME
     if redaction.removes_tensors:
-        contents.leave_out(f"{prefix}{stored.NAME}", path, _HOLDS_VALUES)
+        contents.leave_out(f"{prefix}{stored_comparison.NAME}", path, _HOLDS_VALUES)
     elif redaction.removes_source:
-        contents.leave_out(f"{prefix}{stored.NAME}", path, _HOLDS_SOURCE)
+        contents.leave_out(f"{prefix}{stored_comparison.NAME}", path, _HOLDS_SOURCE)
     else:
-        contents.add(f"{prefix}{stored.NAME}", path)
+        contents.add(f"{prefix}{stored_comparison.NAME}", path)
 
 
 def _summaries(contents: Contents, run: RunDir, prefix: str, redaction: Redaction) -> None:

@@ -27,12 +27,7 @@ from aoti_debug.machine.last_durations import LastDurations
     help="Of one exported program: find the Inductor setting, pass, lowering or decomposition that makes it wrong.",
 )
 @options.inductor_configs
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Inputs for both models (.pt or .safetensors).  [default: the embedded ones]",
-)
+@options.inputs("the embedded ones", whose=" for both models")
 @options.calls
 @options.imports
 @options.libraries

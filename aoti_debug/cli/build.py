@@ -71,18 +71,11 @@ STAGES = {
     type=options.FilePath(),
     help="Of an exported program: list which kernels equal those of this compiled package.",
 )
-@click.option(
-    "--exported",
-    metavar="PROGRAM.pt2",
-    type=options.FilePath(),
-    help="Of a compiled package: the exported program that it came from; supplies model lines.",
-)
+@options.exported
 @click.option(
     "--random-inputs", metavar="SEED", type=int, help="Embed generated inputs that fit the model, for a first look."
 )
-@click.option(
-    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
-)
+@options.model_name
 @options.inductor_configs
 @options.imports
 @options.libraries

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report, wording
-from aoti_debug.bundle import write_bundle
+from aoti_debug import wording
+from aoti_debug.bundle.bundle import write_bundle
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
-from aoti_debug.report import RedactedPart
+from aoti_debug.report import report
+from aoti_debug.report.redaction import RedactedPart
 from aoti_debug.show.cells import shorten_middle
 
 _SIZE = 11  # columns

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines
 from aoti_debug.cli.lines import print_lines, width
@@ -19,18 +18,14 @@ from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.report import report
 from aoti_debug.site_filter import SiteFilter
 
 
 @click.command("compare")
 @click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
-)
-@click.option("--random-inputs", metavar="SEED", type=int, help="Generate inputs that fit the model, for a first look.")
+@options.inputs("the example inputs of the program")
+@options.random_inputs()
 @click.option(
     "--exported",
     metavar="PROGRAM.pt2",
@@ -58,7 +53,7 @@ from aoti_debug.site_filter import SiteFilter
 @options.trust
 @options.out(BASE, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/compare.schema.json).")
+@options.json_output("docs/compare.schema.json")
 @click.pass_context
 def command(
     context: click.Context,

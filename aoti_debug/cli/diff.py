@@ -27,12 +27,7 @@ from aoti_debug.machine.last_durations import LastDurations
 @click.command("diff")
 @click.argument("a", metavar="A", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B", type=click.Path(path_type=Path))
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Inputs for both models (.pt or .safetensors).  [default: those of the run beside a model, or embedded ones]",
-)
+@options.inputs("those of the run beside a model, or embedded ones", whose=" for both models")
 @click.option(
     "--calls",
     metavar="N",
@@ -60,14 +55,8 @@ from aoti_debug.machine.last_durations import LastDurations
 @options.out(BASE, "the runs, or of the page,")
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="With --report: the file to write.  [default: report/index.html in the directory of the runs]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/diff.schema.json).")
+@options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
+@options.json_output("docs/diff.schema.json")
 @click.pass_context
 def command(
     context: click.Context,
@@ -111,7 +100,8 @@ def command(
 
 def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> str:
     """Writes the page; returns the line that names it."""
-    from aoti_debug.report import REPORT, diff_page  # a comparison without a page starts without the templates
+    from aoti_debug.report import diff_page  # a comparison without a page starts without the templates
+    from aoti_debug.report.subject import REPORT
 
     path = output or (found.directory or _new_directory(base)) / REPORT
     return f"  report   {diff_page.write(found, excesses, path)}"

@@ -8,9 +8,11 @@ from dataclasses import asdict
 
 import click
 
-from aoti_debug import doctor, wording
+from aoti_debug import wording
+from aoti_debug.cli import options
 from aoti_debug.cli.lines import width
-from aoti_debug.doctor import MachineCheck, Status
+from aoti_debug.doctor import doctor
+from aoti_debug.doctor.check import MachineCheck, Status
 from aoti_debug.errors import EXIT_CLEAN, ToolchainError
 
 FORMAT = 1
@@ -19,7 +21,7 @@ _LABELS = 9, 19  # columns
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.json_output()
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
     """List what this machine has for building, running and debugging models, and what to do about the rest.

@@ -20,12 +20,7 @@ from aoti_debug.memory.text import MOST, memory_lines
 
 @click.command("memory")
 @click.argument("what", metavar="MODEL.pt2|RUN", type=options.FilePath())
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="Inputs for the model (.pt or .safetensors).  [default: those embedded in it]",
-)
+@options.inputs("those embedded in it", whose=" for the model")
 @options.calls
 @options.imports
 @options.libraries
@@ -33,14 +28,8 @@ from aoti_debug.memory.text import MOST, memory_lines
 @options.out(BASE, "the run")
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MOST} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="With --plot: the file to write.  [default: report/memory.html in the run]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/memory.schema.json).")
+@options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
+@options.json_output("docs/memory.schema.json")
 def command(
     what: Path,
     inputs: Path | None,
@@ -64,12 +53,12 @@ def command(
     chosen = MemoryOptions(what, inputs, calls, out, imports, libraries, trusted)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)
-    page = []
+    written = []
     if plot:
-        from aoti_debug.memory import page_file  # a table starts without the templates
+        from aoti_debug.memory import page  # a table starts without the templates
 
-        page = [f"page: {page_file.write(found, output)}"]
+        written = [f"page: {page.write(found, output)}"]
     if as_json:
         click.echo(json.dumps(document(found), indent=1, allow_nan=False))
     else:
-        print_lines(["", *memory_lines(found, None if show_all else MOST), *page])
+        print_lines(["", *memory_lines(found, None if show_all else MOST), *written])

@@ -20,23 +20,10 @@ from aoti_debug.minify.text import minified_lines
 
 @click.command("minify")
 @click.argument("program", metavar="PROGRAM.pt2", type=options.FilePath())
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=options.FilePath(),
-    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
-)
+@options.inputs("the example inputs of the program")
 @options.calls
-@click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
-@click.option(
-    "--timeout",
-    "stall",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=60.0,
-    show_default=True,
-    help="The model, or a part of it, hangs if it makes no progress for this long.",
-)
+@options.memory_checks
+@options.hang_timeout("The model, or a part of it, hangs if it makes no progress for this long.")
 @click.option(
     "--most-scripts",
     metavar="N",

@@ -102,6 +102,68 @@ trust = click.option(
     help="Execute what was not made here by you: it may do whatever a program of yours may do.",
 )
 timings = click.option("--timings", is_flag=True, help="Also say where the time went.")
+exported = click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=FilePath(),
+    help="Of a compiled package: the exported program that it came from; supplies model lines.",
+)
+model_name = click.option(
+    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
+)
+memory_checks = click.option(
+    "--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads."
+)
+run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+wide = click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+
+
+def inputs(default: str, *, whose: str = "") -> Callable[[_Command], _Command]:
+    """--inputs of a command that runs models.
+
+    Args:
+        default: which inputs are taken without it, in words.
+        whose: " for both models"; empty where there is one model.
+    """
+    return click.option(
+        "--inputs",
+        metavar="FILE",
+        type=FilePath(),
+        help=f"Inputs{whose} (.pt or .safetensors).  [default: {default}]",
+    )
+
+
+def random_inputs(note: str = "") -> Callable[[_Command], _Command]:
+    """--random-inputs; the note is a further sentence of its help."""
+    return click.option(
+        "--random-inputs",
+        metavar="SEED",
+        type=int,
+        help=f"Generate inputs that fit the model, for a first look.{note}",
+    )
+
+
+def hang_timeout(text: str) -> Callable[[_Command], _Command]:
+    """--timeout: seconds without progress after which a model hangs; the text is its help."""
+    return click.option(
+        "--timeout", "stall", metavar="SECONDS", type=Seconds(), default=60.0, show_default=True, help=text
+    )
+
+
+def json_output(schema: str = "", note: str = "") -> Callable[[_Command], _Command]:
+    """--json of a command that prints one object.
+
+    Args:
+        schema: the document that describes the object; empty where there is none.
+        note: a further sentence of its help.
+    """
+    described = f" ({schema})" if schema else ""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object{described}.{note}")
+
+
+def page_output(text: str) -> Callable[[_Command], _Command]:
+    """-o of a command that writes an HTML page; the text is its help."""
+    return click.option("-o", "--output", metavar="FILE", type=FilePath(dir_okay=False), help=text)
 
 
 def parse_configs(configs: Sequence[str]) -> dict[str, Any]:

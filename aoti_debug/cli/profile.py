@@ -27,12 +27,7 @@ LIMIT = 40  # rows
 
 @click.command("profile")
 @click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=options.FilePath(),
-    help="Inputs (.pt or .safetensors).  [default: the embedded ones]",
-)
+@options.inputs("the embedded ones")
 @click.option(
     "--calls",
     metavar="N",
@@ -58,8 +53,8 @@ LIMIT = 40  # rows
 @options.trust
 @options.out(BASE, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/profile.schema.json).")
-@click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+@options.json_output("docs/profile.schema.json")
+@options.wide
 @click.pass_context
 def command(
     context: click.Context,

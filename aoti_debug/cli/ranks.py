@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from aoti_debug import report
 from aoti_debug.cli.filters import unmatched_expectation_warning
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.errors import UsageError
@@ -20,7 +19,7 @@ from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.ranks.analysis import RanksAnalysis, analyse, representative
 from aoti_debug.ranks.document import document
 from aoti_debug.ranks.text import ranks_lines
-from aoti_debug.report import ranks_page
+from aoti_debug.report import ranks_page, report
 from aoti_debug.rundir import ranks_directory, run_directory
 from aoti_debug.triage import triage_directory
 

@@ -6,26 +6,21 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import report, wording
+from aoti_debug import wording
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.ranks import ranks_reported, write_ranks_pages
 from aoti_debug.ranks.analysis import analyse
 from aoti_debug.ranks.ranks_run import open_ranks
-from aoti_debug.report import ReportSubject
+from aoti_debug.report import report
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import summaries
-from aoti_debug.summaries import page_file
+from aoti_debug.summaries import page
 
 
 @click.command("report")
 @click.argument("what", metavar="[RUN|TRIAGE]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="The file to write.  [default: report/index.html in the directory of the run or triage]",
-)
+@options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
 def command(what: str | None, output: Path | None) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
@@ -53,4 +48,4 @@ def _summaries_page(subject: ReportSubject) -> str:
     found = None if run is None or subject.triage is not None else summaries.read(run)
     if run is None or found is None or not found.series:
         return ""
-    return page_file.write(run, found, found.series).name
+    return page.write(run, found, found.series).name

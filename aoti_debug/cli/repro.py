@@ -14,7 +14,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.ranks import one_rank
 from aoti_debug.errors import UsageError
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 
 if TYPE_CHECKING:
     from aoti_debug.fx_repro import FxRepro
@@ -34,7 +34,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     metavar="CALL.LAUNCH",
     help="Which launch of the kernel.  [default: the one that the fault of the run is attributed to, else the first]",
 )
-@click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+@options.run
 @click.option(
     "-o",
     "--output",

@@ -63,18 +63,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 
 @click.command("run")
 @click.argument("package", metavar="PACKAGE.pt2", type=options.FilePath())
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=options.FilePath(),
-    help="Inputs (.pt or .safetensors).  [default: those embedded in the package]",
-)
-@click.option(
-    "--random-inputs",
-    metavar="SEED",
-    type=int,
-    help="Generate inputs that fit the model, for a first look. They are kept in the run directory.",
-)
+@options.inputs("those embedded in the package")
+@options.random_inputs(" They are kept in the run directory.")
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @click.option(
     "--level",

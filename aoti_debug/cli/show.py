@@ -64,7 +64,7 @@ class Selection:
 
 @click.command("show")
 @click.argument("what", metavar="[RUN|KERNEL|NUMBER]", required=False)
-@click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+@options.run
 @click.option(
     "--phase",
     type=click.Choice(list(PHASES)),
@@ -101,13 +101,8 @@ class Selection:
     is_flag=True,
     help=f"Show every launch, not only {LIMIT} of them; of a launch, every FX node and every stack.",
 )
-@click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object, as docs/show.schema.json (docs/ranks.schema.json of several ranks) describes it.",
-)
+@options.wide
+@options.json_output("docs/show.schema.json", " Of several ranks: docs/ranks.schema.json.")
 @click.option(
     "--agree",
     metavar="PATTERN",

@@ -17,7 +17,7 @@ from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.summaries import Series, Summaries
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.site_filter import SiteFilter
-from aoti_debug.summaries import page_file
+from aoti_debug.summaries import page
 from aoti_debug.summaries.document import document
 from aoti_debug.summaries.table import table_lines
 
@@ -35,18 +35,10 @@ LIMIT = 100  # rows
 )
 @modules_and_lines("Show only launches")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with curves: report/summaries.html in the run.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="With --plot: the file to write.",
-)
+@options.page_output("With --plot: the file to write.")
 @click.option("--all", "all_", is_flag=True, help=f"Show every tensor, not only {LIMIT} of them.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object (docs/summaries.schema.json), with every call."
-)
-@click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+@options.json_output("docs/summaries.schema.json", " It has every call.")
+@options.wide
 def command(
     what: str | None,
     filters: tuple[str, ...],
@@ -77,7 +69,7 @@ def command(
     else:
         print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
     if plot:
-        path = page_file.write(run, found, chosen, output)
+        path = page.write(run, found, chosen, output)
         print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"], err=as_json)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from aoti_debug import report
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.ranks import write_ranks_pages
@@ -25,6 +24,7 @@ from aoti_debug.machine.last_durations import LastDurations
 from aoti_debug.machine.timings import since_process_start
 from aoti_debug.ranks import ranks_run
 from aoti_debug.ranks.analysis import analyse
+from aoti_debug.report import report
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
@@ -39,24 +39,12 @@ _OF_RANKS = ("model", "as_json")
 
 @click.command("triage")
 @click.argument("model", metavar="MODEL.pt2|RANKS", type=options.FilePath())
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=options.FilePath(),
-    help="Inputs (.pt or .safetensors).  [default: the example inputs of the program]",
-)
-@click.option("--random-inputs", metavar="SEED", type=int, help="Generate inputs that fit the model, for a first look.")
-@click.option(
-    "--exported",
-    metavar="PROGRAM.pt2",
-    type=options.FilePath(),
-    help="Of a compiled package: the exported program that it came from; supplies model lines.",
-)
-@click.option(
-    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
-)
+@options.inputs("the example inputs of the program")
+@options.random_inputs()
+@options.exported
+@options.model_name
 @options.calls
-@click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
+@options.memory_checks
 @click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
 @click.option(
     "--inf",
@@ -66,15 +54,7 @@ _OF_RANKS = ("model", "as_json")
     show_default=True,
     help="What unintended infinities are: a finding, a note, or nothing.",
 )
-@click.option(
-    "--timeout",
-    "stall",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=60.0,
-    show_default=True,
-    help="The model hangs if no launch begins or ends for this long.",
-)
+@options.hang_timeout("The model hangs if no launch begins or ends for this long.")
 @click.option(
     "--tries",
     metavar="N",
@@ -87,16 +67,9 @@ _OF_RANKS = ("model", "as_json")
 @options.imports
 @options.libraries
 @options.trust
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=options.FilePath(file_okay=False),
-    default=Path(triage_directory.BASE),
-    show_default=True,
-    help="Where the triage directory is made.",
-)
+@options.out(triage_directory.BASE, "the triage")
 @options.timings
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/triage.schema.json).")
+@options.json_output("docs/triage.schema.json")
 @click.pass_context
 def command(
     context: click.Context,

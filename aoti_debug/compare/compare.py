@@ -13,7 +13,7 @@ from aoti_debug import site_filter, wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.builder.checked_options import COMPILED
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
@@ -27,7 +27,7 @@ from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import run_with
@@ -57,7 +57,7 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
         steps = Steps(listener)
         comparison = replace(_Session(options, folder, steps).compare(), directory=str(folder))
         _write(comparison, folder)
-        stored.keep_in_run(comparison, steps)
+        stored_comparison.keep_in_run(comparison, steps)
         stamped_directories.link_latest(folder)
         return comparison
     except BaseException:
@@ -68,10 +68,10 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
 
 def _write(comparison: Comparison, folder: Path) -> None:
     try:
-        stored.write(comparison, folder)
+        stored_comparison.write(comparison, folder)
     except OSError as error:
         raise UsageError(
-            f"cannot write {folder / stored.NAME}: {error.strerror}", hint="free some room on the disk"
+            f"cannot write {folder / stored_comparison.NAME}: {error.strerror}", hint="free some room on the disk"
         ) from error
 
 

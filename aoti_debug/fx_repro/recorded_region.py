@@ -12,7 +12,7 @@ from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.errors import UsageError
 from aoti_debug.fx_repro.module_text import HINT
 from aoti_debug.reference.program import Reference
-from aoti_debug.repro.again import run_all_again
+from aoti_debug.repro.run_again import run_all_again
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 

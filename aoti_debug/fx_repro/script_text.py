@@ -149,10 +149,10 @@ def _names(names: Iterable[str]) -> str:
 
 
 def standard_modules(imports: Sequence[str]) -> list[str]:
-    """Those of the imported modules that belong to the standard library."""
+    """The imported modules that belong to the standard library."""
     return [name for name in imports if not name.startswith("torch")]
 
 
 def torch_modules(imports: Sequence[str]) -> list[str]:
-    """Those of the imported modules that belong to torch."""
+    """The imported modules that belong to torch."""
     return [name for name in imports if name.startswith("torch")]

@@ -56,7 +56,7 @@ def make_base(base: Path) -> None:
 
 
 def make(base: Path, hint: str = "--out DIR names another one") -> Path:
-    """The same as `create`, for a place that the user has chosen.
+    """Makes a new directory, named by date and process, in a place that the user has chosen.
 
     Args:
         hint: how another place is chosen.

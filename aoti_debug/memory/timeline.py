@@ -47,7 +47,7 @@ class Storage:
 
     @property
     def name(self) -> str:
-        """Its first name."""
+        """The first name of the buffer."""
         return self.names[0]
 
     @property

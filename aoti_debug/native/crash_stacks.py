@@ -1,4 +1,4 @@
-"""Call stacks of a process that a signal ended or that hung, as runtime_shims/backtrace.cpp wrote them into the run.
+"""Call stacks of a process that a signal ended or that hung; runtime_shims/crash/backtrace.cpp wrote them.
 
 backtrace.txt and backtrace.maps hold addresses. `decode` symbolizes them while the libraries still exist; `preserve`
 keeps the result as backtrace.json. python.txt is the output of Python's faulthandler from the same moment.

@@ -1,7 +1,7 @@
 """The text of a print with its fields named after the values that are known at run time.
 
 `"y={y:.3f} n={}"` becomes `"y={t0:.3f} n={i0}"`, with the tensor and the integer beside it. Everything else is put in
-words at once. runtime_shims/print_text.cpp reads these texts; formatted by Python, they mean the same.
+words at once. runtime_shims/print/print_text.cpp reads these texts; formatted by Python, they mean the same.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ and again if a launch has reached more than they say: REACHED operations per sec
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.machine import cache, files, json_data
+from aoti_debug.machine.processor import this_processor
 from aoti_debug.profile.roofline import Peaks
 
 _NAME = "peaks.json"
@@ -24,7 +24,6 @@ _KIND = "peaks"
 _VERSION = "1"  # of the way in which they are measured
 _SECONDS = 0.6  # for each quantity
 _FEWEST = 5  # times
-_CPUINFO = Path("/proc/cpuinfo")
 # By device: bytes of the tensors that are copied and summed, and in how many pieces; rows of the matrices; dtypes. A
 # product of small matrices is over before another process takes the core; larger ones keep many cores busy.
 _BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
@@ -38,7 +37,7 @@ def main() -> int:
     device, output, reached = sys.argv[1:]
     import torch
 
-    name = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    name = torch.cuda.get_device_name() if device == "cuda" else this_processor().name
     threads = 0 if device == "cuda" else torch.get_num_threads()
     identity = f"{name}, {threads} threads" if threads else name
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
@@ -112,14 +111,6 @@ def _times(works: Sequence[Callable[[], Any]], device: str) -> list[float]:
             wait()
             found.append(time.perf_counter() - begin)
     return found
-
-
-def _processor() -> str:
-    lines = _CPUINFO.read_text(errors="replace").splitlines() if _CPUINFO.is_file() else []
-    names = [
-        value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == "model name"
-    ]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

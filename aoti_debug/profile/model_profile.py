@@ -79,7 +79,7 @@ class ModelProfile:
     changes: Changes | None = None
 
     def against(self, changes: Changes) -> ModelProfile:
-        """The same with a comparison with an older model."""
+        """The profile with its changes from an older model's."""
         return replace(self, changes=changes)
 
     @property

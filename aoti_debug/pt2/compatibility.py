@@ -10,6 +10,7 @@ from typing import Any
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine import json_data
+from aoti_debug.machine.processor import this_processor
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2.archive import Artifact
 
@@ -30,7 +31,6 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
 }
 _MACHINES: Mapping[int, str] = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # numbers of <elf.h>
 METADATA = ".wrapper_metadata.json"
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 def parse_metadata(path: Path, name: str, text: str | bytes) -> dict[str, str]:
@@ -72,7 +72,7 @@ def check(path: Path, metadata: Mapping[str, Any]) -> None:
             f"{path} was compiled for {machine}; this machine is {os.uname().machine}",
             hint="run it on a machine of that kind",
         )
-    missing = missing_instruction_sets(str(metadata.get("AOTI_CPU_ISA", "")), processor_flags())
+    missing = missing_instruction_sets(str(metadata.get("AOTI_CPU_ISA", "")), this_processor().features)
     if missing:
         raise ArtifactError(
             f"{path} was compiled for a processor with {', '.join(missing)}, which this one lacks",
@@ -114,13 +114,6 @@ def missing_instruction_sets(instruction_sets: str, flags: frozenset[str]) -> tu
     if not flags:
         return ()
     return tuple(name for name in instruction_sets.split() if not flags.issuperset(_FLAGS.get(name.upper(), ())))
-
-
-def processor_flags() -> frozenset[str]:
-    """Reads the features of this processor from /proc/cpuinfo; empty if it does not list them."""
-    text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.exists() else ""
-    features = (line.partition(":")[2] for line in text.splitlines() if line.startswith(("flags", "Features")))
-    return frozenset(next(features, "").split())
 
 
 def check_this_gpu(package: Artifact, folder: str) -> None:

@@ -45,7 +45,7 @@ def require(package: Artifact, trusted: bool) -> None:
 
 
 def remember(package: Artifact) -> None:
-    """Remembers the content of an instrumented package that was made here.
+    """Remembers that this user made an instrumented package here, so that it may be executed.
 
     Raises:
         ArtifactError: it is damaged.

@@ -1,6 +1,6 @@
 """The instructions for the runtime: launches to skip, whose results to replace, or before which to stop.
 
-A file has one a line, with tabs between its fields; runtime_shims/substitutions.h describes it.
+A file has one a line, with tabs between its fields; runtime_shims/run/substitutions.h describes it.
 """
 
 from __future__ import annotations

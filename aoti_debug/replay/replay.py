@@ -8,9 +8,9 @@ from aoti_debug.errors import UsageError
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.replay import substitution
-from aoti_debug.replay.earlier import recorded_results
 from aoti_debug.replay.instructions import Instruction
 from aoti_debug.replay.options import ReplayOptions
+from aoti_debug.replay.recorded_results import recorded_results
 from aoti_debug.replay.session import ReplaySession, options_of, recorded, replay_folder
 from aoti_debug.replay.stop import Reached, stop_before
 from aoti_debug.replay.substitution import Substitution

@@ -106,7 +106,7 @@ class ReplaySession:
         return found
 
     def of_model(self, model: Path, name: str) -> ReplaySession:
-        """The same for another model with the same inputs; it is built unless it is an instrumented package.
+        """The session of another model with the same inputs; the model is built unless it is an instrumented package.
 
         Args:
             name: of the package that is built, and of the folder of its runs.

@@ -13,10 +13,10 @@ from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Role
-from aoti_debug.replay.earlier import recorded_results
 from aoti_debug.replay.instructions import Instruction, Replace, Skip
 from aoti_debug.replay.outputs import Outputs
 from aoti_debug.replay.program_values import ProgramValues, program_values
+from aoti_debug.replay.recorded_results import recorded_results
 from aoti_debug.replay.results import results_of
 from aoti_debug.replay.session import ReplaySession, recorded
 from aoti_debug.replay.substituted_run import SubstitutedRun
@@ -83,7 +83,7 @@ class Plan:
 
 
 def plan(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str) -> Plan:
-    """The instructions for substitutions; see `what_if`.
+    """Computes what substitutions replace results with, and makes the instructions for the run; see `what_if`.
 
     Raises:
         UsageError, ArtifactError, RunDirError, TargetError: as of `what_if`.

@@ -41,7 +41,7 @@ def _link(rank: RankRun, page: Path) -> str:
 
 
 def write(analysis: RanksAnalysis, output: Path | None = None) -> Path:
-    """Writes the page over an older one; returns its path.
+    """Writes the page of a run of ranks over an older one; returns its path.
 
     Args:
         output: the file; None for report/index.html in the directory of the run.

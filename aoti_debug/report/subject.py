@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
@@ -99,7 +99,7 @@ def of_run(run: RunDir) -> ReportSubject:
     Raises:
         RunDirError: the comparison is damaged.
     """
-    return _of_run(run, stored.read(run))
+    return _of_run(run, stored_comparison.read(run))
 
 
 def of_comparison(comparison: Comparison) -> ReportSubject:
@@ -155,7 +155,7 @@ def of_triage(triage: TriageDir) -> ReportSubject:
         tool = main.info.tool_version or main.manifest.tool_version
         versions = {"aoti-debug": tool, "torch": main.manifest.torch_version} | versions
     verdict = None if main is None else diagnose(main)
-    compared = (stored.read(run) for run in (main, *others) if run is not None)
+    compared = (stored_comparison.read(run) for run in (main, *others) if run is not None)
     return ReportSubject(
         triage.path.name,
         triage.path,

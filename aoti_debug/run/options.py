@@ -51,8 +51,8 @@ class RunOptions:
             directory of its own.
         trusted: run the package even if it was not made here by this user.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
-        substitute: a file of instructions for the runtime (runtime_shims/substitutions.h): launches to skip, to replace
-            the results of, or to stop before; level 1 or more.
+        substitute: a file of instructions for the runtime (runtime_shims/run/substitutions.h): launches to skip, to
+            replace the results of, or to stop before; level 1 or more.
         outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
         memory: keep the counters of memory around each call.
     """

@@ -15,7 +15,7 @@ from aoti_debug.native import crash_stacks
 from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage
 
-REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/backtrace.h
+REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h
 _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
 _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
 _QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered

@@ -1,4 +1,4 @@
-"""The content hash of a tensor's bytes, as runtime_shims/content_hash.h defines it."""
+"""The content hash of a tensor's bytes, as runtime_shims/formats/content_hash.h defines it."""
 
 from __future__ import annotations
 

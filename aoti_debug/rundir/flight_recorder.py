@@ -1,7 +1,7 @@
 """The flight recorder's file (flight.bin): the inputs of the last launches, as they were before each launch.
 
 The runtime keeps it in /dev/shm, which outlives a process that dies; flight.bin in the run directory is a link to it.
-runtime_shims/flight_format.h describes it.
+runtime_shims/formats/flight_recorder_format.h describes it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Recording:
 
 
 class _Entry(NamedTuple):
-    """FlightLaunch of runtime_shims/flight_format.h."""
+    """FlightLaunch of runtime_shims/formats/flight_recorder_format.h."""
 
     generation: int
     arrived: int

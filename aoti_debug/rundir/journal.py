@@ -1,4 +1,4 @@
-"""Reads journal.bin (runtime_shims/journal_format.h): its header, and its records ordered by time.
+"""Reads journal.bin (runtime_shims/formats/journal_format.h): its header, and its records ordered by time.
 
 A process may die at any instruction: every record before that instruction is read. Parts that cannot be decoded (a
 block that the runtime was about to reuse, the end of a truncated file) are counted and skipped.

@@ -8,7 +8,7 @@ BASE/
   .ranks-0123456789abcdef -> 20261120-231501-4711
 
 Ranks agree on the directory by the last link: its name is a hash of what they all know of their launch, and whoever
-makes the link first decides. `runtime_shims/rank.cpp` does the same for packages that another program loads.
+makes the link first decides. `runtime_shims/run/rank.cpp` does the same for packages that another program loads.
 """
 
 from __future__ import annotations

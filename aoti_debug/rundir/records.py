@@ -1,4 +1,4 @@
-"""The records of a journal (runtime_shims/journal_format.h), decoded.
+"""The records of a journal (runtime_shims/formats/journal_format.h), decoded.
 
 They are named tuples, not dataclasses: a journal has hundreds of thousands of them, and named tuples are created three
 times as fast.

@@ -1,4 +1,4 @@
-"""The memory in /dev/shm that a run directory links to, as runtime_shims/shared_file.h makes it.
+"""The memory in /dev/shm that a run directory links to, as runtime_shims/machine/shared_file.h makes it.
 
 A received run directory may contain such a link to any file. It counts only if it leads to a regular file directly in
 /dev/shm that has the name of this tool's memory, belongs to this user, and contains the path of this run directory.

@@ -1,6 +1,6 @@
 """The tensor files of the runtime: their paths in the run directory, and the header before the elements.
 
-The Python counterpart of runtime_shims/safetensors_file.h; tests compare the output of both.
+The Python counterpart of runtime_shims/saving/safetensors_file.h; tests compare the output of both.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _compact(value: object) -> str:
 
 
 def content_hashes(data: memoryview) -> tuple[int, int]:
-    """TensorFile.hash of a tensor's bytes (row-major), defined in runtime_shims/content_hash.h."""
+    """TensorFile.hash of a tensor's bytes (row-major), defined in runtime_shims/formats/content_hash.h."""
     import numpy as np
 
     sums = [0, 0]

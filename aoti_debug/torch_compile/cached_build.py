@@ -17,6 +17,7 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.machine import cache, files
 from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.machine.processor import this_processor
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM
 
@@ -106,9 +107,9 @@ def _machine() -> list[str]:
     """The processor and the GPU, which kernels are compiled for."""
     import torch
 
-    information = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    flags = next((line for line in information if line.startswith(("flags", "Features"))), platform.machine())
-    return [flags, torch.cuda.get_device_name() if torch.cuda.is_available() else ""]
+    processor = this_processor()
+    features = " ".join(sorted(processor.features))
+    return [platform.machine(), features, torch.cuda.get_device_name() if torch.cuda.is_available() else ""]
 
 
 def _values(nodes: Sequence[torch.fx.Node]) -> list[torch.Tensor]:

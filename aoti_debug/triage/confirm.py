@@ -15,8 +15,8 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.machine.steps import Step, Steps
-from aoti_debug.repro import write_repro
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

@@ -44,7 +44,7 @@ class Investigation:
 
     @property
     def opened(self) -> Mapping[Path, RunDir]:
-        """Those of the runs above that were made, by their directories."""
+        """The runs of `first` and `measured` that were made so far, by their directories."""
         made = (result for name in ("first", "measured") if (result := vars(self).get(name)) is not None)
         return {result.run.path: result.run for result in made}
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "../guard_zones.h"
-#include "../journal_format.h"
+#include "formats/guard_zones.h"
+#include "formats/journal_format.h"
 
 namespace aoti_debug::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "../device.h"
+#include "device/device.h"
 #include "kernel_arguments.h"
 
 namespace aoti_debug::cuda {

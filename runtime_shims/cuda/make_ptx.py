@@ -23,8 +23,8 @@ OUTPUT = HERE / "statistics.ptx"
 KERNELS = "statistics.cu"
 GUARD_KERNELS = "guards.cu"
 SOURCES = (
-    *(KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../content_hash.h"),
-    *(GUARD_KERNELS, "guard_jobs.h", "../guard_zones.h"),
+    *(KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../formats/content_hash.h"),
+    *(GUARD_KERNELS, "guard_jobs.h", "../formats/guard_zones.h"),
 )
 ELEMENT_TYPE = re.compile(r"_\((\w+), \d+\)")
 GATHER = "Gather"
@@ -99,7 +99,9 @@ def _compile(nvcc: str, module: str) -> str:
         definition, source = "-DAOTI_DEBUG_GUARDS", GUARD_KERNELS
     with tempfile.TemporaryDirectory(prefix="make_ptx-") as work:
         output = Path(work) / "module.ptx"
-        subprocess.run([nvcc, *FLAGS, definition, str(HERE / source), "-o", str(output)], check=True)
+        subprocess.run(
+            [nvcc, *FLAGS, f"-I{HERE.parent}", definition, str(HERE / source), "-o", str(output)], check=True
+        )
         return output.read_text()
 
 

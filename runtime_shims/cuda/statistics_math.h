@@ -3,8 +3,8 @@
 // Compiles for the device and for the host; compiled without contraction of a * b + c, both give the same bits.
 #pragma once
 
-#include "../content_hash.h"
 #include "element_types.h"
+#include "formats/content_hash.h"
 #include "interleaving.h"
 
 namespace aoti_debug::cuda {

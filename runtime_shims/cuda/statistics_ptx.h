@@ -4,16 +4,11 @@
 #include <cstddef>
 #include <string_view>
 
-#if !defined(AOTI_DEBUG_STATISTICS_PTX)
-#define AOTI_DEBUG_STATISTICS_PTX "cuda/statistics.ptx"  // found in the include directories
-#endif
-
 __asm__(
     ".pushsection .rodata\n"
     ".globl aoti_debug_statistics_ptx\n.hidden aoti_debug_statistics_ptx\n"
     "aoti_debug_statistics_ptx:\n"
-    ".incbin \"" AOTI_DEBUG_STATISTICS_PTX
-    "\"\n"
+    ".incbin \"cuda/statistics.ptx\"\n"  // found in the include directories
     ".globl aoti_debug_statistics_ptx_end\n.hidden aoti_debug_statistics_ptx_end\n"
     "aoti_debug_statistics_ptx_end:\n"
     ".byte 0\n"

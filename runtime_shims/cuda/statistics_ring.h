@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../device.h"
+#include "device/device.h"
 #include "driver.h"
 #include "kernel_arguments.h"
 

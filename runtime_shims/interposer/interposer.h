@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../aoti_debug.h"
+#include "aoti_debug.h"
 
 #ifdef __cplusplus
 extern "C" {

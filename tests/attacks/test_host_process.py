@@ -29,7 +29,7 @@ DISK = r"""
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
-#include "save_budget.h"
+#include "saving/save_budget.h"
 
 static unsigned long long g_free = 0;
 extern "C" int statvfs(const char*, struct statvfs* disk) {
@@ -67,7 +67,7 @@ def test_a_run_ends_with_the_last_container_of_its_models(faulty_package: Path, 
 def test_a_full_disk_is_called_full(tmp_path: Path) -> None:
     (tmp_path / "disk.cpp").write_text(DISK)
     program = tmp_path / "disk"
-    sources = [str(tmp_path / "disk.cpp"), str(SHIMS / "save_budget.cpp")]
+    sources = [str(tmp_path / "disk.cpp"), str(SHIMS / "saving/save_budget.cpp")]
     subprocess.run([find_compiler().path, "-std=c++17", f"-I{SHIMS}", *sources, "-o", str(program)], check=True)
 
     def reason(free: int, wanted: int) -> str:

@@ -55,8 +55,8 @@ def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, mon
     assert "-march=haswell" in compiled[-1]
 
 
-def test_every_device_has_a_file() -> None:
-    assert all((runtime_objects.RUNTIME / path).is_file() for path in runtime_objects.DEVICES.values())
+def test_every_device_has_files() -> None:
+    assert all(list((runtime_objects.RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
 
 
 def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
@@ -82,8 +82,7 @@ def test_no_two_files_of_the_runtime_have_a_name_in_common(tmp_path: Path) -> No
     """So that they compile as one translation unit, and with any division into several."""
     pytest.importorskip("torch")
     unit = tmp_path / "runtime.cpp"
-    files = [path for path in runtime_objects.RUNTIME.glob("*.cpp") if path.name != "device_cpu.cpp"]
-    unit.write_text(*runtime_objects.translation_units(files, 1))
+    unit.write_text(*runtime_objects.translation_units(runtime_objects.shared_sources(), 1))
     words = ["-std=c++17", "-fsyntax-only", f"-I{runtime_objects.RUNTIME}", f"-I{find_torch().directory / 'include'}"]
     done = subprocess.run([find_compiler().path, *words, str(unit)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
 
-from aoti_debug import report
 from aoti_debug.abi import Phase
-from aoti_debug.bundle import write_bundle
+from aoti_debug.bundle.bundle import write_bundle
 from aoti_debug.bundle.contents import contents_of
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis.findings import Place
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
-from aoti_debug.report import RedactedPart, ReportSubject
+from aoti_debug.report import report
+from aoti_debug.report.redaction import RedactedPart
+from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import journal
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document
@@ -249,14 +250,14 @@ def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
 
 def test_a_comparison_is_sent_only_with_its_values(tmp_path: Path) -> None:
     opened = run(tmp_path / "runs", 2, fault=False)
-    stored.write(comparison_of(opened), opened.path)
+    stored_comparison.write(comparison_of(opened), opened.path)
     subject = report.of_run(opened)
     files = members(write_bundle(subject, tmp_path / "whole.zip").path)
-    assert files[stored.NAME] == (opened.path / stored.NAME).read_bytes()
+    assert files[stored_comparison.NAME] == (opened.path / stored_comparison.NAME).read_bytes()
     assert b"first_wrong" in files["report/index.html"]
     for part, secrets in ((RedactedPart.TENSORS, SECRETS), (RedactedPart.SOURCE, SOURCES)):
         written = write_bundle(subject, tmp_path / f"{part.value}.zip", frozenset({part}))
         redacted = members(written.path)
-        assert stored.NAME not in redacted
-        assert stored.NAME in {item.name for item in written.contents.left_out}
+        assert stored_comparison.NAME not in redacted
+        assert stored_comparison.NAME in {item.name for item in written.contents.left_out}
         assert leaks(redacted, secrets) == []

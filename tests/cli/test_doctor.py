@@ -7,10 +7,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from aoti_debug import doctor
 from aoti_debug.cli import main
 from aoti_debug.cli.doctor import command
-from aoti_debug.doctor import MachineCheck, Status
+from aoti_debug.doctor import doctor
+from aoti_debug.doctor.check import MachineCheck, Status
 
 CHECKS = (
     MachineCheck("torch", Status.OK, "2.13.0"),

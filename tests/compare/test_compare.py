@@ -20,7 +20,6 @@ from corpus.wrong_values import Relu
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from aoti_debug import report
 from aoti_debug.cli.main import group
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
@@ -29,6 +28,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.report import report
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.cells import UNLIMITED
 from aoti_debug.site_filter import SiteFilter

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from corpus.wrong_values import Relu
 
 from aoti_debug.cli.main import group
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
@@ -125,7 +125,7 @@ def test_machine_code_that_does_what_its_source_says(built: Builds, from_package
     assert not any("condition" in line for line in lines)
     assert not (Path(comparison.directory) / "sources" / "0.1").exists()
     assert schema.problems(json.loads(json.dumps(document(comparison))), SCHEMA) == []
-    assert stored.read(comparison.run) == replace(comparison, directory="")
+    assert stored_comparison.read(comparison.run) == replace(comparison, directory="")
 
 
 def test_machine_code_that_does_something_else(

@@ -18,7 +18,7 @@ from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner, shared_memory
 from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors, shared_files
 from aoti_debug.rundir import run_directory as rundir

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug import doctor
-from aoti_debug.doctor import MachineCheck, Status, cuda, host, tools
+from aoti_debug.doctor import cuda, doctor, host, tools
+from aoti_debug.doctor.check import MachineCheck, Status
 from aoti_debug.doctor.cuda import Driver, Gpu, check_driver
 from aoti_debug.machine import cache, compiler, cuda_toolkit
 

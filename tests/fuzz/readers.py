@@ -30,7 +30,7 @@ from aoti_debug import manifest, wrapper
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.cli import main
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -137,7 +137,7 @@ def _report(data: bytes, folder: Path) -> None:
     run.mkdir()
     for name, content in _run_files().items():
         (run / name).write_bytes(content)
-    (run / stored.NAME).write_bytes(data)
+    (run / stored_comparison.NAME).write_bytes(data)
     _command(["report", str(run), "-o", str(folder / "report.html")])
 
 

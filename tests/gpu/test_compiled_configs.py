@@ -20,7 +20,7 @@ from many_replays import replay_many
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.manifest import Kernel, Kind, Origin, PackageOrigin
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus

@@ -16,7 +16,7 @@ from queued import QUEUED
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.verdict import diagnose
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
 from aoti_debug.rundir.run_directory import RunDir

@@ -13,7 +13,7 @@ from many_replays import Replayed, replay_many
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.manifest import Kind
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus

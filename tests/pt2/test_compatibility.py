@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.machine.processor import Processor
 from aoti_debug.pt2 import compatibility
 
 HASWELL = frozenset({"fpu", "sse2", "avx2", "fma"})
@@ -53,7 +54,7 @@ def test_this_machine_has_the_instruction_sets_that_inductor_picks() -> None:
     ],
 )
 def test_another_machine(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, str], message: str) -> None:
-    monkeypatch.setattr(compatibility, "processor_flags", lambda: SKYLAKE)
+    monkeypatch.setattr(compatibility, "this_processor", lambda: Processor("Skylake", SKYLAKE))
     with pytest.raises(ArtifactError) as caught:
         compatibility.check(PACKAGE, HERE | metadata)
     assert str(caught.value) == message

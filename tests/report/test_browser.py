@@ -11,12 +11,12 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, st
 from subjects import comparison_of, run, saved_run, triage
 from test_page import EVIL, hostile
 
-from aoti_debug import report
 from aoti_debug.abi import Phase
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import Kind, Role
+from aoti_debug.report import report
 from aoti_debug.rundir.run_directory import RunDir, open_run
 
 pytestmark = needs_chromium

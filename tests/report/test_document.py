@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, triage
 
-from aoti_debug import report
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.report import marks, selection
+from aoti_debug.report import marks, report, selection
 from aoti_debug.report.document import Document, document_of
 from aoti_debug.report.redaction import RedactedPart, redaction_for
 from aoti_debug.report.samples import Sampler
@@ -124,7 +123,7 @@ def test_the_stack_of_a_launch_is_there(tmp_path: Path) -> None:
 
 def test_a_compared_run_shows_what_is_wrong(tmp_path: Path) -> None:
     opened = run(tmp_path, 2, fault=False)
-    stored.write(comparison_of(opened), opened.path)
+    stored_comparison.write(comparison_of(opened), opened.path)
     document = document_of(report.of_run(opened))
     assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
     assert launch(document, "0.1")["marks"] == ["guilty", "NaN"]

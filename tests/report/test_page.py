@@ -10,9 +10,9 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from subjects import data_of, run, triage
 
-from aoti_debug import report
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
+from aoti_debug.report import report
 from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage

@@ -14,7 +14,7 @@ from repro_launches import replay, run_script
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.wrapper.launch_traits import traits_of

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "device.h"
-#include "elements.h"
-#include "statistics.h"
-#include "strided.h"
+#include "device/device.h"
+#include "statistics/statistics.h"
+#include "tensors/elements.h"
+#include "tensors/strided.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -7,17 +7,17 @@
 #include <string>
 
 #include "aoti_debug.h"
-#include "clock.h"
-#include "config.h"
-#include "content_hash.h"
-#include "crumb_pace.h"
-#include "guard_zones.h"
-#include "hashing.h"
-#include "journal_format.h"
-#include "safetensors_file.h"
-#include "statistics.h"
-#include "strided.h"
-#include "watchpoints.h"
+#include "crash/breadcrumb_pace.h"
+#include "formats/content_hash.h"
+#include "formats/guard_zones.h"
+#include "formats/journal_format.h"
+#include "machine/clock.h"
+#include "run/configuration.h"
+#include "saving/safetensors_file.h"
+#include "statistics/statistics.h"
+#include "tensors/hashing.h"
+#include "tensors/strided.h"
+#include "watch/watchpoints.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

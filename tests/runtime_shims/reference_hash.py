@@ -1,4 +1,4 @@
-"""The content hash of runtime_shims/content_hash.h, as its comment defines it."""
+"""The content hash of runtime_shims/formats/content_hash.h, as its comment defines it."""
 
 from __future__ import annotations
 

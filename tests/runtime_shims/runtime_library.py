@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from aoti_debug.builder.runtime_objects import translation_units
+from aoti_debug.builder.runtime_objects import shared_sources, translation_units
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
@@ -86,8 +86,8 @@ class Slot:
 
 def compiled(folder: Path, device: Path) -> list[Path]:
     """The objects of the runtime and of the harness; compiled where `folder` does not have them yet."""
-    host = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
-    runtime, headers = ("".join(path.read_text() for path in paths) for paths in (host, sorted(SHIMS.glob("*.h"))))
+    host = shared_sources()
+    runtime, headers = ("".join(path.read_text() for path in paths) for paths in (host, sorted(SHIMS.rglob("*.h"))))
     units = {f"runtime_{n}": (text, runtime) for n, text in enumerate(translation_units(host, 2))}
     units |= {path.stem: (f'#include "{path}"\n', path.read_text()) for path in (device, HERE / "harness.cpp")}
 
@@ -109,7 +109,7 @@ def compiled(folder: Path, device: Path) -> list[Path]:
         return list(pool.map(compile_, units))
 
 
-def build(objects: Path, folder: Path, device: Path = SHIMS / "device_cpu.cpp") -> Path:
+def build(objects: Path, folder: Path, device: Path = SHIMS / "device/device_cpu.cpp") -> Path:
     """The shared library of the runtime and the harness, with a device half.
 
     Args:

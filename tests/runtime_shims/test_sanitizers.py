@@ -14,6 +14,8 @@ from filelock import FileLock
 from once import once
 from runtime_shims.runtime_library import SHIMS, TORCH, _run
 
+from aoti_debug.builder.runtime_objects import shared_sources
+
 HERE = Path(__file__).parent
 SOURCES = HERE / "sanitized"
 SANITIZERS = {
@@ -49,12 +51,12 @@ CASES = (
 def compile_host(sanitizer: str, kept: Path, folder: Path) -> Path:
     """A folder with `host`, `libshim.so` and `package.so`. The large object stays in `kept` from session to session."""
     # One unit of all: the headers are what takes time.
-    parts = [path for path in sorted(SHIMS.glob("*.cpp")) if path.name != "device_cpu.cpp"]
+    parts = shared_sources()
     unit = folder / "unit.cpp"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts))
     flags = (*CHEAP, *SANITIZERS[sanitizer], f"-I{SHIMS}", f"-I{TORCH / 'include'}")
     outlined = OUTLINED if sanitizer == "address" else ()
-    text = "".join(path.read_text() for path in [*parts, *sorted(SHIMS.glob("*.h"))])
+    text = "".join(path.read_text() for path in [*parts, *sorted(SHIMS.rglob("*.h"))])
     key = sha256(f"{text}{flags}{outlined}".encode()).hexdigest()[:16]
     unit_object = kept / f"sanitized-{sanitizer}-{key}.o"
     with FileLock(kept / f"sanitized-{sanitizer}.lock"):
@@ -65,7 +67,13 @@ def compile_host(sanitizer: str, kept: Path, folder: Path) -> Path:
             _run("g++", *flags, *outlined, "-c", str(unit), "-o", str(scratch))
             scratch.rename(unit_object)
     _run(
-        "g++", *flags, "-shared", str(SOURCES / "shim.cpp"), str(SHIMS / "dtype.cpp"), "-o", str(folder / "libshim.so")
+        "g++",
+        *flags,
+        "-shared",
+        str(SOURCES / "shim.cpp"),
+        str(SHIMS / "tensors/dtype.cpp"),
+        "-o",
+        str(folder / "libshim.so"),
     )
     here = (f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
     package = (str(unit_object), str(HERE / "fake_device.cpp"), str(SOURCES / "package.cpp"), *here)

@@ -12,13 +12,13 @@ from runtime_shims_cuda.emulated import finish, use_context
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
-    """device_cuda.cpp and its kernels on a make-believe device whose memory is host memory."""
+    """The CUDA half of the runtime and its kernels on a make-believe device whose memory is host memory."""
     include = device_library.cuda_include()
     if device_library.compiler() is None:
         pytest.skip("no C++ compiler")
     if include is None:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
-    sources = (device_library.HARNESS, device_library.DEVICE, *device_library.EMULATOR)
+    sources = (device_library.HARNESS, *device_library.DEVICE_SOURCES, *device_library.EMULATOR)
     path = tmp_path_factory.mktemp("emulated") / "emulated.so"
     return DeviceLibrary(device_library.build(path, sources, "-O1", f"-I{include}"))
 

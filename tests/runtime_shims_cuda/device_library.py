@@ -1,4 +1,4 @@
-"""The CUDA half of the runtime (runtime_shims/device.h) as a shared library that tests call through ctypes."""
+"""The CUDA half of the runtime (runtime_shims/device/device.h) as a shared library that tests call through ctypes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ from aoti_debug.machine import cuda_toolkit
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"
 HARNESS = HERE / "harness.cpp"
-DEVICE = RUNTIME / "cuda" / "device_cuda.cpp"
+DEVICE_SOURCES = tuple(sorted((RUNTIME / "cuda").glob("*.cpp")))
 HOST_HARNESS = HERE / "host_harness.cpp"
 HOST_SOURCES = tuple(
-    RUNTIME / name for name in ("statistics.cpp", "hashing.cpp", "strided.cpp", "dtype.cpp", "elements.cpp")
+    RUNTIME / name
+    for name in (
+        *("statistics/statistics.cpp", "tensors/hashing.cpp", "tensors/strided.cpp"),
+        *("tensors/dtype.cpp", "tensors/elements.cpp"),
+    )
 )
 EMULATOR = (HERE / "emulator" / "kernels.cpp", HERE / "emulator" / "driver.cpp")
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")

@@ -38,7 +38,7 @@ def libcuda() -> Path:
 def build(output: Path) -> Path:
     include = device_library.cuda_include()
     assert include is not None, "no cuda.h: neither a CUDA toolkit nor triton is installed"
-    sources = (device_library.HARNESS, device_library.DEVICE)
+    sources = (device_library.HARNESS, *device_library.DEVICE_SOURCES)
     return device_library.build(output, sources, "-O3", "-Wno-error", f"-I{include}", f"-Wl,--no-as-needed,{libcuda()}")
 
 

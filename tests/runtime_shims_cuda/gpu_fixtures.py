@@ -1,4 +1,4 @@
-"""device_cuda.cpp on a real device: a pytest plugin of the tests under tests/gpu."""
+"""The CUDA half of the runtime on a real device: a pytest plugin of the tests under tests/gpu."""
 
 from __future__ import annotations
 

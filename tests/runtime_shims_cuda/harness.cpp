@@ -1,5 +1,5 @@
 // device.h behind plain functions, for ctypes.
-#include "device.h"
+#include "device/device.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,6 +1,6 @@
 // The statistics of the runtime's CPU half behind a plain function, for ctypes.
-#include "device.h"
-#include "statistics.h"
+#include "device/device.h"
+#include "statistics/statistics.h"
 
 extern "C" __attribute__((visibility("default"))) void harness_host_statistics(
     const aoti_debug::device::TensorView* view, aoti_debug::device::StatsResult* result) {

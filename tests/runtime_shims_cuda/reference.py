@@ -51,7 +51,7 @@ def values(tensor: torch.Tensor) -> Any:
 
 
 def content_hash(data: bytes, step: int = STEP) -> int:
-    """As runtime_shims/content_hash.h says."""
+    """As runtime_shims/formats/content_hash.h says."""
     words = np.frombuffer(data + bytes(-len(data) % 8), "<u8")
     with np.errstate(over="ignore"):
         terms = _mix(words + np.arange(1, len(words) + 1, dtype="u8") * np.uint64(step))

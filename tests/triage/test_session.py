@@ -12,9 +12,9 @@ import pytest
 import torch
 from recorder import Recorder
 
-from aoti_debug import report
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.report import report
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run

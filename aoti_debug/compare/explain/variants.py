@@ -63,7 +63,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A wrong result.
+    """A result that an operator gives if it is computed wrongly in one way.
 
     Attributes:
         how: "with its operands swapped".

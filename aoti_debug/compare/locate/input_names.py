@@ -16,7 +16,7 @@ def input_names(manifest: Manifest, graph: str) -> Mapping[str, str]:
 
 
 def of_bad_operand(bad: BadOperand, names: Mapping[str, str]) -> BadOperand:
-    """The same with names of the model."""
+    """The bad operand with the names that the model gives its inputs."""
     computed = bad.computed
     if computed is not None:
         computed = replace(computed, operands=_operands(computed.operands, names))
@@ -24,7 +24,7 @@ def of_bad_operand(bad: BadOperand, names: Mapping[str, str]) -> BadOperand:
 
 
 def of_origin(origin: Origin, names: Mapping[str, str]) -> Origin:
-    """The same with names of the model."""
+    """The origin of a value with the names that the model gives its inputs."""
     became = None if origin.became is None else _made(origin.became, names)
     return replace(origin, made=_made(origin.made, names), became=became)
 

@@ -27,7 +27,10 @@ class Recorder(Protocol):
 
 @contextlib.contextmanager
 def shown_to(recorder: Recorder) -> Iterator[None]:
-    """Shows the recorder the programs that are lowered inside the `with`; a pass that is set is called before it."""
+    """Shows the recorder the fused operations of every graph that Inductor lowers inside the `with`.
+
+    A pass that the user has set is called before it.
+    """
     import torch._inductor.config as config
 
     if not hasattr(config, _SETTING):

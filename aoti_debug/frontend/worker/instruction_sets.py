@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_CPU = Path("/proc/cpuinfo")
+from aoti_debug.machine.processor import this_processor
 
 
 @contextmanager
@@ -64,9 +64,6 @@ def _answer(folder: Path, *parts: str) -> Path:
 
 def _cpu() -> str:
     """The model and the features of the CPU."""
-    try:
-        lines = _CPU.read_text().splitlines()
-    except OSError:
-        lines = []
-    features = {line for line in lines if line.partition(":")[0].strip() in ("model name", "flags", "Features")}
-    return "\n".join([platform.machine(), os.environ.get("ATEN_CPU_CAPABILITY", ""), *sorted(features)])
+    processor = this_processor()
+    limited = os.environ.get("ATEN_CPU_CAPABILITY", "")
+    return "\n".join([platform.machine(), limited, processor.name, *sorted(processor.features)])

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 
 from aoti_debug import wording
-from aoti_debug.compare import stored
+from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -94,5 +94,5 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
     exported = exported_of(options.model, options.exported)
     scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
     comparison = compare_run(saved.run, scope, model.repro.parent, model.steps, model.trials.evaluation)
-    stored.keep_in_run(comparison, model.steps)
+    stored_comparison.keep_in_run(comparison, model.steps)
     return comparison

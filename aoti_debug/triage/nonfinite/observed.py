@@ -44,7 +44,7 @@ class Occurrence:
 
 
 def count(statistics: Statistics | None, special: Special) -> int:
-    """The number of elements of the kind; 0 without statistics."""
+    """The number of elements that are NaN, +Inf or -Inf, as asked; 0 without statistics."""
     if statistics is None:
         return 0
     match special:

@@ -7,6 +7,7 @@ from torch._inductor import cpu_vec_isa
 from torch._inductor.cpu_vec_isa import VecISA
 
 from aoti_debug.frontend.worker import instruction_sets
+from aoti_debug.machine.processor import Processor
 
 
 class Isa(VecISA):
@@ -68,8 +69,8 @@ def test_another_machine_asks_anew(
         elif changed == "torch":
             monkeypatch.setattr("torch.__version__", "9.9")
         else:
-            (tmp_path / "cpuinfo").write_text("model name\t: another\nflags\t\t: fpu\n")
-            monkeypatch.setattr(instruction_sets, "_CPU", tmp_path / "cpuinfo")
+            another = Processor("another", frozenset({"fpu"}))
+            monkeypatch.setattr(instruction_sets, "this_processor", lambda: another)
         Isa("avx2", "").check_build("code")
     assert len(tried) == 2
 

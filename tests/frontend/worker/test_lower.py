@@ -18,7 +18,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.frontend.worker.protocol import OPERATOR_KEYS, name_operators
 from aoti_debug.machine import compiler
 from aoti_debug.manifest import Kind
-from aoti_debug.repro import write_repro
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir import load_tensors
 

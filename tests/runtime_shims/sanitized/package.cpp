@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "aoti_debug.h"
-#include "dtype.h"
+#include "tensors/dtype.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 EXPORT void f_mark(AtenTensorHandle tensor);

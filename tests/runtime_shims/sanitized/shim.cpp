@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "dtype.h"
+#include "tensors/dtype.h"
 
 struct AtenTensorOpaque {
   std::vector<int64_t> sizes;

@@ -1,0 +1,128 @@
+"""Standalone repros: one launch of a recorded run, replayed alone from its saved tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aoti_debug import levels
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.rescue import open_diagnosed
+from aoti_debug.errors import RunDirError
+from aoti_debug.manifest import Kind, Manifest
+from aoti_debug.repro import kernel_header
+from aoti_debug.repro.arguments import ReproArguments, arguments_of
+from aoti_debug.repro.collect import recorded_launch
+from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
+from aoti_debug.repro.generate import generate
+from aoti_debug.repro.kernel_header import KernelHeader
+from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.lookup import fault_of, find_launch
+from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.required_trust import require_trust
+from aoti_debug.repro.single_file import single_file
+from aoti_debug.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class Repro:
+    """A repro that was written.
+
+    Attributes:
+        path: the folder, or the one file.
+        launch: "0.3"
+        run: the run that its tensors come from.
+        tensors: how many arguments and results it holds.
+        fault: what the recorded launch ended in; "" if it ended well.
+    """
+
+    path: Path
+    kernel: str
+    launch: str
+    run: Path
+    tensors: int
+    bytes: int
+    fault: str
+
+    @property
+    def script(self) -> Path:
+        """The script to run."""
+        return self.path / "repro.py" if self.path.is_dir() else self.path
+
+
+def write_repro(
+    kernel: str,
+    *,
+    run: DiagnosedRun | str | Path | None = None,
+    launch: str | None = None,
+    output: Path | None = None,
+    one_file: int | None = None,
+    trusted: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Repro:
+    """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+
+    Args:
+        run: a run that is open, a run directory or its name; None for the newest run.
+        launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
+        output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
+        one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
+        trusted: write it even if the run was not made here by this user.
+        say: is told what happens, a line each.
+
+    Raises:
+        UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, something
+            is there already, or the run was not made here and is not trusted.
+        RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
+    """
+    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
+    opened, verdict = diagnosed.run, diagnosed.verdict
+    selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
+    require_trust(opened, selected, trusted)
+    recorded = _recorded(diagnosed, selected)
+    kind_of(recorded, opened.manifest)
+    path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
+    check_free(path)
+
+    arguments = arguments_of(recorded)
+    if any(arguments.missing(bool(recorded.fault))):
+        say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
+        say("running the package again at level 1 for this launch")
+        from aoti_debug.repro.run_again import run_again  # imports all that runs a package
+
+        diagnosed = run_again(opened, selected, trusted)
+        opened = diagnosed.run
+        say(f"recorded in {opened.path}")
+        recorded = _recorded(diagnosed, opened.launch(selected.id))
+        arguments = arguments_of(recorded)
+    _check_complete(recorded, arguments)
+    contents = generate(recorded, opened.manifest, arguments)
+    tensors = tensor_files(arguments)
+    if one_file is None:
+        write_folder(path, contents, arguments, _header(recorded, opened.manifest))
+    else:
+        write_file(path, single_file(contents, tensors, one_file))
+    size = sum(file.stat().st_size for file in tensors.values())
+    count = len(arguments.tensors) + len(arguments.results)
+    return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
+
+
+def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
+    return recorded_launch(diagnosed.run, launch, fault_of(launch, diagnosed.verdict))
+
+
+def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None:
+    if recorded.site.kind is not Kind.CPP:
+        return None
+    kernel = manifest.kernel(recorded.site.kernel)
+    return None if kernel is None else kernel_header.find(manifest.compiler, kernel.source)
+
+
+def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:
+    missing = list(arguments.missing(bool(recorded.fault)))
+    if missing:
+        raise RunDirError(
+            f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: {'; '.join(missing)}",
+            hint="AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved",
+        )

@@ -1,0 +1,65 @@
+"""Runs a run's package once more, to save the tensors of one launch."""
+
+from __future__ import annotations
+
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.errors import RunDirError
+from aoti_debug.run import runner
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.rundir.timeline import Launch
+
+HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
+
+
+def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
+    """Repeats the run at level 1 for one launch, with the same inputs.
+
+    Args:
+        trusted: run the package even if it was not made here by this user.
+
+    Raises:
+        RunDirError: the package is not known or gone, or the launch did not come again.
+    """
+    return _again(run, launch, launch.id, trusted)
+
+
+def run_all_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
+    """Repeats the run at level 1 for all launches, of which one has to come again; raises as `run_again` does."""
+    return _again(run, launch, None, trusted)
+
+
+def _again(run: RunDir, launch: Launch, saved: str | None, trusted: bool) -> DiagnosedRun:
+    """Repeats the run.
+
+    Args:
+        launch: that has to come again.
+        saved: the launch to save; None for all.
+    """
+    if run.package is None:
+        raise RunDirError(
+            f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
+            hint=f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}",
+        )
+    result = runner.run(
+        run.package,
+        inputs=run.inputs,
+        level=1,
+        filters=(),
+        phase="both",
+        out=run.path.parent,
+        calls=max(run.info.calls, launch.key.call + 1),
+        timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
+        imports=run.info.imports,
+        libraries=run.info.libraries,
+        launch=saved,
+        trusted=trusted,
+    )
+    repeated = next((x for x in result.run.launches if x.key == launch.key), None)
+    if repeated is None or repeated.site.id != launch.site.id:
+        change = "did not come again" if repeated is None else f"was {repeated.kernel} this time"
+        raise RunDirError(
+            f"launch {launch.id} of {launch.kernel} {change} ({result.run.path})",
+            hint="the model does not take the same path every time: run it at level 1",
+        )
+    return result.diagnosed

@@ -1,0 +1,44 @@
+#include "breadcrumbs.h"
+
+#include <string.h>
+
+#include "device/device.h"
+
+namespace aoti_debug {
+
+std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
+  const std::string reason = shared_.create(run_directory, "crumbs.bin", kBytes, kBytes);
+  if (!reason.empty()) return reason;
+  if (!device::register_crumbs(shared_.base(), kBytes)) {
+    shared_.discard();
+    return "the device cannot write to shared memory";
+  }
+  CrumbHeader* header = reinterpret_cast<CrumbHeader*>(shared_.base());
+  header->version = 1;
+  header->n_slots = kSlots;
+  every_ = every;
+  header->every = most_launches();
+  memcpy(header->magic, "AOTIDBC1", sizeof(header->magic));
+  registered_ = true;
+  return "";
+}
+
+uint16_t Crumbs::slot(void* stream, const void* model) {
+  const uint64_t key = reinterpret_cast<uintptr_t>(stream);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (uint32_t i = 0; i < used_; ++i) {
+    if (slots()[i].stream == key && models_[i] == model) return static_cast<uint16_t>(i);
+  }
+  if (used_ == kSlots) return kNoSlot;
+  models_[used_] = model;
+  slots()[used_].stream = key;
+  __atomic_store_n(&slots()[used_].used, 1u, __ATOMIC_RELEASE);
+  return static_cast<uint16_t>(used_++);
+}
+
+bool Crumbs::write(void* stream, uint16_t slot, uint32_t sequence) const {
+  const size_t offset = sizeof(CrumbHeader) + slot * sizeof(CrumbSlot) + offsetof(CrumbSlot, completed);
+  return device::write_crumb(stream, offset, sequence);
+}
+
+}  // namespace aoti_debug

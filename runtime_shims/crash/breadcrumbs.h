@@ -1,0 +1,74 @@
+// Breadcrumbs: shared memory in which the device stores the last launch that it has completed, a word a stream.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "breadcrumb_pace.h"
+#include "formats/journal_format.h"
+#include "machine/shared_file.h"
+
+namespace aoti_debug {
+
+class Crumbs {
+ public:
+  static constexpr uint16_t kNoSlot = UINT16_MAX;
+
+  // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory. A crumb
+  // comes after every `every` launches; 0: as CrumbPace decides.
+  // "", or why there are no crumbs.
+  std::string open(const std::string& run_directory, uint64_t every);
+
+  // A crumb comes at least after so many launches.
+  uint64_t most_launches() const { return every_ == 0 ? CrumbPace::kMostLaunches : every_; }
+
+  bool is_open() const { return registered_; }
+
+  // The slot of a stream as a model uses it; kNoSlot where all are taken. The same address may name the default streams
+  // of two devices, which is why the model counts.
+  uint16_t slot(void* stream, const void* model);
+
+  // Whether a crumb follows the launch that ends now.
+  bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+    Pace& mine = paces_[slot];
+    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
+    const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
+    return !lock.owns_lock() || mine.pace.is_due(every_, now_ns, sequence, completed);
+  }
+
+  // Whether the last launch of a call has no crumb yet.
+  bool take_last(uint16_t slot) {
+    Pace& mine = paces_[slot];
+    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
+    return !lock.owns_lock() || mine.pace.take_last();
+  }
+
+  // Asks the device to store `sequence` once it has completed what was enqueued on `stream` so far.
+  bool write(void* stream, uint16_t slot, uint32_t sequence) const;
+
+  // Puts a copy into the run directory in place of the link, and removes the shared memory.
+  void keep_copy() { shared_.keep_copy(kBytes); }
+
+ private:
+  static constexpr uint32_t kSlots = 1023;
+  static constexpr size_t kBytes = sizeof(CrumbHeader) + kSlots * sizeof(CrumbSlot);
+
+  // A model runs in one thread at a time. Where two meet nevertheless, the second writes a crumb and does not wait.
+  struct Pace {
+    std::mutex mutex;
+    CrumbPace pace;
+  };
+
+  CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
+
+  SharedFile shared_;
+  uint64_t every_ = 0;
+  bool registered_ = false;
+  std::mutex mutex_;
+  uint32_t used_ = 0;
+  const void* models_[kSlots] = {};
+  Pace paces_[kSlots];
+};
+
+}  // namespace aoti_debug

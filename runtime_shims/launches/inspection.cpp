@@ -1,0 +1,294 @@
+#include "inspection.h"
+
+#include <string.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deferral.h"
+#include "device/device.h"
+#include "launch_record.h"
+#include "statistics/statistics.h"
+#include "subjects.h"
+#include "tensors/dtype.h"
+#include "tensors/hashing.h"
+#include "tensors/readable.h"
+#include "tensors/strided.h"
+#include "watch_launch.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr int64_t kShownElements = 64;
+
+uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
+  uint32_t memo = 0;
+  const uint32_t id = journal.layout(meta, payload, now_ns, &memo);
+  if (id != JournalWriter::kNoLayout || !journal.next_block()) return id;
+  return journal.layout(meta, payload, now_ns, &memo);
+}
+
+void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {
+  const bool measured = sight.state == Sight::State::kMeasured;
+  const bool unread = sight.state == Sight::State::kUnread;
+  TensorStats record{};
+  if (measured) record = sight.stats;
+  record.call = sight.id.call;
+  record.launch = sight.id.launch;
+  record.kind = sight.id.kind;
+  record.slot = sight.slot;
+  record.phase = static_cast<uint8_t>(sight.phase);
+  record.numel = static_cast<uint64_t>(element_count(sight.meta));
+  const void* tail = unread ? static_cast<const void*>(sight.text.data()) : sight.values.data();
+  record.value_bytes = static_cast<uint32_t>(unread ? sight.text.size() : sight.values.size());
+  const uint32_t payload = static_cast<uint32_t>(sizeof(record)) + record.value_bytes;
+  record.layout = layout_id(thread.journal, sight.meta, payload, now_ns);
+  uint8_t* to = thread.journal.start(payload);
+  if (to == nullptr) return;
+  memcpy(to, &record, sizeof(record));
+  if (record.value_bytes != 0) memcpy(to + sizeof(record), tail, record.value_bytes);
+  const uint16_t as_read = sight.wanted == device::StatsWanted::kHash ? STATS_HASH_ONLY : 0;
+  const uint16_t flags = measured ? as_read : unread ? uint16_t{STATS_SKIPPED} : uint16_t{STATS_UNINITIALISED};
+  thread.journal.finish(RECORD_TENSOR_STATS, flags, now_ns);
+}
+
+void print_sight(ThreadState& thread, const Sight& sight) {
+  if (sight.state == Sight::State::kHeadline) {
+    thread.text += sight.text;
+    return;
+  }
+  const LinePrefix prefix(sight.id, sight.thread);
+  const AotiDebugSlot& slot = sight.site->slots[sight.slot];
+  switch (sight.state) {
+    case Sight::State::kMeasured:
+      return print_tensor(thread.text, prefix, slot, sight.meta, sight.stats, sight.values.data());
+    case Sight::State::kUninitialised:
+      return print_unread(thread.text, prefix, slot, sight.meta, "uninitialised");
+    default:
+      return print_unread(thread.text, prefix, slot, sight.meta, sight.text);
+  }
+}
+
+// Adds a tensor that a launch has written to the summaries.
+void summarise(Run& run, const Sight& sight) {
+  const TensorStats& stats = sight.stats;
+  SummaryRow row{};
+  row.call = sight.id.call;
+  row.launch = sight.id.launch;
+  row.site = sight.site->id;
+  row.slot = sight.slot;
+  row.dtype = static_cast<int16_t>(sight.meta.dtype);
+  row.numel = static_cast<uint64_t>(element_count(sight.meta));
+  row.n_nan = stats.n_nan;
+  row.n_pos_inf = stats.n_pos_inf;
+  row.n_neg_inf = stats.n_neg_inf;
+  row.n_zero = stats.n_zero;
+  const bool finite = row.numel > row.n_nan + row.n_pos_inf + row.n_neg_inf;
+  row.min = finite ? extremum_value(stats, stats.min_bits) : std::numeric_limits<double>::quiet_NaN();
+  row.max = finite ? extremum_value(stats, stats.max_bits) : std::numeric_limits<double>::quiet_NaN();
+  row.mean = stats.mean;
+  row.std = stats.std;
+  run.summaries.add(row);
+}
+
+void show(ThreadState& thread, const Sight& sight) {
+  if (sight.watched) return look_at_watched(thread, sight);
+  Run& run = *thread.run;
+  if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
+  const bool is_launch = sight.state == Sight::State::kHeadline;
+  const uint32_t level = run.config.level;
+  if (!is_launch && measures_tensors(level)) record_stats(thread, sight, run.journal.now_ns());
+  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
+}
+
+void hash_on_host(StatisticsMemo& memo, Sight& sight) {
+  sight.state = Sight::State::kMeasured;
+  sight.stats = TensorStats{};
+  sight.stats.hash = memo.hash(view_of(sight.meta));
+}
+
+void measure_on_host(StatisticsMemo& memo, Sight& sight) {
+  const device::TensorView view = view_of(sight.meta);
+  sight.state = Sight::State::kMeasured;
+  sight.stats = TensorStats{};
+  if (sight.phase == PHASE_AFTER) {
+    memo.measure_written(view, &sight.stats);
+  } else {
+    memo.measure(view, &sight.stats);
+  }
+  sight.stats.value_bytes = 0;
+  if (view.numel > kShownElements) return;
+  uint8_t buffer[kShownElements * 16];
+  const size_t bytes = static_cast<size_t>(view.numel) * view.element_bytes;
+  const uint8_t* elements = StridedReader(view).read(0, view.numel, buffer);
+  sight.values.assign(elements, elements + bytes);
+  sight.stats.value_bytes = static_cast<uint32_t>(bytes);
+}
+
+// Measures one tensor, or has the device do it, and hands it on in order. `handle` is its AtenTensorHandle.
+void measure(CallState& call, Sight sight, uint64_t handle) {
+  ThreadState& thread = *call.thread;
+  const uint8_t role = sight.site->slots[sight.slot].role;
+  sight.text = unreadable(sight.meta);
+  if (sight.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
+    sight.state = Sight::State::kUninitialised;
+  } else if (!sight.text.empty()) {
+    sight.state = Sight::State::kUnread;
+  } else if (dtype(sight.meta.dtype).kind == Kind::kPacked) {
+    sight.state = Sight::State::kUnread;
+    sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
+  } else if (sight.meta.device_type == kDeviceCpu) {
+    sight.wanted == device::StatsWanted::kHash ? hash_on_host(thread.statistics, sight)
+                                               : measure_on_host(thread.statistics, sight);
+  } else {
+    sight.own_dims();
+    const device::TensorView view = view_of(sight.meta);
+    HeldTensor held = held_for(call, sight, handle);
+    return call.queue->begin(std::move(sight), view, std::move(held));
+  }
+  if (call.queue == nullptr) return show(thread, sight);
+  sight.own_dims();
+  call.queue->add(std::move(sight));
+}
+
+void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
+  CallState& call = *launch.call;
+  for (const Subject& subject : subjects(launch, values, phase, after)) {
+    Sight sight;
+    sight.phase = phase;
+    sight.slot = subject.slot;
+    sight.id = call.id(launch.launch);
+    sight.thread = call.thread->shown_id();
+    sight.site = launch.site;
+    sight.meta = subject.meta;
+    sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
+    const bool is_recorded = measures_tensors(call.level);
+    if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
+    if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
+    measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
+  }
+}
+
+void record_skipped(ThreadState& thread, const SaveRequest& request, const std::string& reason) {
+  TensorFile record{};
+  record.call = request.id.call;
+  record.launch = request.id.launch;
+  record.slot = request.slot;
+  record.kind = request.id.kind;
+  record.phase = static_cast<uint8_t>(request.phase);
+  record.status = SAVE_SKIPPED;
+  record.bytes = logical_bytes(request.meta);
+  record.reason_bytes = static_cast<uint32_t>(reason.size());
+  uint8_t* to = thread.journal.start(static_cast<uint32_t>(sizeof(record) + reason.size()));
+  if (to == nullptr) return;
+  memcpy(to, &record, sizeof(record));
+  memcpy(to + sizeof(record), reason.data(), reason.size());
+  thread.journal.finish(RECORD_TENSOR_FILE, 0, thread.run->journal.now_ns());
+}
+
+void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
+  if (requests.empty()) return;
+  show_measured(call, true);  // the queue must be empty
+  std::vector<device::TensorView> views;
+  for (const SaveRequest& request : requests) views.push_back(view_of(request.meta));
+  const std::vector<std::optional<uint64_t>> hashes = call.queue->hash_now(views);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    call.run->store->save_device(call.stream, requests[i], hashes[i], &call.saves, &call.thread->journal);
+  }
+}
+
+void save_subjects(const LaunchState& launch, const std::vector<Subject>& found, Phase phase) {
+  CallState& call = *launch.call;
+  TensorStore* store = call.run->store.get();
+  if (store == nullptr || !store->is_saving()) return;
+  std::vector<SaveRequest> on_device;
+  for (const Subject& subject : found) {
+    const SaveRequest request{call.id(launch.launch),
+                              phase,
+                              subject.slot,
+                              launch.site->kernel,
+                              launch.site->slots[subject.slot].name,
+                              subject.meta};
+    if (const std::string reason = unreadable(subject.meta); !reason.empty()) {
+      record_skipped(*call.thread, request, reason);
+    } else if (subject.meta.device_type == kDeviceCpu) {
+      store->save_host(request, &call.thread->journal);
+    } else {
+      on_device.push_back(request);
+    }
+  }
+  save_on_device(call, on_device);
+}
+
+// The line that names the launch, in its place among the tensors.
+void print_headline(const LaunchState& launch, Phase phase) {
+  CallState& call = *launch.call;
+  ThreadState& thread = *call.thread;
+  if (!call.run->config.print) return;
+  if (call.level == LEVEL_NAMES && call.run->has_device) {
+    Headline line{call.id(launch.launch), phase, thread.shown_id(), launch.site->kernel, call.loop_counts().n, {}};
+    memcpy(line.loops, call.loops, sizeof(line.loops));
+    return thread.headlines.push_back(line);
+  }
+  const LinePrefix prefix(call.id(launch.launch), thread.shown_id());
+  if (call.queue == nullptr) {
+    return print_launch(thread.text, prefix, phase, launch.site->kernel, call.loop_counts());
+  }
+  Sight sight;
+  sight.state = Sight::State::kHeadline;
+  print_launch(sight.text, prefix, phase, launch.site->kernel, call.loop_counts());
+  call.queue->add(std::move(sight));
+}
+
+}  // namespace
+
+void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase phase) {
+  const AotiDebugSite& site = *launch.site;
+  std::vector<Subject> read, written;
+  for (uint32_t i = 0; i < site.n_slots; ++i) {
+    const AotiDebugSlot& slot = site.slots[i];
+    if (!is_tensor_form(slot.form) || is_repeated(site, i)) continue;
+    if (phase == PHASE_BEFORE && slot.role == AOTI_DEBUG_ROLE_OUT) continue;
+    Subject subject{static_cast<uint16_t>(i), {}};
+    if (look(slot, values, phase == PHASE_AFTER, &subject.meta).tag != VALUE_TENSOR) continue;
+    const bool is_before = phase == PHASE_BEFORE || slot.role == AOTI_DEBUG_ROLE_IN;
+    (is_before ? read : written).push_back(subject);
+  }
+  save_subjects(launch, read, PHASE_BEFORE);
+  save_subjects(launch, written, PHASE_AFTER);
+}
+
+void show_measured(CallState& call, bool wait) {
+  if (call.queue == nullptr) return;
+  ThreadState& thread = *call.thread;
+  call.queue->take(wait, [&thread](const Sight& sight) { show(thread, sight); });
+}
+
+void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns) {
+  CallState& call = *launch.call;
+  ThreadState& thread = *call.thread;
+  constexpr uint64_t kFlushNs = 1000000;
+  constexpr size_t kFlushBytes = 32768;
+  constexpr size_t kFlushLines = 512;
+  const bool after = phase == PHASE_AFTER;
+  if (call.level >= LEVEL_VALUES && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
+  if (!after || succeeded) {
+    if (measures_tensors(call.level) || (call.summarised && after)) {
+      measure_all(launch, values, phase, after);
+    }
+    if (call.level == LEVEL_SAVE) save_subjects(launch, subjects(launch, values, phase, after), phase);
+  }
+  if (call.queue != nullptr) call.queue->settle(call.deferring);
+  if (!call.run->has_device) return thread.flush_text(now_ns);
+  if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&
+      thread.headlines.size() < kFlushLines) {
+    return;
+  }
+  show_measured(call, call.queue != nullptr && call.queue->is_long());
+  thread.flush_text(now_ns);
+}
+
+}  // namespace aoti_debug

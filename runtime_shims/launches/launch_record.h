@@ -1,0 +1,43 @@
+// The journal's records of calls and launches.
+#pragma once
+
+#include <cstdint>
+
+#include "aoti_debug.h"
+#include "run/thread_state.h"
+#include "tensors/tensor_meta.h"
+
+namespace aoti_debug {
+
+// What is behind a slot at one moment: VALUE_TENSOR with its meta, or another ValueTag.
+struct Seen {
+  ValueTag tag;
+  uint8_t type;   // AotiDebugType of a VALUE_NUMBER
+  uint64_t bits;  // of a VALUE_NUMBER
+};
+
+// `after`: the callee has returned without an error, so that its outputs may be read.
+Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
+
+// The handle of the tensor that `look` found; 0 where there is none.
+uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
+
+// Whether the callee writes what the slot shows, so that it is recorded after the launch.
+bool is_result(const AotiDebugSlot& slot);
+
+void record_call_begin(CallState& call, bool capturing, uint64_t now_ns);
+void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
+
+// `n_values` expressions were passed. Returns how many slots were recorded: ThreadState::values and, where they are
+// tensors, ThreadState::tensors have them until something else is recorded.
+uint32_t record_launch_begin(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values);
+// `crumb`: a breadcrumb follows.
+void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, int32_t status, bool crumb,
+                       uint64_t now_ns);
+void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
+                 uint32_t shared_bytes, void* const* args);
+
+// `launch` is nullptr for a fault that was noticed outside any launch.
+void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain, int32_t code, const char* text);
+
+}  // namespace aoti_debug

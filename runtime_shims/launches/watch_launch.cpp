@@ -1,0 +1,242 @@
+#include "watch_launch.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "crash/backtrace.h"
+#include "deferral.h"
+#include "inspection.h"
+#include "launch_record.h"
+#include "tensors/dtype.h"
+#include "tensors/elements.h"
+#include "tensors/readable.h"
+#include "tensors/strided.h"
+#include "text/number_text.h"
+
+namespace aoti_debug {
+namespace {
+
+// An element that made a condition hold; index -1: none can be named.
+struct WatchedElement {
+  int64_t index = -1;
+  double value = 0;
+};
+
+bool is_wanted_element(WatchStatistic statistic, double value) {
+  switch (statistic) {
+    case WATCH_NAN:
+      return value != value;
+    case WATCH_MAX:
+    case WATCH_POSINF:
+      return std::isinf(value) && value > 0;
+    case WATCH_MIN:
+    case WATCH_NEGINF:
+      return std::isinf(value) && value < 0;
+    case WATCH_NONFINITE:
+      return !std::isfinite(value);
+    default:
+      return std::isinf(value);
+  }
+}
+
+// The first element that is not finite in the way that the statistic asks for.
+WatchedElement find_special(const device::TensorView& view, WatchStatistic statistic) {
+  constexpr int64_t kAtOnce = 256;
+  uint8_t buffer[kAtOnce * 16];
+  const StridedReader reader(view);
+  for (int64_t at = 0; at < view.numel; at += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, view.numel - at);
+    const uint8_t* bytes = reader.read(at, count, buffer);
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = element_value(view.dtype, bytes + static_cast<size_t>(i) * view.element_bytes);
+      if (is_wanted_element(statistic, value)) return {at + i, value};
+    }
+  }
+  return {};
+}
+
+// The same of a tensor that is not in host memory.
+WatchedElement find_special(const Sight& sight, WatchStatistic statistic) {
+  WatchedElement first;
+  const auto consider = [&](double value, uint64_t count, uint64_t index) {
+    if (count == 0 || !is_wanted_element(statistic, value)) return;
+    if (first.index < 0 || static_cast<int64_t>(index) < first.index) first = {static_cast<int64_t>(index), value};
+  };
+  consider(std::nan(""), sight.stats.n_nan, sight.specials.nan);
+  consider(HUGE_VAL, sight.stats.n_pos_inf, sight.specials.pos_inf);
+  consider(-HUGE_VAL, sight.stats.n_neg_inf, sight.specials.neg_inf);
+  return first;
+}
+
+// `elements` is nullptr where they are not in host memory.
+WatchedElement find_element(WatchStatistic statistic, const Sight& sight, const device::TensorView* elements) {
+  const TensorStats& stats = sight.stats;
+  WatchedElement found{-1, statistic_value(statistic, stats)};
+  const bool is_extremum = statistic == WATCH_MIN || statistic == WATCH_MAX || statistic == WATCH_ABSMAX;
+  if (is_extremum && std::isfinite(found.value)) {
+    TensorStats least = stats;
+    least.max_bits = least.min_bits;  // what absmax is of the least element alone
+    const bool is_least =
+        statistic == WATCH_MIN || (statistic == WATCH_ABSMAX && statistic_value(WATCH_ABSMAX, least) == found.value);
+    found.index = static_cast<int64_t>(is_least ? stats.min_index : stats.max_index);
+    found.value = statistic_value(is_least ? WATCH_MIN : WATCH_MAX, stats);
+    return found;
+  }
+  const bool is_special = is_extremum || (statistic >= WATCH_NAN && statistic <= WATCH_NONFINITE);
+  if (!is_special) return found;
+  const WatchedElement special =
+      elements == nullptr ? find_special(sight, statistic) : find_special(*elements, statistic);
+  return special.index >= 0 ? special : found;
+}
+
+std::string hit_text(const Watchpoint& watchpoint, const AotiDebugSite& site, const WatchHit& hit) {
+  std::string text = "watchpoint " + watchpoint.text + ": " + site.kernel + " " + site.slots[hit.slot].name +
+                     (hit.phase == PHASE_BEFORE ? " before the launch" : "");
+  if (hit.element >= 0) {
+    text += ", element ";
+    append_signed(text, hit.element);
+  }
+  text += " is ";
+  append_real(text, hit.value, 9);
+  return text;
+}
+
+void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const device::TensorView* elements) {
+  Run& run = *thread.run;
+  Watchpoints& watchpoints = *run.watchpoints;
+  const Watchpoint& watchpoint = watchpoints.all()[hit.watch];
+  hit.number = watchpoints.hit(hit.watch);
+  if (!(thread.last_hit == sight.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
+  thread.last_hit = sight.id;
+  if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
+  uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
+  const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
+  const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.is_recorded(hit.number);
+  if (!recorded && !stops) return;
+  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight, elements);
+  hit.element = element.index;
+  hit.value = element.value;
+  if (thread.saves_hit) actions |= WATCH_SAVE;
+  if (watchpoints.does(WATCH_STACK) && watchpoints.may_write_stack()) {
+    actions |= WATCH_STACK;
+    write_own_stack(thread.return_address);
+  }
+  const std::string text = hit_text(watchpoint, *sight.site, hit);
+  if (stops) {
+    actions |= WATCH_STOP;
+    run.stop("aoti-debug: stopped by " + text);
+  }
+  run.record(RECORD_WATCH_HIT, actions, &hit, sizeof(hit), nullptr, 0);
+  if (!run.config.print) return;
+  thread.text += LinePrefix(sight.id, sight.thread).text();
+  thread.text += text + "\n";
+}
+
+void evaluate(ThreadState& thread, const Sight& sight, const device::TensorView* elements) {
+  Watchpoints& watchpoints = *thread.run->watchpoints;
+  for (const WatchedSlot& watched : watchpoints.of(*sight.site)) {
+    if (watched.slot != sight.slot) continue;
+    for (const uint32_t watch : watched.watches) {
+      const std::optional<WatchStatistic> statistic = watchpoints.all()[watch].condition.holds(sight.stats);
+      if (!statistic) {
+        watchpoints.pass(watch);
+        continue;
+      }
+      WatchHit hit{};
+      hit.call = sight.id.call;
+      hit.launch = sight.id.launch;
+      hit.kind = sight.id.kind;
+      hit.site = sight.site->id;
+      hit.watch = watch;
+      hit.thread = thread.id;
+      hit.slot = sight.slot;
+      hit.phase = static_cast<uint8_t>(sight.phase);
+      hit.statistic = *statistic;
+      record_hit(thread, sight, hit, elements);
+    }
+  }
+}
+
+bool has_statistics(const TensorMeta& meta) {
+  const Kind kind = dtype(meta.dtype).kind;
+  return kind != Kind::kUnreadable && kind != Kind::kPacked && unreadable(meta).empty();
+}
+
+void watch_on_device(CallState& call, Sight sight, uint64_t handle) {
+  sight.own_dims();
+  sight.wanted = device::StatsWanted::kNumbers;
+  const device::TensorView view = view_of(sight.meta);
+  HeldTensor held = held_for(call, sight, handle);
+  call.queue->begin(std::move(sight), view, std::move(held));
+}
+
+void watch_on_host(ThreadState& thread, Sight& sight) {
+  const device::TensorView view = view_of(sight.meta);
+  sight.stats = TensorStats{};
+  if (sight.phase == PHASE_AFTER) {
+    thread.statistics.measure_written(view, &sight.stats);
+  } else {
+    thread.statistics.measure(view, &sight.stats);
+  }
+  sight.stats.numel = static_cast<uint64_t>(view.numel);
+  evaluate(thread, sight, &view);
+}
+
+}  // namespace
+
+void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase) {
+  CallState& call = *launch.call;
+  ThreadState& thread = *call.thread;
+  Watchpoints& watchpoints = *call.run->watchpoints;
+  thread.last_hit = kNoLaunch;
+  bool on_device = false;
+  for (const WatchedSlot& watched : watchpoints.of(*launch.site)) {
+    if (phase == PHASE_BEFORE ? !watched.before : !watched.after) continue;
+    Sight sight;
+    const AotiDebugSlot& slot = launch.site->slots[watched.slot];
+    if (look(slot, values, phase == PHASE_AFTER, &sight.meta).tag != VALUE_TENSOR) continue;
+    if (!has_statistics(sight.meta)) continue;
+    sight.watched = true;
+    sight.phase = phase;
+    sight.slot = watched.slot;
+    sight.id = call.id(launch.launch);
+    sight.thread = thread.shown_id();
+    sight.site = launch.site;
+    if (sight.meta.device_type == kDeviceCpu) {
+      watch_on_host(thread, sight);
+    } else if (call.queue != nullptr) {
+      on_device = true;
+      watch_on_device(call, std::move(sight), tensor_handle(slot, values));
+    }
+  }
+  if (on_device) call.queue->settle(call.deferring);
+  if (on_device && watchpoints.does(WATCH_SAVE)) show_measured(call, true);
+  const bool is_hit = thread.last_hit == call.id(launch.launch);
+  if (is_hit && thread.saves_hit) save_launch(launch, values, phase);
+  if (is_hit) thread.flush_text(call.run->journal.now_ns());
+}
+
+void look_at_watched(ThreadState& thread, const Sight& sight) {
+  if (sight.state != Sight::State::kMeasured) return;  // the device could not read it
+  evaluate(thread, sight, nullptr);
+}
+
+void look_at_last(Run& run, bool wait) {
+  if (run.watchpoints == nullptr) return;
+  run.headlines.drain();
+  ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
+  for (StatsQueue* queue : run.stats_queues()) {
+    queue->take(wait, [&thread](const Sight& sight) {
+      if (sight.watched) look_at_watched(thread, sight);
+    });
+  }
+  if (!thread.text.empty()) run.live.write(thread.text);
+}
+
+}  // namespace aoti_debug

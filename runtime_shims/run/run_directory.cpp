@@ -1,0 +1,205 @@
+#include "run_directory.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "machine/file.h"
+#include "text/number_text.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr int kMostAttempts = 10000;
+constexpr char kJournal[] = "/journal.bin";
+
+std::string now_as(const char* format) {
+  const time_t now = time(nullptr);
+  tm parts;
+  localtime_r(&now, &parts);
+  char text[64];
+  const size_t bytes = strftime(text, sizeof(text), format, &parts);
+  return std::string(text, bytes);
+}
+
+// A string field of the manifest's outermost object, as JSON; "null" where there is none. The manifest writes these
+// fields before anything nested.
+std::string manifest_field(const AotiDebugPackage& package, std::string_view name) {
+  const std::string_view manifest(package.manifest, package.manifest_bytes);
+  std::string key = "\"" + std::string(name) + "\":";
+  const size_t found = manifest.find(key);
+  if (found == std::string_view::npos) return "null";
+  const size_t start = manifest.find_first_not_of(" \n", found + key.size());
+  if (start == std::string_view::npos || manifest[start] != '"') return "null";
+  size_t end = start + 1;
+  while (end < manifest.size() && manifest[end] != '"') end += manifest[end] == '\\' ? 2 : 1;
+  return end < manifest.size() ? std::string(manifest.substr(start, end + 1 - start)) : "null";
+}
+
+// This process's command line as a JSON list.
+std::string command_line() {
+  std::string words;
+  if (FILE* file = fopen("/proc/self/cmdline", "re")) {
+    char chunk[4096];
+    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), file)) > 0 && words.size() < 65536;) words.append(chunk, n);
+    fclose(file);
+  }
+  std::string json = "[";
+  for (size_t start = 0; start < words.size();) {
+    const size_t end = std::min(words.find('\0', start), words.size());
+    if (start != 0) json += ", ";
+    append_json(json, std::string_view(words).substr(start, end - start));
+    start = end + 1;
+  }
+  return json + "]";
+}
+
+std::string patterns(const Filter& filter) {
+  std::string json = "[";
+  for (const std::string& word : filter.words()) {
+    if (json.size() > 1) json += ", ";
+    append_json(json, word);
+  }
+  return json + "]";
+}
+
+const char* phase_name(PhaseChoice phase) {
+  switch (phase) {
+    case PhaseChoice::kBefore:
+      return "\"before\"";
+    case PhaseChoice::kAfter:
+      return "\"after\"";
+    case PhaseChoice::kBoth:
+      return "\"both\"";
+    case PhaseChoice::kByRole:
+      break;
+  }
+  return "null";
+}
+
+std::string absolute(const std::string& path) {
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
+}
+
+}  // namespace
+
+std::string started_now() {
+  std::string text = now_as("%Y-%m-%dT%H:%M:%S%z");
+  if (text.size() > 2) text.insert(text.size() - 2, ":");
+  return text;
+}
+
+void link_latest(const std::string& base, const std::string& name) {
+  const std::string temporary = base + "/.latest-" + name;
+  if (symlink(name.c_str(), temporary.c_str()) != 0) return;
+  if (rename(temporary.c_str(), (base + "/latest").c_str()) != 0) unlink(temporary.c_str());
+}
+
+int make_stamped_directory(const std::string& base, std::string* path) {
+  const std::string stem = now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(getpid());
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    *path = base + "/" + (attempt == 1 ? stem : stem + "-" + std::to_string(attempt));
+    if (mkdir(path->c_str(), 0777) == 0) return 0;
+    if (errno != EEXIST) return errno;
+  }
+  return EEXIST;
+}
+
+int RunDirectory::create(const Config& config) {
+  path_ = config.base_directory;
+  if (const int error = make_directories(path_)) return error;
+  const std::string base = absolute(path_);
+  if (config.rank.is_one_of_many()) return create_of_rank(base, config.rank);
+  const int error = make_stamped_directory(base, &path_);
+  if (error == 0) link_latest(base, path_.substr(base.size() + 1));
+  return error;
+}
+
+int RunDirectory::create_of_rank(const std::string& base, const Rank& rank) {
+  RankPlace place;
+  const int error = claim_rank_directory(base, rank, &place);
+  path_ = place.path;
+  return error == 0 && place.is_taken ? create_inside(place.path) : error;
+}
+
+int RunDirectory::create_inside(const std::string& parent_run) {
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    path_ = parent_run + "/process-" + std::to_string(getpid());
+    if (attempt > 1) path_ += "-" + std::to_string(attempt);
+    if (mkdir(path_.c_str(), 0777) == 0) return 0;
+    if (errno != EEXIST) return errno;
+  }
+  return EEXIST;
+}
+
+int RunDirectory::adopt(const std::string& run_directory) {
+  path_ = absolute(run_directory);
+  const int error = create_file(path_ + kJournal, &journal_);
+  parent_ = error == 0;
+  if (error != EEXIST) return error;
+  return create_inside(path_);
+}
+
+int RunDirectory::open(const Config& config, const AotiDebugPackage& package, bool has_device) {
+  int error = config.run_directory.empty() ? create(config) : adopt(config.run_directory);
+  if (error != 0) return error;
+  if (!journal_.is_open()) {
+    error = create_file(path_ + kJournal, &journal_);
+    if (error != 0) {
+      path_ += kJournal;
+      return error;
+    }
+  }
+  error = describe(config, package, has_device);
+  open_ = error == 0;
+  return error;
+}
+
+int RunDirectory::describe(const Config& config, const AotiDebugPackage& package, bool has_device) {
+  const std::string manifest = path_ + "/manifest.json";
+  if (access(manifest.c_str(), F_OK) != 0) {
+    const int error = replace_file(manifest, std::string_view(package.manifest, package.manifest_bytes));
+    if (error != 0) {
+      path_ = manifest;
+      return error;
+    }
+  }
+  if (parent_) return 0;
+  run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
+  run_json_ += ", \"torch_version\": " + manifest_field(package, "torch_version");
+  run_json_ += ", \"pid\": " + std::to_string(getpid()) + ", \"started\": \"" + started_now() + "\"";
+  run_json_ += ", \"level\": " + std::to_string(config.level) + ", \"filters\": " + patterns(config.filter);
+  run_json_ += ", \"module_filters\": " + patterns(config.modules);
+  run_json_ += ", \"line_filters\": " + patterns(config.lines);
+  run_json_ += std::string(", \"phase\": ") + phase_name(config.phase);
+  run_json_ += std::string(", \"device\": ") + (has_device ? "\"cuda\"" : "\"cpu\"");
+  if (config.rank.is_one_of_many()) {
+    run_json_ += ", \"rank\": {\"number\": " + std::to_string(config.rank.number);
+    run_json_ += ", \"world_size\": " + std::to_string(config.rank.world_size) + ", \"machine\": ";
+    append_json(run_json_, machine_name());
+    run_json_ += "}";
+  }
+  if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
+  run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
+  const int error = write_run_json("running");
+  if (error != 0) path_ += "/run.json";
+  return error;
+}
+
+int RunDirectory::write_run_json(const char* exit_kind) const {
+  return replace_file(path_ + "/run.json", run_json_ + exit_kind + "\", \"detail\": null}}\n");
+}
+
+void RunDirectory::finish(const char* kind) {
+  if (open_ && !parent_) write_run_json(kind);
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,56 @@
+// The directory that a run writes: its own, or one that a parent has made.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "aoti_debug.h"
+#include "configuration.h"
+#include "machine/file.h"
+
+namespace aoti_debug {
+
+// Makes a new directory in `base` (absolute), named by time and process. 0, or an errno.
+int make_stamped_directory(const std::string& base, std::string* path);
+
+// Points `latest` in `base` at a directory there. Another process that does the same at the same time may win.
+void link_latest(const std::string& base, const std::string& name);
+
+// Now in ISO 8601, with the zone as +hh:mm.
+std::string started_now();
+
+class RunDirectory {
+ public:
+  // Makes a directory under `config.base_directory` (with run.json and the link `latest`), or adopts
+  // `config.run_directory`; creates the journal. One of many ranks gets a folder of the directory that they have in
+  // common. A directory whose journal another process or package writes gets a folder for this one. 0, or an errno;
+  // then `path` says what could not be made.
+  int open(const Config& config, const AotiDebugPackage& package, bool has_device);
+
+  const std::string& path() const { return path_; }
+
+  // The new, empty journal.bin.
+  File take_journal() { return std::move(journal_); }
+
+  // Whether a parent watches over this run, and tidies up after it.
+  bool has_parent() const { return parent_; }
+
+  // Says in run.json how the run ended (only where there is no parent).
+  void finish(const char* kind);
+
+ private:
+  int create(const Config& config);
+  int create_of_rank(const std::string& base, const Rank& rank);
+  int adopt(const std::string& run_directory);
+  int create_inside(const std::string& parent_run);
+  int describe(const Config& config, const AotiDebugPackage& package, bool has_device);
+  int write_run_json(const char* exit_kind) const;
+
+  std::string path_;
+  File journal_;
+  std::string run_json_;  // up to the exit kind
+  bool open_ = false;
+  bool parent_ = false;
+};
+
+}  // namespace aoti_debug

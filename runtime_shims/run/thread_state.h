@@ -1,0 +1,124 @@
+// What a thread holds while it runs calls of the package.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aoti_debug.h"
+#include "guards/guarded_buffers.h"
+#include "journal/journal.h"
+#include "journal/launch_id.h"
+#include "run.h"
+#include "statistics/statistics_memo.h"
+#include "text/headlines.h"
+#include "text/launch_text.h"
+
+namespace aoti_debug {
+
+struct CallState;
+struct ThreadState;
+
+// A running launch: what AotiDebugLaunch holds.
+struct LaunchState {
+  CallState* call;  // nullptr: nothing is recorded of this launch
+  const AotiDebugSite* site;
+  LaunchState* outer;  // in the same call
+  uint64_t begin_ns;
+  uint32_t launch;
+  uint32_t sequence;
+  uint32_t generation;         // Run::generation
+  Substitution* substitution;  // nullptr: there is none
+  bool selected;               // printed, measured or saved
+  bool grid_seen;
+};
+static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
+
+// A running call of run_impl or _const_run_impl.
+struct CallState {
+  static constexpr uint32_t kLoops = Headline::kLoops;
+
+  Run* run;
+  ThreadState* thread;
+  std::unique_ptr<CallState> next;  // storage of a call within this one
+  CallState* outer;
+  LaunchState* innermost;
+  const void* model;
+  void* stream;
+  StatsQueue* queue;  // levels 1, 2 and hash, and summaries, on a device
+  SaveBatch saves;
+  std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
+  uint32_t call;
+  uint32_t launches;
+  uint32_t last_sequence;
+  uint32_t n_loops;
+  uint32_t loops[kLoops];
+  uint16_t stream_slot;
+  uint8_t kind;
+  uint8_t level;
+  bool crumbs;
+  bool flight;
+  bool summarised;
+  bool inspecting;  // something is printed, measured or saved
+  bool watching;
+  bool substituting;
+  bool fault_seen;
+  bool may_defer;  // statistics may wait where a breadcrumb need not follow every launch
+  bool joins;      // what is hashed after a launch waits for what is hashed before the next one
+  bool deferring;  // statistics wait now, for one of the two
+
+  LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
+  LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
+};
+
+// The calling thread's state; nullptr where it runs nothing of this package's run.
+ThreadState* this_thread_state();
+
+struct ThreadState {
+  ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
+
+  Run* run;
+  uint32_t id;  // the operating system's
+  JournalWriter journal;
+  CallState* call = nullptr;  // innermost
+  CallState outermost{};
+  std::vector<Headline> headlines;  // lines that are yet to be written
+  std::string text;                 // lines that come after them
+  uint64_t flushed_ns = 0;
+  LaunchId last_hit = kNoLaunch;         // of a watchpoint
+  bool saves_hit = false;                // the tensors of that launch are saved
+  const void* return_address = nullptr;  // of generated code, from the function of ours that it called last
+  StatisticsMemo statistics;
+  std::vector<SlotValue> values;                   // scratch, an entry a slot
+  std::vector<TensorMeta> tensors;                 // scratch, an entry a slot
+  std::vector<std::unique_ptr<uint32_t[]>> memos;  // of each site, an entry a slot: its layout
+
+  uint32_t* memos_of(const AotiDebugSite& site) {
+    if (site.id >= memos.size()) memos.resize(site.id + 1);
+    if (memos[site.id] == nullptr) prepare(site);
+    return memos[site.id].get();
+  }
+
+  // 0 while one thread runs the package: lines then carry no thread.
+  uint32_t shown_id() const { return run->has_several_threads() ? id : 0; }
+
+  void flush_text(uint64_t now_ns) {
+    flushed_ns = now_ns;
+    run->headlines.submit(&headlines);
+    if (text.empty()) return;
+    run->headlines.drain();
+    run->live.write(text);
+    text.clear();
+  }
+
+ private:
+  void prepare(const AotiDebugSite& site) {
+    memos[site.id].reset(new uint32_t[site.n_slots]());
+    if (values.size() >= site.n_slots) return;
+    values.resize(site.n_slots);
+    tensors.resize(site.n_slots);
+  }
+};
+
+}  // namespace aoti_debug

@@ -1,0 +1,336 @@
+#include "tensor_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "device/device.h"
+#include "machine/file.h"
+#include "tensors/hashing.h"
+#include "tensors/strided.h"
+
+namespace aoti_debug {
+
+// A tensor on its way to its file.
+struct SaveJob {
+  explicit SaveJob(const device::TensorView& view) : reader(view) {}
+
+  LaunchId id;
+  Phase phase;
+  uint16_t slot;
+  SaveBatch* batch;
+  StridedReader reader;  // of a host tensor
+  int64_t numel;
+  uint64_t element_bytes;
+  uint64_t bytes;  // of the elements
+  std::string header;
+  uint64_t header_hash;
+  TensorPath path;
+  std::string temporary;
+  uint64_t hash[2] = {0, 0};
+  std::optional<FileKey> announced;  // equal tensors wait for this one
+  bool reserved = false;
+
+  std::mutex mutex;  // guards what several pieces share
+  File file;
+  HashSums sums;
+  int error = 0;        // errno of the first failure
+  bool lost = false;    // a piece could not be copied
+  uint32_t pieces = 1;  // not processed yet
+
+  FileKey key() const { return {header_hash, hash[0]}; }
+  void set_hash(const HashSums& from) {
+    hash[0] = hash_finish(from.first, bytes);
+    hash[1] = hash_finish(from.second, bytes);
+  }
+};
+
+namespace {
+
+constexpr uint64_t kGatherBytes = uint64_t{4} << 20;
+constexpr uint64_t kStreamedBytes = uint64_t{1} << 20;       // larger host tensors are hashed while they are written
+constexpr uint64_t kStreamPieceBytes = uint64_t{256} << 10;  // stays in a core's cache between the two
+constexpr int64_t kBeginningElements = 4096;
+
+int ensure_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return 0;
+  return errno == ENOENT ? make_directories(path) : errno;
+}
+
+}  // namespace
+
+TensorStore::TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits)
+    : journal_(journal), directory_(std::move(run_directory)), budget_(directory_, limits), pool_(journal) {}
+
+std::shared_ptr<SaveJob> TensorStore::make_job(const SaveRequest& request, SaveBatch* batch, JournalWriter* writer) {
+  const device::TensorView view = view_of(request.meta);
+  auto job = std::make_shared<SaveJob>(view);
+  job->id = request.id;
+  job->phase = request.phase;
+  job->slot = request.slot;
+  job->batch = batch;
+  job->numel = view.numel;
+  job->element_bytes = view.element_bytes;
+  job->bytes = logical_bytes(request.meta);
+  if (job->bytes > budget_.limits().tensor_bytes) {
+    record(*job, writer, SAVE_SKIPPED, "larger than AOTI_DEBUG_MAX_TENSOR_BYTES");
+    return nullptr;
+  }
+  job->header = safetensors_header(request.argument, request.meta);
+  job->header_hash = hash_bytes(reinterpret_cast<const uint8_t*>(job->header.data()), job->header.size(), 0);
+  job->path = tensor_path(request.id, request.phase, request.kernel, request.argument, request.meta);
+  return job;
+}
+
+void TensorStore::record(const SaveJob& job, JournalWriter* writer, SaveStatus status, const char* reason) const {
+  const std::string path = status == SAVE_SKIPPED ? std::string() : job.path.whole();
+  const size_t reason_bytes = strlen(reason);
+  uint8_t* to = writer->start(static_cast<uint32_t>(sizeof(TensorFile) + path.size() + reason_bytes));
+  if (to == nullptr) return;
+  TensorFile record{};
+  record.call = job.id.call;
+  record.launch = job.id.launch;
+  record.kind = job.id.kind;
+  record.slot = job.slot;
+  record.phase = static_cast<uint8_t>(job.phase);
+  record.status = static_cast<uint8_t>(status);
+  record.bytes = job.bytes;
+  memcpy(record.hash, job.hash, sizeof(record.hash));
+  record.path_bytes = static_cast<uint32_t>(path.size());
+  record.reason_bytes = static_cast<uint32_t>(reason_bytes);
+  memcpy(to, &record, sizeof(record));
+  memcpy(to + sizeof(record), path.data(), path.size());
+  memcpy(to + sizeof(record) + path.size(), reason, reason_bytes);
+  writer->finish(RECORD_TENSOR_FILE, 0, journal_->now_ns());
+}
+
+bool TensorStore::link_known(SaveJob& job, JournalWriter* writer) {
+  const std::optional<KnownFile> known = known_.find(job.key());
+  if (!known.has_value()) return false;
+  if (job.hash[1] == 0) job.hash[1] = known->second_hash;  // the device gives one hash only
+  if (job.hash[1] != known->second_hash) return false;
+  if (!budget_.reserve(0)) return true;
+  const std::string earlier = directory_ + "/" + known->path, path = directory_ + "/" + job.path.whole();
+  if (ensure_directory(directory_ + "/" + job.path.directory) != 0 || link(earlier.c_str(), path.c_str()) != 0) {
+    budget_.give_back(0);
+    known_.forget(job.key());  // too many links, or the file is gone: the next one starts anew
+    return false;
+  }
+  record(job, writer, SAVE_LINKED);
+  return true;
+}
+
+bool TensorStore::link_coming(SaveJob& job, JournalWriter* writer) {
+  const FileKey key = job.key();
+  while (!link_known(job, writer)) {
+    if (!known_.is_announced(key)) return false;
+    pool_.help_until([&] { return !known_.is_announced(key); }, writer);
+  }
+  return true;
+}
+
+int TensorStore::create_temporary(SaveJob& job) {
+  if (!file_size_allowed(job.header.size() + job.bytes)) return EFBIG;
+  job.temporary = directory_ + "/tensors/.tmp-" + std::to_string(n_temporary_.fetch_add(1));
+  int error = create_file(job.temporary, &job.file);
+  if (error == ENOENT) {
+    error = make_directories(directory_ + "/tensors");
+    if (error == 0) error = create_file(job.temporary, &job.file);
+  }
+  return error == 0 ? write_at(job.file, job.header.data(), job.header.size(), 0) : error;
+}
+
+int TensorStore::write_elements(SaveJob& job) {
+  if (job.reader.is_contiguous()) {
+    return write_at(job.file, job.reader.read(0, job.numel, nullptr), job.bytes, job.header.size());
+  }
+  const int64_t block = static_cast<int64_t>(std::min<uint64_t>(job.bytes, kGatherBytes) / job.element_bytes);
+  const std::unique_ptr<uint8_t[]> buffer(new uint8_t[static_cast<size_t>(block) * job.element_bytes]);
+  for (int64_t at = 0; at < job.numel; at += block) {
+    const int64_t count = std::min(block, job.numel - at);
+    job.reader.read(at, count, buffer.get());
+    const uint64_t offset = job.header.size() + static_cast<uint64_t>(at) * job.element_bytes;
+    const int error = write_at(job.file, buffer.get(), static_cast<uint64_t>(count) * job.element_bytes, offset);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+int TensorStore::hash_and_write_elements(SaveJob& job) {
+  const int64_t block = static_cast<int64_t>(kStreamPieceBytes / job.element_bytes);
+  const std::unique_ptr<uint8_t[]> buffer(
+      job.reader.is_contiguous() ? nullptr : new uint8_t[static_cast<size_t>(block) * job.element_bytes]);
+  for (int64_t at = 0; at < job.numel; at += block) {
+    const int64_t count = std::min(block, job.numel - at);
+    const uint8_t* data = job.reader.read(at, count, buffer.get());
+    const uint64_t bytes = static_cast<uint64_t>(count) * job.element_bytes;
+    const uint64_t offset = static_cast<uint64_t>(at) * job.element_bytes;
+    job.sums.add(hash_bytes_twice(data, bytes, offset / sizeof(uint64_t)));
+    if (const int error = write_at(job.file, data, bytes, job.header.size() + offset); error != 0) return error;
+  }
+  job.set_hash(job.sums);
+  return 0;
+}
+
+void TensorStore::conclude(SaveJob& job, int error, JournalWriter* writer) {
+  if (const int closing = job.file.close(); error == 0) error = closing;
+  if (error == 0) error = ensure_directory(directory_ + "/" + job.path.directory);
+  const std::string path = directory_ + "/" + job.path.whole();
+  if (error == 0 && rename(job.temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    budget_.stop("cannot save " + job.path.whole() + ": " + strerror(error));
+    return discard(job);
+  }
+  known_.add(job.key(), KnownFile{job.hash[1], job.path.whole()});
+  record(job, writer, SAVE_WRITTEN);
+}
+
+void TensorStore::discard(SaveJob& job) {
+  job.file.close();
+  if (!job.temporary.empty()) unlink(job.temporary.c_str());
+  if (job.reserved) budget_.give_back(job.bytes);
+  job.reserved = false;
+}
+
+void TensorStore::finish(SaveJob& job) {
+  if (job.announced.has_value()) known_.withdraw(*job.announced);
+  job.batch->done();
+  pool_.notify();
+}
+
+void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
+  if (!is_saving()) return;
+  const std::shared_ptr<SaveJob> job = make_job(request, nullptr, writer);
+  if (job == nullptr) return;
+  try {
+    const bool large = job->bytes > kStreamedBytes;
+    FileKey beginning{job->header_hash, 0};
+    if (large) {
+      beginning.content =
+          hash_elements(job->reader, std::min(job->numel, kBeginningElements), job->element_bytes).first;
+    }
+    const bool streamed = large && !known_.begins_alike(beginning);
+    if (!streamed) {
+      job->set_hash(hash_elements(job->reader, job->numel, job->element_bytes));
+      if (link_known(*job, writer)) return;
+    }
+    if (!budget_.reserve(job->bytes)) return;
+    job->reserved = true;
+    int error = create_temporary(*job);
+    if (error == 0) error = streamed ? hash_and_write_elements(*job) : write_elements(*job);
+    conclude(*job, error, writer);
+    if (large && error == 0) known_.add_beginning(beginning);
+  } catch (const std::exception&) {
+    budget_.stop("out of memory");
+    discard(*job);
+  }
+}
+
+void TensorStore::save_device(void* stream, const SaveRequest& request, std::optional<uint64_t> known_hash,
+                              SaveBatch* batch, JournalWriter* writer) {
+  if (!is_saving()) return;
+  const std::shared_ptr<SaveJob> job = make_job(request, batch, writer);
+  if (job == nullptr) return;
+  if (known_hash.has_value()) {
+    job->hash[0] = *known_hash;
+    if (link_coming(*job, writer)) return;
+  }
+  constexpr uint64_t kPieceBytes = StagingPool::kLargeBytes;
+  job->pieces = static_cast<uint32_t>(std::max<uint64_t>((job->bytes + kPieceBytes - 1) / kPieceBytes, 1));
+  if (job->pieces > 1) {
+    if (!budget_.reserve(job->bytes)) return;
+    job->reserved = true;
+  }
+  if (known_hash.has_value() && known_.announce(job->key())) job->announced = job->key();
+  batch->add();
+  const device::TensorView view = view_of(request.meta);
+  Piece piece{nullptr, 0, 0, 0};
+  for (uint32_t left = job->pieces; left > 0; --left, piece.offset += piece.bytes) {
+    piece.bytes = std::min(job->bytes - piece.offset, kPieceBytes);
+    piece.buffer = staging_.acquire(piece.bytes);
+    const bool copying =
+        piece.buffer != nullptr &&
+        (piece.bytes == 0 || device::begin_copy(stream, view, piece.offset, piece.bytes, piece.buffer, &piece.ticket));
+    if (!copying && piece.buffer != nullptr) staging_.release(std::exchange(piece.buffer, nullptr));
+    pool_.submit([this, job, piece](JournalWriter* of_thread) { process_piece(*job, piece, of_thread); }, writer);
+  }
+}
+
+void TensorStore::process_piece(SaveJob& job, const Piece& piece, JournalWriter* writer) {
+  const uint8_t* data = static_cast<const uint8_t*>(piece.buffer);
+  const bool arrived = data != nullptr && (piece.bytes == 0 || device::wait_copy(piece.ticket));
+  const bool only = piece.bytes == job.bytes;
+  try {
+    HashSums sums;
+    if (arrived) sums = hash_bytes_twice(data, piece.bytes, piece.offset / sizeof(uint64_t));
+    bool writing = false;
+    {
+      const std::lock_guard<std::mutex> lock(job.mutex);
+      job.lost |= !arrived;
+      job.sums.add(sums);
+      writing = !only && !job.lost && job.error == 0;
+      if (writing && !job.file.is_open()) job.error = create_temporary(job);
+      writing &= job.error == 0;
+    }
+    if (only && arrived) process_only_piece(job, data, writer);
+    if (writing) {
+      const int error = write_at(job.file, data, piece.bytes, job.header.size() + piece.offset);
+      const std::lock_guard<std::mutex> lock(job.mutex);
+      if (job.error == 0) job.error = error;
+    }
+  } catch (const std::exception&) {
+    const std::lock_guard<std::mutex> lock(job.mutex);
+    if (job.error == 0) job.error = ENOMEM;
+  }
+  if (piece.buffer != nullptr) staging_.release(piece.buffer);
+  bool last = false;
+  {
+    const std::lock_guard<std::mutex> lock(job.mutex);
+    last = --job.pieces == 0;
+  }
+  if (last) complete_pieces(job, writer);
+}
+
+// The tensor came in one piece: what is there already needs no temporary file.
+void TensorStore::process_only_piece(SaveJob& job, const uint8_t* data, JournalWriter* writer) {
+  job.set_hash(job.sums);
+  if (link_known(job, writer) || !budget_.reserve(job.bytes)) return;
+  job.reserved = true;
+  int error = create_temporary(job);
+  if (error == 0) error = write_at(job.file, data, job.bytes, job.header.size());
+  conclude(job, error, writer);
+}
+
+void TensorStore::complete_pieces(SaveJob& job, JournalWriter* writer) {
+  try {
+    if (job.lost) {
+      discard(job);
+      record(job, writer, SAVE_SKIPPED, "its bytes could not be copied from the device");
+    } else if (job.error != 0 || job.file.is_open()) {
+      job.set_hash(job.sums);
+      if (job.error == 0 && link_known(job, writer)) {
+        discard(job);
+      } else {
+        conclude(job, job.error, writer);
+      }
+    }
+  } catch (const std::exception&) {
+    budget_.stop("out of memory");
+    discard(job);
+  }
+  finish(job);
+}
+
+void TensorStore::wait(SaveBatch* batch, JournalWriter* writer) {
+  if (batch->is_done()) return;
+  pool_.help_until([batch] { return batch->is_done(); }, writer);
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,67 @@
+#include "writer_pool.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "machine/background_thread.h"
+
+namespace aoti_debug {
+namespace {
+
+constexpr unsigned kMostThreads = 4;
+
+}  // namespace
+
+WriterPool::~WriterPool() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WriterPool::submit(Task task, JournalWriter* writer) {
+  if (!start()) return task(writer);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+}
+
+void WriterPool::notify() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
+  changed_.notify_all();
+}
+
+bool WriterPool::start() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  while (!failed_ && threads_.size() < count) {
+    std::thread thread = background_thread([this] { work(); });
+    failed_ = !thread.joinable();
+    if (!failed_) threads_.push_back(std::move(thread));
+  }
+  return !threads_.empty();
+}
+
+void WriterPool::work() {
+  JournalWriter writer(journal_, static_cast<uint32_t>(syscall(SYS_gettid)));
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task(&writer);
+  }
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,59 @@
+// Threads that write files, each with its own place in the journal.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "journal/journal.h"
+
+namespace aoti_debug {
+
+class WriterPool {
+ public:
+  // Gets the journal writer of the thread that it runs on. Does not throw.
+  using Task = std::function<void(JournalWriter*)>;
+
+  explicit WriterPool(Journal* journal) : journal_(journal) {}
+  ~WriterPool();  // after all tasks
+  WriterPool(const WriterPool&) = delete;
+  WriterPool& operator=(const WriterPool&) = delete;
+
+  // Has a thread run the task; runs it at once where the system gives no threads.
+  void submit(Task task, JournalWriter* writer);
+
+  // Runs tasks until `done()`, which changes before a call of `notify`.
+  template <class Done>
+  void help_until(const Done& done, JournalWriter* writer) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!done()) {
+      if (tasks_.empty()) {
+        changed_.wait(lock);
+        continue;
+      }
+      const Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task(writer);
+      lock.lock();
+    }
+  }
+  void notify();
+
+ private:
+  bool start();
+  void work();
+
+  Journal* journal_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::vector<std::thread> threads_;
+  bool failed_ = false;
+  bool closing_ = false;
+};
+
+}  // namespace aoti_debug

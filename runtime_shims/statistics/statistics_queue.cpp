@@ -1,0 +1,167 @@
+#include "statistics_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace aoti_debug {
+namespace {
+
+// The device half could not read the tensor; the text is in `values`.
+bool is_skipped(const device::StatsResult& result) { return result.stats.reserved[0] == STATS_SKIPPED; }
+
+bool is_same(const device::TensorView& a, const device::TensorView& b) {
+  return a.data == b.data && a.element_bytes == b.element_bytes && a.ndim == b.ndim && a.device_type == b.device_type &&
+         std::equal(a.sizes, a.sizes + a.ndim, b.sizes) && std::equal(a.strides, a.strides + a.ndim, b.strides);
+}
+
+void fail(Sight& sight, const char* why) {
+  for (Sight* each = &sight; each != nullptr; each = each->twin) {
+    each->state = Sight::State::kUnread;
+    each->text = why;
+  }
+}
+
+void fill(Sight& sight, const device::StatsResult& result) {
+  if (sight.twin != nullptr) fill(*sight.twin, result);
+  const uint8_t* end = result.values + result.stats.value_bytes;
+  if (is_skipped(result)) {
+    sight.state = Sight::State::kUnread;
+    sight.text = "not read: " + std::string(result.values, end);
+    return;
+  }
+  sight.state = Sight::State::kMeasured;
+  if (sight.wanted == device::StatsWanted::kHash) {
+    sight.stats = TensorStats{};
+    sight.stats.hash = result.stats.hash;
+    return;
+  }
+  sight.stats = result.stats;
+  sight.specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
+  sight.values.assign(result.values, end);
+}
+
+}  // namespace
+
+void Sight::own_dims() {
+  dims.assign(meta.sizes, meta.sizes + meta.ndim);
+  dims.insert(dims.end(), meta.strides, meta.strides + meta.ndim);
+  meta.sizes = dims.data();
+  meta.strides = dims.data() + meta.ndim;
+}
+
+void StatsQueue::add(Sight sight) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sights_.push_back(std::move(sight));
+}
+
+void StatsQueue::begin(Sight sight, const device::TensorView& view, HeldTensor held) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (unasked_.size() == kMostUnasked) ask();
+  const uint64_t end = view.data + extent_bytes(sight.meta);
+  if (Sight* same = twin_of(sight, view); same != nullptr) {
+    sight.state = Sight::State::kAsAnother;
+    sights_.push_back(std::move(sight));
+    same->twin = &sights_.back();
+    return;
+  }
+  sight.state = Sight::State::kWaiting;
+  sights_.push_back(std::move(sight));
+  unasked_.push_back({&sights_.back(), view, end, std::move(held)});
+  n_unasked_.store(unasked_.size(), std::memory_order_relaxed);
+  ++n_waiting_;
+}
+
+Sight* StatsQueue::twin_of(const Sight& sight, const device::TensorView& view) {
+  if (sight.wanted != device::StatsWanted::kHash) return nullptr;
+  const auto found = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& unasked) {
+    return unasked.sight->wanted == device::StatsWanted::kHash && is_same(unasked.view, view);
+  });
+  if (found == unasked_.end()) return nullptr;
+  Sight* last = found->sight;
+  while (last->twin != nullptr) last = last->twin;
+  return last;
+}
+
+void StatsQueue::settle(bool later) {
+  if (!has_waiting()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto is_held = [](const Unasked& unasked) { return static_cast<bool>(unasked.held); };
+  if (!later || !std::all_of(unasked_.begin(), unasked_.end(), is_held)) ask();
+}
+
+bool StatsQueue::waits_for(uint64_t begin, uint64_t end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(unasked_.begin(), unasked_.end(),
+                     [begin, end](const Unasked& unasked) { return begin < unasked.end && unasked.view.data < end; });
+}
+
+void StatsQueue::ask() {
+  for (auto first = unasked_.begin(); first != unasked_.end();) {
+    const device::StatsWanted wanted = first->sight->wanted;
+    const auto last =
+        std::find_if(first, unasked_.end(), [wanted](const Unasked& u) { return u.sight->wanted != wanted; });
+    ask(&*first, &*first + (last - first));
+    first = last;
+  }
+  unasked_.clear();
+  n_unasked_.store(0, std::memory_order_relaxed);
+}
+
+void StatsQueue::ask(Unasked* begin, Unasked* end) {
+  device::TensorView views[kMostUnasked];
+  for (bool waited = false;; waited = true) {
+    std::transform(begin, end, views, [](const Unasked& unasked) { return unasked.view; });
+    const int begun = device::begin_stats(stream_, views, static_cast<int>(end - begin), begin->sight->wanted);
+    for (int i = 0; i < begun; ++i) begin++->sight->state = Sight::State::kOnDevice;
+    if (begin == end) return;
+    if (begun == 0 && waited) break;
+    receive(true);  // there is no room before the oldest have arrived
+  }
+  for (; begin != end; ++begin) {
+    fail(*begin->sight, "not read: the device has no room for its statistics");
+    --n_waiting_;
+  }
+}
+
+std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<device::TensorView>& views) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
+  std::vector<std::optional<uint64_t>> hashes;
+  size_t n_begun = 0;
+  while (!failed_ && hashes.size() < views.size()) {
+    const int left = static_cast<int>(views.size() - n_begun);
+    n_begun +=
+        static_cast<size_t>(device::begin_stats(stream_, views.data() + n_begun, left, device::StatsWanted::kHash));
+    const int count = device::take_stats(stream_, results_.get(), kCapacity, true);
+    failed_ = count <= 0;
+    for (int i = 0; i < count; ++i) {
+      hashes.emplace_back();
+      if (!is_skipped(results_[i])) hashes.back() = results_[i].stats.hash;
+    }
+  }
+  hashes.resize(views.size());
+  return hashes;
+}
+
+bool StatsQueue::receive(bool wait) {
+  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
+  int count = device::take_stats(stream_, results_.get(), kCapacity, wait);
+  const bool failed = count < 0;
+  if (failed) count = device::take_stats(stream_, results_.get(), kCapacity, false);
+  int used = 0;
+  for (Sight& sight : sights_) {
+    if (sight.state != Sight::State::kOnDevice) continue;
+    if (used < count) {
+      fill(sight, results_[used++]);
+    } else if (failed && count < kCapacity) {
+      fail(sight, "not read: the device reports an error");
+      --n_waiting_;
+    } else {
+      break;
+    }
+  }
+  n_waiting_ -= static_cast<size_t>(used);
+  return used > 0 || failed;
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,140 @@
+// What a device measures on one stream, in the order in which it will be shown.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "journal/launch_id.h"
+#include "tensors/held_tensor.h"
+#include "tensors/tensor_meta.h"
+
+namespace aoti_debug {
+
+// Row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none.
+struct FirstSpecials {
+  uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
+};
+
+// One tensor of a launch, or (site only) the launch itself.
+struct Sight {
+  enum class State : uint8_t {
+    kHeadline,       // the launch itself; `text` is its line
+    kWaiting,        // statistics that the device is yet to be asked for
+    kOnDevice,       // statistics that the device has yet to give
+    kAsAnother,      // the hash will be that of another one, whose `twin` this is
+    kMeasured,       // `stats` and `values` hold them
+    kUninitialised,  // an output before its launch
+    kUnread,         // `text` says why
+  };
+
+  State state = State::kHeadline;
+  bool watched = false;  // measured for watchpoints alone: not shown
+  Phase phase = PHASE_BEFORE;
+  bool summarised = false;                                 // goes to the summaries
+  device::StatsWanted wanted = device::StatsWanted::kAll;  // what `stats` has
+  uint16_t slot = 0;
+  LaunchId id{};
+  uint32_t thread = 0;  // 0 where there is one only
+  const AotiDebugSite* site = nullptr;
+  TensorMeta meta{};
+  std::vector<int64_t> dims;  // keeps the sizes and strides of `meta` where the tensor may be gone by then
+  std::string text;
+  TensorStats stats{};
+  std::vector<uint8_t> values;
+  FirstSpecials specials;  // where a device has measured
+  Sight* twin = nullptr;   // a later one that gets the same hash
+
+  Sight() = default;
+  Sight(Sight&&) = default;
+  Sight& operator=(Sight&&) = default;
+
+  void own_dims();
+};
+
+class StatsQueue {
+ public:
+  explicit StatsQueue(void* stream) : stream_(stream) {}
+
+  // Adds what is there already.
+  void add(Sight sight);
+
+  // Asks for the statistics of a tensor, which wait until `settle`. `held` keeps its memory where they may wait longer
+  // than that.
+  void begin(Sight sight, const device::TensorView& view, HeldTensor held);
+
+  // Enqueues on the stream what waits. With `later`, what is held goes on waiting where nothing else waits.
+  void settle(bool later);
+
+  bool has_waiting() const { return n_unasked_.load(std::memory_order_relaxed) != 0; }
+
+  // Whether statistics wait of a tensor within these addresses.
+  bool waits_for(uint64_t begin, uint64_t end);
+
+  // The content hashes of several tensors, after what is enqueued on the stream; waits for them. Empty where the device
+  // does not give one. Not for a queue that holds anything.
+  std::vector<std::optional<uint64_t>> hash_now(const std::vector<device::TensorView>& views);
+
+  // Calls `show(sight)` for everything that is ready, oldest first; with `wait`, for all there is.
+  template <class Show>
+  void take(bool wait, const Show& show) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (wait) ask();
+    for (;;) {
+      while (!sights_.empty() && !is_open(sights_.front())) {
+        show(sights_.front());
+        sights_.pop_front();
+      }
+      if (sights_.empty() || !receive(wait)) return;
+    }
+  }
+
+  bool is_long() const { return n_waiting_ >= kMostWaiting; }
+
+ private:
+  static constexpr size_t kMostWaiting = 4096;
+  static constexpr int kCapacity = 64;
+  static constexpr size_t kMostUnasked = 16;  // what one kernel measures
+
+  struct Unasked {
+    Sight* sight;
+    device::TensorView view;
+    uint64_t end;  // of its memory, which begins at view.data
+    HeldTensor held;
+  };
+
+  static bool is_open(const Sight& sight) {
+    return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice ||
+           sight.state == Sight::State::kAsAnother;
+  }
+
+  // The last one of those that wait and have the hash that `sight`, of this view, will have: an output of one launch
+  // that the next one reads. nullptr: there is none. The mutex is held.
+  Sight* twin_of(const Sight& sight, const device::TensorView& view);
+
+  // Enqueues everything that waits. The mutex is held.
+  void ask();
+
+  // The same for some, all of which want the same.
+  void ask(Unasked* begin, Unasked* end);
+
+  // Fills in results of the device. False where none are ready.
+  bool receive(bool wait);
+
+  void* stream_;
+  std::mutex mutex_;
+  std::deque<Sight> sights_;
+  std::vector<Unasked> unasked_;      // the last ones of `sights_`
+  std::atomic<size_t> n_unasked_{0};  // changed under the mutex
+  std::atomic<size_t> n_waiting_{0};  // changed under the mutex
+  bool failed_ = false;  // results that `hash_now` asked for may still come: they would be taken for others
+  std::unique_ptr<device::StatsResult[]> results_;
+};
+
+}  // namespace aoti_debug

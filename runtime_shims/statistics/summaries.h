@@ -1,0 +1,52 @@
+// The file of summaries of a run: rows of some calls, in bounded room.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "formats/summaries_format.h"
+#include "machine/file.h"
+
+namespace aoti_debug {
+
+class Summaries {
+ public:
+  // Creates summaries.bin in the run directory. A call is summarised if its number is a multiple of `every`; the file
+  // takes up to `bytes`. 0 or an errno.
+  int open(const std::string& run_directory, uint32_t every, uint64_t bytes);
+
+  // Whether a call of the model is summarised.
+  bool wants(uint32_t call) const {
+    const uint64_t every = every_.load(std::memory_order_relaxed);
+    return every != 0 && call % every == 0;
+  }
+
+  // Adds a row; it is written with others.
+  void add(const SummaryRow& row);
+
+  // Writes what was added, at the end of a call.
+  void flush();
+
+  // What has changed since the last time, for a note: fewer calls are summarised, or a file that cannot be written.
+  std::string take_news();
+
+ private:
+  static constexpr size_t kRowsPerWrite = 1024;
+
+  void write();
+  void thin_out();
+  void stop(int error);
+
+  std::mutex mutex_;  // guards what follows
+  File file_;
+  SummariesHeader header_{};
+  std::vector<SummaryRow> pending_;
+  std::string news_;
+  std::atomic<uint64_t> every_{0};  // 0: off
+  std::atomic<bool> has_news_{false};
+};
+
+}  // namespace aoti_debug

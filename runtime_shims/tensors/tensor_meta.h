@@ -1,0 +1,42 @@
+// What the AOTI C shim tells about a tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace aoti_debug {
+
+// A tensor's layout. `sizes` and `strides` are the tensor's own: they live as long as it does, unchanged.
+struct TensorMeta {
+  uint64_t data;  // address of element 0; 0 where there is none
+  int32_t dtype;  // c10::ScalarType
+  int16_t device_type;
+  int16_t device_index;
+  int16_t layout;
+  uint16_t ndim;           // 0 where the layout is not strided
+  int64_t storage_offset;  // elements
+  int64_t storage_bytes;
+  const int64_t* sizes;
+  const int64_t* strides;
+};
+
+enum class TensorState : uint8_t { kDefined, kUndefined, kUnknown };
+
+// `handle` is an AtenTensorHandle, not null. kUnknown: the shim gave an error.
+TensorState read_tensor_meta(uint64_t handle, TensorMeta* meta);
+
+int64_t element_count(const TensorMeta& meta);
+
+// Bytes of the logical tensor; 0 where the dtype is unknown.
+uint64_t logical_bytes(const TensorMeta& meta);
+
+// From the first element to the end of the last one, in bytes, of a tensor that can be read.
+uint64_t extent_bytes(const TensorMeta& meta);
+
+device::TensorView view_of(const TensorMeta& meta);
+
+// The text of the last error that the shim reported on this thread; "" where this torch does not tell.
+const char* shim_error_text();
+
+}  // namespace aoti_debug

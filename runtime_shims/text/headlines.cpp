@@ -1,0 +1,72 @@
+#include "headlines.h"
+
+#include <string>
+#include <utility>
+
+#include "machine/background_thread.h"
+
+namespace aoti_debug {
+
+Headlines::~Headlines() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (writer_.joinable()) writer_.join();
+}
+
+void Headlines::submit(std::vector<Headline>* lines) {
+  if (lines->empty()) return;
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!started_) {
+    started_ = true;
+    writer_ = background_thread([this] { work(); });
+  }
+  if (!writer_.joinable()) {
+    write(*lines);
+    return lines->clear();
+  }
+  changed_.wait(lock, [this] { return waiting_.size() < kMostWaiting; });
+  std::vector<Headline> empty;
+  if (!spare_.empty()) {
+    empty = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  waiting_.push_back(std::exchange(*lines, std::move(empty)));
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void Headlines::drain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return waiting_.empty() && !writing_; });
+}
+
+void Headlines::work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    std::vector<Headline> lines = std::move(waiting_.front());
+    waiting_.pop_front();
+    writing_ = true;
+    lock.unlock();
+    write(lines);
+    lines.clear();
+    lock.lock();
+    writing_ = false;
+    spare_.push_back(std::move(lines));
+    changed_.notify_all();
+  }
+}
+
+void Headlines::write(const std::vector<Headline>& lines) {
+  std::string text;
+  for (const Headline& line : lines) {
+    print_launch(text, LinePrefix(line.id, line.thread), line.phase, line.kernel, {line.loops, line.n_loops});
+  }
+  live_->write(text);
+}
+
+}  // namespace aoti_debug

@@ -1,0 +1,59 @@
+// The lines of level 3 on a device: a thread of their own puts them into words, away from the launches.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "journal/launch_id.h"
+#include "launch_text.h"
+#include "live_text.h"
+
+namespace aoti_debug {
+
+// A line that names a launch.
+struct Headline {
+  static constexpr uint32_t kLoops = 4;
+
+  LaunchId id;
+  Phase phase;
+  uint32_t thread;     // 0: lines carry no thread
+  const char* kernel;  // of a static table
+  uint32_t n_loops;
+  uint32_t loops[kLoops];
+};
+
+class Headlines {
+ public:
+  explicit Headlines(LiveText* live) : live_(live) {}
+  ~Headlines();  // after all lines
+  Headlines(const Headlines&) = delete;
+  Headlines& operator=(const Headlines&) = delete;
+
+  // Takes the lines, which leaves `lines` empty. Waits while too many of them wait to be written.
+  void submit(std::vector<Headline>* lines);
+
+  // Returns once all lines that were submitted are written.
+  void drain();
+
+ private:
+  static constexpr size_t kMostWaiting = 64;
+
+  void work();
+  void write(const std::vector<Headline>& lines);
+
+  LiveText* live_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::vector<Headline>> waiting_;
+  std::vector<std::vector<Headline>> spare_;
+  std::thread writer_;
+  bool started_ = false;
+  bool writing_ = false;
+  bool closing_ = false;
+};
+
+}  // namespace aoti_debug

@@ -1,0 +1,123 @@
+"""A comparison is kept in the directory of its run, and read again."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import schema
+from subjects import comparison_of, run
+
+from aoti_debug.compare import stored_comparison
+from aoti_debug.compare.document import document
+from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.errors import RunDirError
+from aoti_debug.machine.steps import Steps
+from aoti_debug.rundir.run_directory import RunDir
+
+SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> RunDir:
+    opened = run(tmp_path, 2, fault=False)
+    stored_comparison.write(comparison_of(opened), opened.path)
+    return opened
+
+
+def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
+    comparison = stored_comparison.read(compared)
+    assert comparison is not None
+    assert comparison == comparison_of(compared)
+    assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), SCHEMA) == []
+
+
+@pytest.mark.parametrize("relative", [0.25, math.inf])
+def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
+    outputs = (OutputError(0, "float32", 8, 3, relative), OutputError(2, "int64", 4, 0, 0.0))
+    comparison = replace(comparison_of(compared), outputs=outputs)
+    stored_comparison.write(comparison, compared.path)
+    assert stored_comparison.read(compared) == comparison
+    assert schema.problems(json.loads((compared.path / stored_comparison.NAME).read_text()), SCHEMA) == []
+
+
+def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = stored_comparison.read(compared)
+    assert comparison is not None
+    steps = Steps()
+    stored_comparison.keep_in_run(comparison, steps)
+    assert steps.done == []
+    monkeypatch.setattr(
+        stored_comparison.files, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+    )
+    stored_comparison.keep_in_run(comparison, steps)
+    (step,) = steps.done
+    assert step.text.startswith("not written: Read-only file system; ")
+
+
+def test_a_run_that_was_not_compared(tmp_path: Path) -> None:
+    assert stored_comparison.read(run(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "format 2; this aoti-debug reads format 1"),
+        ({"launches": 3}, "launches is 3"),
+        ({"launches": [{"id": "0.0"}]}, r"launches\[0\]"),
+    ],
+)
+def test_a_damaged_file(compared: RunDir, change: dict[str, Any], message: str) -> None:
+    path = compared.path / stored_comparison.NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunDirError, match=message) as caught:
+        stored_comparison.read(compared)
+    assert "aoti-debug compare" in caught.value.hint
+
+
+def test_the_file_of_another_run(compared: RunDir) -> None:
+    path = compared.path / stored_comparison.NAME
+    path.write_text(path.read_text().replace("cpp_fused_mul_0", "cpp_fused_other_0"))
+    with pytest.raises(RunDirError, match=r"launch 0\.0 cpp_fused_other_0, which this run has not"):
+        stored_comparison.read(compared)
+
+
+def test_a_map_of_another_size(compared: RunDir) -> None:
+    path = compared.path / stored_comparison.NAME
+    path.write_text(path.read_text().replace('"columns": 8', '"columns": 100000000'))
+    with pytest.raises(RunDirError, match="another size than its rows and columns"):
+        stored_comparison.read(compared)
+
+
+@pytest.mark.parametrize(
+    "change", [{"shape": [0, 8]}, {"worst": {"index": 32, "actual": "", "expected": "", "eager": ""}}]
+)
+def test_an_element_that_is_not_there(compared: RunDir, change: dict[str, Any]) -> None:
+    path = compared.path / stored_comparison.NAME
+    data = json.loads(path.read_text())
+    data["launches"][1]["outputs"][0] |= change
+    path.write_text(json.dumps(data))
+    with pytest.raises(RunDirError, match="is no element of the output"):
+        stored_comparison.read(compared)
+
+
+def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
+    path = compared.path / stored_comparison.NAME
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(RunDirError, match="symbolic link"):
+        stored_comparison.read(compared)
+
+
+def test_states_are_kept(compared: RunDir) -> None:
+    states = (StateChange("cache", 1, "0.1", Advance.TWICE, 0.5, 0.25), StateChange("gain", 0, "", Advance.UNTOUCHED))
+    comparison = replace(comparison_of(compared), states=states)
+    stored_comparison.write(comparison, compared.path)
+    assert stored_comparison.read(compared) == comparison

@@ -25,6 +25,10 @@ _READ_LATE = frozenset(
     }
 )
 
+# How often a waiting thread of libgomp looks for work before it sleeps. By default that takes milliseconds, in which, on
+# a busy host, the threads that it waits for do not get its core.
+_SPINS = {"GOMP_SPINCOUNT": "10000"}
+
 _lock = threading.Lock()
 _servers: list[ForkServer] = []
 _users: Counter[ForkServer] = Counter()  # how many `with` statements use each of them
@@ -95,7 +99,7 @@ def start(
     Raises:
         OSError: it cannot be started.
     """
-    complete = environment(variables) if command.module else dict(variables)
+    complete = environment(variables) if command.module else _waiting_briefly(variables)
     for server in _servers_for(variables, after):
         with contextlib.suppress(ForkServerError):
             return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
@@ -119,4 +123,9 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables, with the directory of aoti_debug at the end of PYTHONPATH."""
     library = str(Path(aoti_debug.__file__).resolve().parent.parent)
     search = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    return {**variables, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library]))}
+    return {**_waiting_briefly(variables), "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library]))}
+
+
+def _waiting_briefly(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables; where they leave it open, threads of OpenMP that wait for others soon sleep."""
+    return {**({} if "OMP_WAIT_POLICY" in variables else _SPINS), **variables}

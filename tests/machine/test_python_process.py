@@ -233,6 +233,25 @@ def test_what_a_users_module_prints_is_printed_by_every_process(module: Path) ->
             assert finish(command) == FinishedProcess(0, "hello\nmain\n", "there\n")
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "10000 None\n"),
+        ({"GOMP_SPINCOUNT": "7"}, "7 None\n"),
+        ({"OMP_WAIT_POLICY": "active"}, "None active\n"),
+    ],
+)
+def test_threads_that_wait_soon_sleep(
+    module: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    command = write("print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))")
+    assert finish(command, variables=variables).stdout == expected
+    with python_process.forking_from(["json"]):
+        assert finish(command, variables=variables).stdout == expected
+
+
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"])
 def test_another_environment_needs_a_new_process(module: Path, name: str) -> None:
     write("pass", "imported_once")

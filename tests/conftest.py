@@ -43,12 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell starts what runs in its background deaf to interrupts; tests send such to their children. What tests make
     is remembered as made here in a directory of the session, which its workers share. Hundreds of processes start: they
-    compile our modules once, also where the environment says that Python keeps no bytecode. While tests are collected,
-    Python's cycle collector is off: it would visit all modules again and again.
+    compile our modules once, also where the environment says that Python keeps no bytecode. They have more threads than
+    there are cores, so that a thread of OpenMP that waits for others leaves its core to them: by default it would spin.
+    While tests are collected, Python's cycle collector is off: it would visit all modules again and again.
     """
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # else it collects no tests
         gc.disable()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):
         state = tempfile.mkdtemp(prefix="aoti-debug-state-")

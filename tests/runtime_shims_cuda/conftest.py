@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from runtime_shims_cuda import device_library
 from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
-from runtime_shims_cuda.emulated import finish, use_context
+from runtime_shims_cuda.emulated import abandon, finish, use_context
 
 
 @pytest.fixture(scope="session")
@@ -32,18 +32,23 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     return HostLibrary(device_library.build(tmp_path_factory.mktemp("host") / "host.so", sources, "-O1"))
 
 
+def in_own_context(device: DeviceLibrary) -> Iterator[DeviceLibrary]:
+    """The device for one test, which must wait for all work on memory of its own."""
+    use_context(device, 1)
+    yield device
+    abandoned = abandon(device)
+    finish(device)
+    assert abandoned == 0
+
+
 @pytest.fixture
 def device(emulated: DeviceLibrary) -> Iterator[DeviceLibrary]:
     """The same, in a context of its own device 0, without an error."""
-    use_context(emulated, 1)
-    yield emulated
-    finish(emulated)
+    yield from in_own_context(emulated)
 
 
 @pytest.fixture
 def fresh_device(emulated: DeviceLibrary, tmp_path: Path) -> Iterator[DeviceLibrary]:
     """One that nothing has been done on."""
     fresh = DeviceLibrary(Path(shutil.copy(emulated.path, tmp_path / "fresh.so")))
-    use_context(fresh, 1)
-    yield fresh
-    finish(fresh)
+    yield from in_own_context(fresh)

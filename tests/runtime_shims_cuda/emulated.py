@@ -37,6 +37,12 @@ def allocated(device: DeviceLibrary) -> int:
     return int(device.library.emulator_allocated())
 
 
+def abandon(device: DeviceLibrary) -> int:
+    """Drops what is queued and works on memory of a test, which is gone when the test is; returns how much that was."""
+    device.library.emulator_abandon.restype = c_uint64
+    return int(device.library.emulator_abandon())
+
+
 def finish(device: DeviceLibrary) -> None:
     """Does all work that is still queued, after an error too."""
     device.library.emulator_fail(0)

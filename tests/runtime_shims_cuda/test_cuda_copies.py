@@ -193,5 +193,8 @@ def test_host_memory_is_written_after_what_was_enqueued(device: DeviceLibrary, s
 
 
 def test_memory_of_a_broken_device_is_not_written(device: DeviceLibrary) -> None:
+    tensor = torch.zeros(4)
     fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
-    assert not device.write_memory(torch.zeros(4).data_ptr(), b"\x01", STREAM)
+    assert not device.write_memory(tensor.data_ptr(), b"\x01", STREAM)
+    assert tensor.count_nonzero() == 0
+    finish(device)

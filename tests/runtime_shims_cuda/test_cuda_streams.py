@@ -9,13 +9,20 @@ import pytest
 import torch
 from runtime_shims_cuda import reference, samples
 from runtime_shims_cuda.device_library import DeviceLibrary, describe
-from runtime_shims_cuda.emulated import allocated, fail_after_queued, limit_memory, own_stream, queued, use_context
+from runtime_shims_cuda.emulated import (
+    allocated,
+    fail_after_queued,
+    finish,
+    limit_memory,
+    own_stream,
+    queued,
+    use_context,
+)
 
 CUDA_ERROR_ILLEGAL_ADDRESS = 700
 STREAM = 0x7000
 OTHER_STREAM = 0x7100
 RING = 1024
-KEPT: list[object] = []  # what the device may still come to
 
 
 @pytest.fixture
@@ -43,6 +50,7 @@ def test_a_crumb_is_written_in_stream_order(device: DeviceLibrary, crumbs: ctype
     arrived = device.take(STREAM, wait=False)
     assert arrived is not None
     assert len(arrived) == 1
+    finish(device)
 
 
 def test_streams_have_their_own_order(device: DeviceLibrary, crumbs: ctypes.Array[ctypes.c_uint32]) -> None:
@@ -51,6 +59,7 @@ def test_streams_have_their_own_order(device: DeviceLibrary, crumbs: ctypes.Arra
     assert device.library.harness_write_crumb(STREAM, 128, 2)
     run(device)
     assert (crumbs[0], crumbs[32]) == (0, 2)
+    finish(device)
 
 
 def test_memory_that_is_registered_already_will_do(
@@ -96,13 +105,13 @@ def test_the_flight_recorder_after_a_fault(device: DeviceLibrary) -> None:
     assert device.library.harness_register_flight(ctypes.addressof(words), 4096)
     tensor = torch.ones(8, dtype=torch.int32)
     place = ctypes.addressof(words) + 64
-    KEPT.extend((words, tensor))
     assert device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 4, place)
     fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
     assert device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 32, place)
     device.library.emulator_finish()
     assert list(words[16:24]) == [1, 0, 0, 0, 0, 0, 0, 0]
     assert not device.library.harness_copy_to_flight(STREAM, tensor.data_ptr(), 32, place)
+    finish(device)
 
 
 @pytest.mark.parametrize(("status", "query", "expected"), [(0, 0, 0), (1, 0, 1), (2, 0, 1), (0, 906, 1), (0, 700, 0)])
@@ -194,6 +203,7 @@ def test_levels_without_kernels_load_none(device: DeviceLibrary, crumbs: ctypes.
     assert device.pending_error(STREAM) == (0, "")
     assert queued(device, STREAM) == 1000
     assert (device.library.emulator_module_loads(), allocated(device)) == (loads, memory)
+    finish(device)
 
 
 def test_without_memory_statistics_are_refused(fresh_device: DeviceLibrary) -> None:

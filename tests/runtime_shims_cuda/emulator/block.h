@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #define __global__
@@ -34,15 +35,7 @@ class Block {
 
   Block(uint32_t threads, const std::function<void()>& body) : body_(body), fibers_(threads), warps_(threads / kLanes) {
     current_ = this;
-    for (uint32_t i = 0; i < threads; ++i) {
-      Fiber& fiber = fibers_[i];
-      fiber.stack.resize(kStackBytes);
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = fiber.stack.size();
-      fiber.context.uc_link = &scheduler_;
-      makecontext(&fiber.context, enter, 0);
-    }
+    for (uint32_t i = 0; i < threads; ++i) prepare(&fibers_[i].context, stack(i));
     live_ = threads;
     while (live_ > 0) run_round();
   }
@@ -71,7 +64,6 @@ class Block {
  private:
   struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
     bool done = false;
   };
   struct Warp {
@@ -79,6 +71,21 @@ class Block {
     uint32_t arrived = 0;
     uint32_t values[2][kLanes];
   };
+
+  void prepare(ucontext_t* context, char* stack) {
+    getcontext(context);
+    context->uc_stack.ss_sp = stack;
+    context->uc_stack.ss_size = kStackBytes;
+    context->uc_link = &scheduler_;
+    makecontext(context, enter, 0);
+  }
+
+  // The stack of that thread, of one block after another.
+  static char* stack(uint32_t thread) {
+    static std::vector<std::unique_ptr<char[]>> stacks;
+    while (stacks.size() <= thread) stacks.emplace_back(new char[kStackBytes]);
+    return stacks[thread].get();
+  }
 
   // What every lane of the warp gives.
   const uint32_t* exchange(uint32_t value) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -16,8 +17,13 @@
 
 namespace {
 
+struct Work {
+  std::function<void()> body;
+  bool borrows;  // it reads or writes memory that belongs to somebody else
+};
+
 struct Stream {
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
   uint64_t done = 0;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 };
@@ -29,6 +35,7 @@ struct Driver {
   CUresult capture_query = CUDA_SUCCESS;
   size_t memory_left = ~size_t{0};
   size_t allocated = 0;
+  std::map<CUdeviceptr, size_t> allocations;
   int module_loads = 0;
   int launches = 0;
   int events = 0;
@@ -50,18 +57,23 @@ Stream& stream_of(CUstream stream) { return driver.streams[{context(), stream}];
 
 void run(Stream& stream, uint64_t until) {
   while (!stream.work.empty() && stream.done < until && driver.error == CUDA_SUCCESS) {
-    const std::function<void()> work = stream.work.front();
+    const Work work = std::move(stream.work.front());
     stream.work.pop_front();
     ++stream.done;
-    work();
+    work.body();
   }
 }
 
-CUresult enqueue(CUstream stream, std::function<void()> work) {
+bool is_own(CUdeviceptr address) {
+  const auto after = driver.allocations.upper_bound(address);
+  return after != driver.allocations.begin() && address < std::prev(after)->first + std::prev(after)->second;
+}
+
+CUresult enqueue(CUstream stream, std::function<void()> body, bool borrows = true) {
   if (context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const auto owner = driver.owners.find(stream);
   if (owner != driver.owners.end() && owner->second != context()) return CUDA_ERROR_INVALID_HANDLE;
-  if (driver.error == CUDA_SUCCESS) stream_of(stream).work.push_back(std::move(work));
+  if (driver.error == CUDA_SUCCESS) stream_of(stream).work.push_back(Work{std::move(body), borrows});
   return driver.error;
 }
 
@@ -92,6 +104,17 @@ EXPORT void emulator_fill(void* stream, uint8_t* memory, int value, uint64_t byt
 }
 EXPORT void emulator_finish() {
   for (auto& [key, stream] : driver.streams) run(stream, ~uint64_t{0});
+}
+// How much is left to do that needs memory of somebody else; then none of that.
+EXPORT uint64_t emulator_abandon() {
+  uint64_t abandoned = 0;
+  for (auto& [key, stream] : driver.streams) {
+    const auto kept =
+        std::remove_if(stream.work.begin(), stream.work.end(), [](const Work& work) { return work.borrows; });
+    abandoned += static_cast<uint64_t>(stream.work.end() - kept);
+    stream.work.erase(kept, stream.work.end());
+  }
+  return abandoned;
 }
 EXPORT void emulator_limit_memory(uint64_t bytes) { driver.memory_left = bytes; }
 EXPORT uint64_t emulator_queued(void* stream) { return stream_of(static_cast<CUstream>(stream)).work.size(); }
@@ -158,9 +181,11 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   void* const memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
   memset(memory, 0xaa, bytes);
   *address = reinterpret_cast<CUdeviceptr>(memory);
+  driver.allocations[*address] = bytes;
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr address) {
+  driver.allocations.erase(address);
   free(reinterpret_cast<void*>(address));
   return CUDA_SUCCESS;
 }
@@ -190,7 +215,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstr
   return enqueue(stream, [=] { memcpy(reinterpret_cast<void*>(to), from, bytes); });
 }
 CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count, CUstream stream) {
-  return enqueue(stream, [=] { std::fill_n(reinterpret_cast<uint32_t*>(address), count, value); });
+  return enqueue(stream, [=] { std::fill_n(reinterpret_cast<uint32_t*>(address), count, value); }, !is_own(address));
 }
 CUresult cuEventCreate(CUevent* event, unsigned int) {
   ++driver.events;

@@ -25,8 +25,8 @@ _READ_LATE = frozenset(
     }
 )
 
-# How often a waiting thread of libgomp looks for work before it sleeps. By default that takes milliseconds, in which, on
-# a busy host, the threads that it waits for do not get its core.
+# How often a waiting thread of libgomp looks for work before it sleeps. By default that takes milliseconds, in which,
+# on a busy host, the threads that it waits for do not get its core.
 _SPINS = {"GOMP_SPINCOUNT": "10000"}
 
 _lock = threading.Lock()

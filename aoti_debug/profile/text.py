@@ -37,7 +37,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
         limit: how many sites are shown; None for all.
     """
     shown = profile.sites if limit is None else profile.sites[:limit]
-    table = grid.table(COLUMNS, [_row(site) for site in shown], width)
+    table = grid.table(COLUMNS, [row(site) for site in shown], width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
@@ -96,7 +96,8 @@ def _hidden(profile: ModelProfile, shown: int, table: grid.TextTable) -> list[st
     return lines
 
 
-def _row(site: SiteProfile) -> list[str | grid.Cell]:
+def row(site: SiteProfile) -> list[str | grid.Cell]:
+    """The cells of a launch, under COLUMNS."""
     work, placement = site.work, site.placement
     provenance = site.site.provenance
     return [

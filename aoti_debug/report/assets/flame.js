@@ -44,6 +44,7 @@
     focused = i;
     elements[i].tabIndex = 0;
     elements[i].focus();
+    describe(i); // a window without the focus sends no event
   }
 
   // The next box of the same row, to the right (1) or left (-1); the same one if there is none.

@@ -12,7 +12,7 @@ from aoti_debug.profile.frames import Frame, FrameKind, frame_tree
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Bound
-from aoti_debug.profile.text import COLUMNS, heading, row, sum_lines
+from aoti_debug.profile.text import columns, device_cells, heading, rows, sum_lines
 from aoti_debug.report.page import PageParts, render
 
 NAME = "report/profile.html"
@@ -33,8 +33,8 @@ def page(profile: ModelProfile) -> str:
         "boxes": boxes,
         "rows": picture.rows,
         "hidden": picture.hidden,
-        "columns": COLUMNS,
-        "launches": [row(site) for site in profile.sites[:MOST_LAUNCHES]],
+        "columns": columns(profile),
+        "launches": rows(profile, profile.sites[:MOST_LAUNCHES]),
         "more": len(profile.sites[MOST_LAUNCHES:]),
     }
     data = [{name: box[name] for name in ("left", "width", "parent", "end", "title", "facts")} for box in boxes]
@@ -105,6 +105,9 @@ def _launch_facts(site: SiteProfile) -> dict[str, str]:
         facts["FLOP"] = f"{site.work.flops:.3g}"
     if site.placement is not None:
         facts |= {"roofline": f"{site.placement.share:.0%}", "bound by": site.placement.bound.value}
+    if site.kernel is not None:
+        names = ("registers", "shared memory", "occupancy", "configuration")
+        facts |= dict(zip(names, device_cells(site.kernel), strict=True))
     if advice := hint(site):
         facts["hint"] = advice
     return facts

@@ -9,6 +9,7 @@
      └─ InternalError    70   a bug of aoti-debug
 
 0 stands for clean and 1 for a finding: a fault of the model that is being debugged is a result, not an error.
+So is 7: a finding for which nothing was found that a triage confirms.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import ClassVar
 
 EXIT_CLEAN = 0
 EXIT_FINDING = 1
+EXIT_UNCONFIRMED = 7
 
 
 class AotiDebugError(Exception):

@@ -16,9 +16,9 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
-    *("show", "repro", "compare", "fx_repro", "diff", "ranks", "replay", "bisect", "profile", "call_text", "triage"),
+    *("show", "repro", "compare", "fx_repro", "diff", "ranks", "replay", "bisect", "call_text", "triage"),
     *("kernel_code", "minify"),
-    *("report", "summaries", "memory", "bundle", "torch_compile"),
+    *("report", "summaries", "memory", "profile", "bundle", "torch_compile"),
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import click
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
 from aoti_debug.machine.last_durations import LastDurations
-from aoti_debug.minify.confirm import confirmed
+from aoti_debug.minify.document import document
+from aoti_debug.minify.found import Minified
 from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import BASE, MOST_SCRIPTS, MinifyOptions
 from aoti_debug.minify.text import minified_lines
@@ -37,6 +39,7 @@ from aoti_debug.minify.text import minified_lines
 @options.libraries
 @options.trust
 @options.out(BASE, "the minimisation")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/minify.schema.json).")
 @click.pass_context
 def command(
     context: click.Context,
@@ -51,6 +54,7 @@ def command(
     libraries: tuple[Path, ...],
     trusted: bool,
     out: Path,
+    as_json: bool,
 ) -> None:
     """Find the smallest part of PROGRAM.pt2 that still shows its fault, and write it as a script.
 
@@ -58,7 +62,9 @@ def command(
     process of its own: first the operators that the guilty launch computes, with the tensors that it read, then ever
     fewer of them. If no such part shows the fault, parts of the whole program are tried. The result needs torch and
     the modules of --import, and nothing of aoti-debug; it prints one line and ends with exit code 1 if it shows the
-    fault. If the search is interrupted, the same command goes on. Exit code 1: there is a finding.
+    fault. A triage of that part has to confirm the finding; if it does not, the next larger part is tried, four in
+    all. If the search is interrupted, the same command goes on. Exit code 1: there is a finding, and a script that is
+    confirmed; 7: there is a finding, and no such script.
     """
     chosen = MinifyOptions(
         program=program,
@@ -74,9 +80,17 @@ def command(
         trusted=trusted,
     )
     with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
-        found = confirmed(minify(chosen, progress), chosen, progress)
-    if found.smallest is not None:
-        shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
-        found = replace(found, smallest=replace(found.smallest, script=Path(shown)))
-    print_lines(["", *minified_lines(found)])
-    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING)
+        found = minify(chosen, progress)
+    if as_json:
+        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *minified_lines(_with_short_path(found))])
+    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING if found.is_confirmed else EXIT_UNCONFIRMED)
+
+
+def _with_short_path(found: Minified) -> Minified:
+    """The result with the path of the script from here, if it lies below."""
+    if found.smallest is None:
+        return found
+    shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
+    return replace(found, smallest=replace(found.smallest, script=Path(shown)))

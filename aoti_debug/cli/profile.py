@@ -48,6 +48,14 @@ LIMIT = 40  # rows
     type=options.FilePath(dir_okay=False),
     help="Also write a trace of all calls that Perfetto (ui.perfetto.dev) and chrome://tracing open.",
 )
+@click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=options.FilePath(dir_okay=False),
+    help="With --plot: the file to write.  [default: report/profile.html in the run]",
+)
 @options.imports
 @options.libraries
 @options.trust
@@ -63,6 +71,8 @@ def command(
     calls: int,
     against: Path | None,
     trace: Path | None,
+    plot: bool,
+    output: Path | None,
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
     trusted: bool,
@@ -77,6 +87,8 @@ def command(
     bytes that it moves, its floating-point operations, and how close it is to what this machine can do. Times are
     medians of the calls. Exit code 1: with --against, something is slower.
     """
+    if output is not None and not plot:
+        raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
     chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
@@ -87,6 +99,10 @@ def command(
     if trace is not None:
         _write(trace, trace_text(slices(found.run, found.warm_up), model.name))
         print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)
+    if plot:
+        from aoti_debug.profile import page_file  # a table starts without the templates
+
+        print_lines([f"page: {page_file.write(found, output)}"], err=as_json)
     is_slower = found.changes is not None and bool(found.changes.slower)
     context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
 

@@ -1,4 +1,4 @@
-"""Triages the program of a smallest script, which says if it is the same kind of finding."""
+"""Triages the program of a script, which says if it has the same kind of finding."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError, TargetError
 from aoti_debug.fx_repro.module_text import CLASS
-from aoti_debug.machine import process
+from aoti_debug.machine import process, tied_process
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.minify.finding import finding_of
-from aoti_debug.minify.found import Minified
 from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.verdict import Confirmation, Verdict
 
 PROGRAM, FOLDER = "program.pt2", "confirmation"
 _SECONDS = 600.0  # that the export may take
@@ -26,22 +27,21 @@ torch.export.save(torch.export.export(script["{CLASS}"]().eval(), script["make_i
 """
 
 
-def confirmed(found: Minified, options: MinifyOptions, listener: StepListener | None = None) -> Minified:
-    """The result with the verdict of a triage of its smallest program, which is left beside the script."""
-    smallest = found.smallest
-    if smallest is None:
-        return found
-    program = smallest.script.with_name(PROGRAM)
+def verdict_of(script: Path, finding: Finding, options: MinifyOptions, listener: StepListener | None = None) -> Verdict:
+    """The verdict of a triage of the program of a script, which is left beside the script.
+
+    Args:
+        finding: of the whole program; one of the same kind confirms the script.
+    """
+    program = script.with_name(PROGRAM)
     try:
-        _export(smallest.script, program)
+        _export(script, program)
         small = replace(options, program=program, inputs=None)
-        finding, _ = finding_of(small, smallest.script.parent.with_name(FOLDER), Steps(listener), listener)
+        found, _ = finding_of(small, script.parent.parent.with_name(FOLDER), Steps(listener), listener)
     except AotiDebugError as error:
-        return replace(found, smallest=replace(smallest, verdict=f"not known: {wording.first_line(str(error))}"))
-    verdict = f"{finding.kind.heading} {wording.first_line(finding.what)}"
-    if finding.kind != found.finding.kind:
-        verdict = f"NOT CONFIRMED: {verdict}"
-    return replace(found, smallest=replace(smallest, verdict=verdict, program=program))
+        return Verdict(Confirmation.UNKNOWN, wording.first_line(str(error)))
+    answer = Confirmation.YES if found.kind == finding.kind else Confirmation.NO
+    return Verdict(answer, f"{found.kind.heading} {wording.first_line(found.what)}")
 
 
 def _export(script: Path, program: Path) -> None:
@@ -51,9 +51,9 @@ def _export(script: Path, program: Path) -> None:
         TargetError: that fails.
     """
     try:
-        done = process.run([sys.executable, "-c", _EXPORT, str(script), str(program)], timeout=_SECONDS)
+        done = tied_process.run([sys.executable, "-c", _EXPORT, str(script), str(program)], timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TargetError(f"{script} cannot be exported: {error}") from error
+        raise TargetError(f"the part cannot be exported: {error}") from error
     if done.code:
         said = wording.first_line(done.stderr.strip().rpartition("\n")[2])
-        raise TargetError(f"{script} cannot be exported: {said or process.describe_exit(done.code)}")
+        raise TargetError(f"the part cannot be exported: {said or process.describe_exit(done.code)}")

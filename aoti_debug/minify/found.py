@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.minify.trials import Trial
+from aoti_debug.minify.verdict import Candidate, Confirmation, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Smallest:
         fails_in_eager: a call of it ends the process, or raises an error, in eager, too.
         shown, runs: how often the script showed it, when it was run so many times in fresh processes; of a finding that
             does not show itself every time, how often within one process of the script.
-        verdict: of a triage of the part as a program; "" if there was none.
-        program: that program; None if there is none.
+        verdict: of a triage of the part as a program.
+        program: that program; None if the part cannot be exported.
     """
 
     script: Path
@@ -38,7 +39,7 @@ class Smallest:
     fails_in_eager: bool
     shown: int
     runs: int
-    verdict: str = ""
+    verdict: Verdict
     program: Path | None = None
 
 
@@ -49,7 +50,9 @@ class Minified:
     Attributes:
         trials: all scripts that were run, those of an earlier, interrupted minimisation first.
         earlier: how many of them that were.
-        smallest: None if no script showed the finding, or there is none.
+        smallest: the part that a triage confirmed, else the smallest of all; None if no script showed the finding, or
+            there is none.
+        refused: parts that a triage did not confirm, in order.
         notes: starts that could not be used, and why.
     """
 
@@ -57,9 +60,15 @@ class Minified:
     trials: tuple[Trial, ...]
     earlier: int
     smallest: Smallest | None = None
+    refused: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:
         """True if there was nothing to minimise."""
         return self.finding.kind == CLEAN
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if there is a script that a triage confirmed."""
+        return self.smallest is not None and self.smallest.verdict.confirmation is Confirmation.YES

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from aoti_debug.bisect.smallest import Outcome, smallest
@@ -15,34 +14,45 @@ from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import python_process
 from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.machine.versions import installed_versions
-from aoti_debug.minify.attempt import Attempt, Script, files_of, folders_of, script_of
+from aoti_debug.minify import candidates, scripts
+from aoti_debug.minify.attempt import Attempt, Script, folders_of
 from aoti_debug.minify.check import Check, checks_of
+from aoti_debug.minify.confirm import PROGRAM, verdict_of
 from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
 from aoti_debug.minify.inputs import SMALL, Given, InputForm, sizes_of
+from aoti_debug.minify.key import key_of
 from aoti_debug.minify.likely import likely_parts
 from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.run_script import is_like, run_script
-from aoti_debug.minify.script_text import Setting
+from aoti_debug.minify.run_script import run_script
+from aoti_debug.minify.script_text import SCRIPT, Setting
+from aoti_debug.minify.scripts import Run, Scripts
+from aoti_debug.minify.start import Unit
 from aoti_debug.minify.starts import starts_of
-from aoti_debug.minify.trials import Trial, Trials
+from aoti_debug.minify.trials import Trials
+from aoti_debug.minify.verdict import Candidate, Confirmation, Verdict
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.preloaded import PRELOADED
 
 RESULT = "repro"
-_STARTS, _TRIAL = "starts", "trial"  # while it searches
+_STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
 _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
-Run = Callable[[Path, Trial, float], Trial]
+Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], Verdict]
 
 
-def minify(options: MinifyOptions, listener: StepListener | None = None, run: Run = run_script) -> Minified:
+def minify(
+    options: MinifyOptions,
+    listener: StepListener | None = None,
+    run: Run = run_script,
+    confirm: Confirm = verdict_of,
+) -> Minified:
     """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
 
     Args:
         run: runs a script, and adds to its trial what that showed; one run of it may take so many seconds.
+        confirm: triages the program of a script, which says if it has the finding.
 
     Raises:
         UsageError: the directory cannot be made, or the program is not trusted.
@@ -65,23 +75,7 @@ def minify(options: MinifyOptions, listener: StepListener | None = None, run: Ru
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
     with python_process.forking_from(PRELOADED, options.imports):
-        return _Minimisation(options, folder, Trials(folder, key), listener, run).minified()
-
-
-def key_of(options: MinifyOptions) -> str:
-    """The identity of a minimisation, in hexadecimal digits.
-
-    It is that of the program, its settings and inputs, of the user's modules and libraries, and of what is installed.
-    """
-    digest = sha256(options.program.read_bytes())
-    if options.inputs is not None:
-        digest.update(options.inputs.read_bytes())
-    for path in (*files_of(options.imports), *filter(Path.is_file, options.libraries)):
-        digest.update(sha256(path.read_bytes()).digest())
-    digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
-    words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
-    digest.update(json.dumps(words, sort_keys=True, default=str).encode())
-    return digest.hexdigest()
+        return _Minimisation(options, folder, Trials(folder, key), listener, run, confirm).minified()
 
 
 class _Minimisation:
@@ -92,57 +86,73 @@ class _Minimisation:
         trials: Trials,
         listener: StepListener | None,
         run: Run,
+        confirm: Confirm,
     ) -> None:
-        self._run = run
+        self._confirm = confirm
         self._options = options
         self._folder = folder
         self._trials = trials
         self._listener = listener
         self._steps = Steps(listener)
         self._notes: list[str] = []
-        self._title = ""
-        self._is_spent = False
-        self._setting = Setting(
+        setting = Setting(
             configs=options.inductor_configs,
             folders=folders_of(options.imports),
             imports=options.imports,
             libraries=tuple(str(path.resolve()) for path in options.libraries),
             seconds=options.stall,
         )
+        self._scripts = Scripts(folder, trials, run, setting, options.most_scripts, self._steps)
 
     def minified(self) -> Minified:
         finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
-        best = None
+        best: Smallest | None = None
+        refused: tuple[Candidate, ...] = ()
         if finding.kind.value != "clean":
-            self._title = _title(self._options, finding)
-            shown = self._shown(finding, done.run)
-            best = None if shown is None else self._result(self._simplified(self._reduced(shown)))
-        if self._is_spent:
+            self._scripts.title = _title(self._options, finding)
+            showing = self._showing(finding, done.run)
+            shown = next(showing, None)
+            if shown is not None:
+                best, refused = self._confirmed(self._candidates(shown, showing), finding)
+        if self._scripts.is_spent:
             self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
         else:
             self._trials.finish()
-        for name in (_STARTS, _TRIAL):  # they hold values of the program
+        for name in (_STARTS, _CANDIDATES, scripts.FOLDER):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
-        return Minified(finding, self._trials.all, self._trials.earlier, best, tuple(self._notes))
+        return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
 
-    def _shown(self, finding: Finding, run: Path | None) -> Attempt | None:
-        """The first attempt that shows the finding: a likely part of a start, or all of it; None if none does."""
-        attempts = []
+    def _showing(self, finding: Finding, run: Path | None) -> Iterator[Attempt]:
+        """Yields the attempts that show the finding: likely parts of a start, or all of it."""
+        failed = []
+        is_shown = False
         for start in starts_of(self._options, finding, run, self._folder / _STARTS, self._notes.append):
             for check in checks_of(finding):
                 for units in likely_parts(start, check, finding):
                     attempt = Attempt(start, units, check)
-                    if self._tried(attempt).shown:
-                        return attempt
-                    attempts.append(attempt)
-        often = (replace(attempt, runs=_MANY) for attempt in attempts if attempt.units == attempt.start.units)
-        return next((attempt for attempt in often if self._tried(attempt).shown), None)
+                    if self._scripts.tried(attempt).shown:
+                        is_shown = True
+                        yield attempt
+                    else:
+                        failed.append(attempt)
+        if not is_shown:
+            often = (replace(attempt, runs=_MANY) for attempt in failed if attempt.units == attempt.start.units)
+            yield from (attempt for attempt in often if self._scripts.tried(attempt).shown)
 
-    def _reduced(self, whole: Attempt) -> Attempt:
-        """The smallest attempt like one that shows the finding."""
-        first = self._tried(whole).observed
-        found = smallest(whole.units, lambda units: self._outcome(replace(whole, units=units), first))
-        return replace(whole, units=found or whole.units)
+    def _candidates(self, whole: Attempt, others: Iterator[Attempt]) -> Iterator[Attempt]:
+        """The smallest attempt like one that shows the finding, then larger ones."""
+        first = self._scripts.tried(whole).observed
+        seen = []
+
+        def outcome(units: tuple[Unit, ...]) -> Outcome:
+            attempt = replace(whole, units=units)
+            found = self._scripts.outcome(attempt, first)
+            if found is Outcome.YES:
+                seen.append(attempt)
+            return found
+
+        reduced = replace(whole, units=smallest(whole.units, outcome) or whole.units)
+        return candidates.candidates(self._simplified(reduced), reduced, seen, others)
 
     def _simplified(self, attempt: Attempt) -> Attempt:
         """The attempt with inputs that need no file, and are small, if it shows the finding with these.
@@ -151,28 +161,64 @@ class _Minimisation:
         """
         if attempt.check in (Check.NAN, Check.INFINITY):
             return attempt
-        first = self._tried(attempt).observed
-        script = self._script(attempt)
+        first = self._scripts.tried(attempt).observed
+        script = self._scripts.script(attempt)
         sizes = {} if script is None else dict.fromkeys(sizes_of(attempt.start, script.module), SMALL)
         forms = [InputForm(Given.SEED, sizes), *([InputForm(Given.SEED)] if sizes else []), InputForm(Given.LITERAL)]
         simple = (replace(attempt, form=form) for form in forms)
-        return next((attempt for attempt in simple if self._shows(attempt, first)), attempt)
+        return next((a for a in simple if self._scripts.outcome(a, first) is Outcome.YES), attempt)
 
-    def _result(self, attempt: Attempt) -> Smallest:
-        """Writes the script of an attempt, after a look at whether it shows the finding every time."""
-        first = self._tried(attempt)
+    def _confirmed(
+        self, attempts: Iterator[Attempt], finding: Finding
+    ) -> tuple[Smallest | None, tuple[Candidate, ...]]:
+        """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
+        refused: list[Candidate] = []
+        first: Attempt | None = None
+        for attempt in itertools.islice(attempts, candidates.MOST):
+            first = first or attempt
+            verdict = self._verdict(attempt, finding)
+            if verdict.confirmation is Confirmation.YES:
+                return self._result(attempt, verdict), tuple(refused)
+            refused.append(Candidate(attempt.name, verdict))
+        assert first is not None, "what shows the finding is a candidate itself"
+        return self._result(first, refused[0].verdict), tuple(refused)
+
+    def _verdict(self, attempt: Attempt, finding: Finding) -> Verdict:
+        """The verdict of a triage of an attempt's program; that of an interrupted minimisation is taken from there."""
+        script = self._scripts.script(attempt)
+        assert script is not None
+        known = self._trials.verdict(script.hash)
+        folder = self._candidate(script)
+        if known is not None and folder.is_dir():
+            return known
+        verdict = self._confirm(script.write(folder), finding, self._options, self._listener)
+        self._trials.judge(script.hash, verdict)
+        return verdict
+
+    def _candidate(self, script: Script) -> Path:
+        return self._folder / _CANDIDATES / script.hash[:12]
+
+    def _result(self, attempt: Attempt, verdict: Verdict) -> Smallest:
+        """Keeps the script of an attempt, after a look at whether it shows the finding every time."""
+        script = self._scripts.script(attempt)
+        assert script is not None
+        result = self._folder / RESULT
+        shutil.rmtree(result, ignore_errors=True)
+        self._candidate(script).rename(result)
+        first = self._scripts.tried(attempt)
         shown, runs = first.shown, first.runs
         if attempt.runs == 1:
-            more = self._tried(replace(attempt, runs=_FEW))
+            more = self._scripts.tried(replace(attempt, runs=_FEW))
             if not more.failure:
                 shown, runs = shown + more.shown, runs + more.runs
             often = replace(attempt, runs=_MANY)
-            if shown < runs and not self._tried(often).failure:
-                attempt, shown, runs = often, self._tried(often).shown, _MANY
-        script = self._script(attempt)
-        assert script is not None
+            if shown < runs and not self._scripts.tried(often).failure:
+                script, shown, runs = self._scripts.script(often) or script, self._scripts.tried(often).shown, _MANY
+        path = result / SCRIPT
+        path.write_text(script.text, encoding="utf-8")
+        program = path.with_name(PROGRAM)
         return Smallest(
-            script=script.write(self._folder / RESULT),
+            script=path,
             lines=script.lines,
             calls=script.module.calls,
             among=len(attempt.start.units),
@@ -182,43 +228,9 @@ class _Minimisation:
             fails_in_eager=any(attempt.start.failing in unit for unit in attempt.units),
             shown=shown,
             runs=runs,
+            verdict=verdict,
+            program=program if program.is_file() else None,
         )
-
-    def _shows(self, attempt: Attempt, first: str) -> bool:
-        return self._outcome(attempt, first) is Outcome.YES
-
-    def _outcome(self, attempt: Attempt, first: str) -> Outcome:
-        """Whether an attempt shows the finding; a part of one that does not may, as what follows may hide it."""
-        trial = self._tried(attempt)
-        return Outcome.YES if trial.shown and is_like(trial.observed, first) else Outcome.UNKNOWN
-
-    def _tried(self, attempt: Attempt) -> Trial:
-        """The trial of an attempt: a finished one, or a new one."""
-        script = self._script(attempt)
-        if script is None:
-            return Trial("", attempt.name, failure="it cannot show the finding")
-        known = self._trials.find(script.hash)
-        if known is not None:
-            return known
-        if len(self._trials.all) >= self._options.most_scripts:
-            self._is_spent = True
-            return Trial("", attempt.name, failure="no more scripts may run")
-        with self._steps.step(attempt.name) as note:
-            path = script.write(self._folder / _TRIAL)
-            trial = self._run(path, Trial(script.hash, attempt.name, runs=attempt.runs), self._options.stall)
-            note.text = result_text(trial)
-        self._trials.add(trial)
-        return trial
-
-    def _script(self, attempt: Attempt) -> Script | None:
-        return script_of(attempt, self._title, self._setting)
-
-
-def result_text(trial: Trial) -> str:
-    """The result of a script in words: "relu: Tensor-likes are not close!", "as expected"."""
-    if trial.failure:
-        return f"not known: {trial.failure}"
-    return trial.observed if trial.shown else "as expected"
 
 
 def _title(options: MinifyOptions, finding: Finding) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.machine import process
+from aoti_debug.machine import process, tied_process
 from aoti_debug.minify.script_text import OBSERVED
 from aoti_debug.minify.trials import Trial
 
@@ -29,8 +29,7 @@ def run_script(path: Path, trial: Trial, stall: float) -> Trial:
     command, variables = [sys.executable, str(path)], {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
     began = time.monotonic()
     try:
-        with process.Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, environment=variables) as child:
-            done = process.finished(child, most)
+        done = tied_process.run(command, timeout=most, environment=variables)
     except subprocess.TimeoutExpired:
         return replace(trial, failure=f"no end within {wording.duration(most)}", seconds=most)
     seconds = time.monotonic() - began

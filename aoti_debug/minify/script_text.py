@@ -29,7 +29,6 @@ def double():
         return Launch().eval().double()(*(x.double() if x.is_floating_point() else x for x in make_inputs()))
     except Exception:  # an operator takes no float64
         return Launch().eval()(*make_inputs())
-
 def observed(compiled):
     for name, one, other, exact in zip({outputs}, compiled(*make_inputs()), Launch().eval()(*make_inputs()), double()):
         ulp = torch.finfo(other.dtype).eps if other.is_floating_point() or other.is_complex() else 0
@@ -144,11 +143,10 @@ def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
     if not inputs:
         return ["def make_inputs():", "    return ()", ""]
     seed = ["    torch.manual_seed(0)"] if any("rand" in text for text in inputs.values()) else []
-    if len(inputs) == 1:
-        ((name, text),) = inputs.items()
-        return ["def make_inputs():", *seed, f"    return ({text},)  # {name}", ""]
-    made = [f"        {text},  # {name}" for name, text in inputs.items()]
-    return ["def make_inputs():", *seed, "    return (", *made, "    )", ""]
+    *others, (name, text) = inputs.items()
+    lines = [*(f"{text},  # {name}" for name, text in others), f"{text}{')' if others else ',)'}  # {name}"]
+    indented = [f"{' ' * 12 if number else '    return ('}{line}" for number, line in enumerate(lines)]
+    return ["def make_inputs():", *seed, *indented, ""]
 
 
 def _observed(module: ModuleText, check: Check, setting: Setting) -> str:

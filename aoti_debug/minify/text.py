@@ -23,19 +23,26 @@ def minified_lines(found: Minified) -> list[str]:
     lines.append(f"{found.finding.kind.heading} {wording.first_line(found.finding.what)}{place}")
     if found.smallest is None:
         return [*lines, f"NOT SHOWN by a script that needs only torch; {scripts}"]
-    return [*lines, *_smallest(found.smallest), f"  tried    {scripts}"]
+    return [*lines, *_smallest(found.smallest), *_refused(found), f"  tried    {scripts}"]
+
+
+def _refused(found: Minified) -> list[str]:
+    """The smaller parts that were not confirmed; that it was not either, and what else was triaged."""
+    others = [f"  refused  {item.name}: {item.verdict.line}" for item in found.refused]
+    if found.is_confirmed or not others:
+        return others
+    return [*others[1:], f"  note     none of {wording.count(len(others), 'part')} was confirmed by a triage"]
 
 
 def _smallest(found: Smallest) -> list[str]:
     in_eager = ["  note     it fails in eager, too"] if found.fails_in_eager else []
     operators = wording.some(list(found.operators), _MOST_OPERATORS)
     calls = f"{wording.count(found.calls, 'call')} of {found.among} of {found.start}"
-    verdict = [f"  verdict  {found.verdict}"] if found.verdict else []
     times = "every time" if found.shown == found.runs else "FLAKY: not every time"
     return [
         f"SMALLEST {calls}: {operators}",
         f"  observed {found.observed}",
-        *verdict,
+        f"  verdict  {found.verdict.line}",
         *in_eager,
         f"  shown    in {found.shown} of {wording.count(found.runs, 'run')}, {times}",
         f"  script   {found.script}, {wording.count(found.lines, 'line')}",

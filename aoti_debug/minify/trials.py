@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.bisect.search_state import interrupted
 from aoti_debug.machine import files, json_data
+from aoti_debug.minify.verdict import Verdict
 
 FORMAT = 1
 NAME = "minify.json"
@@ -55,6 +56,7 @@ class _State:
     key: str
     known: Known | None = None
     trials: tuple[Trial, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     is_done: bool = False
 
 
@@ -97,6 +99,14 @@ class Trials:
     def add(self, trial: Trial) -> None:
         """Adds a trial, and writes it down."""
         self._write(replace(self._state, trials=(*self._state.trials, trial)))
+
+    def verdict(self, script: str) -> Verdict | None:
+        """The verdict of a triage of a script, by the hash of its text; None if there was none."""
+        return self._state.verdicts.get(script)
+
+    def judge(self, script: str, verdict: Verdict) -> None:
+        """Keeps the verdict of a script."""
+        self._write(replace(self._state, verdicts={**self._state.verdicts, script: verdict}))
 
     def finish(self) -> None:
         """The next minimisation begins anew."""

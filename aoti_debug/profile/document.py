@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aoti_debug.profile.changes import Change, Changes
+from aoti_debug.profile.device_kernel import DeviceKernel
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
@@ -87,4 +88,19 @@ def _site(site: SiteProfile) -> dict[str, Any]:
         if placement is None
         else {"seconds": placement.least_seconds, "share": placement.share, "bound": placement.bound.value},
         "hint": hint(site),
+        "kernel_resources": None if site.kernel is None else _kernel(site.kernel),
+    }
+
+
+def _kernel(kernel: DeviceKernel) -> dict[str, Any]:
+    held = kernel.occupancy
+    return {
+        "name": kernel.name,
+        "warps": kernel.warps,
+        "shared": kernel.shared,
+        "config": [{"name": name, "value": value} for name, value in kernel.config],
+        "registers": kernel.registers,
+        "occupancy": None
+        if held is None
+        else {"warps": held.warps, "most": held.most, "share": held.share, "limit": held.limit.value},
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aoti_debug.manifest import Site
 from aoti_debug.profile.changes import Changes
+from aoti_debug.profile.device_kernel import DeviceKernel, device_kernels
 from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
 from aoti_debug.profile.roofline import Peaks, Placement, place
 from aoti_debug.profile.work import Work
@@ -38,6 +39,7 @@ class SiteProfile:
         share: of the median call.
         work: of all launches of a call.
         placement: how close it is to this machine's roofline; None if its work is not known.
+        kernel: the Triton kernel that it launches; None if it launches none.
     """
 
     launch: Launch
@@ -46,6 +48,7 @@ class SiteProfile:
     share: float
     work: Work
     placement: Placement | None
+    kernel: DeviceKernel | None = None
 
     @property
     def site(self) -> Site:
@@ -145,6 +148,7 @@ def site_profiles(
     for launch in run.launches:
         if launch.key.call in numbers:
             first.setdefault(launch.site.id, launch)
+    kernels = device_kernels(run, first.values())
     found = []
     for site in {site for call in calls for site in call.launches_ns}:
         samples = tuple(call.launches_ns.get(site, 0) * _NS for call in calls)
@@ -152,5 +156,6 @@ def site_profiles(
         work = works.get(site, Work()) * count
         seconds = statistics.median(samples)
         placement = place(work, seconds, count, peaks)
-        found.append(SiteProfile(first[site], count, samples, seconds / wall, work, placement))
+        share = seconds / wall
+        found.append(SiteProfile(first[site], count, samples, share, work, placement, kernels.get(site)))
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.site.id)))

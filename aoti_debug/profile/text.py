@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aoti_debug import wording
 from aoti_debug.profile.change_text import change_lines
+from aoti_debug.profile.device_kernel import DeviceKernel
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
@@ -28,6 +31,12 @@ COLUMNS = (
     Column("bound by"),
     Column("hint", min_width=30, share=2, dropped_below=160),
 )
+_DEVICE_COLUMNS = (  # of models with Triton kernels
+    Column("registers", align_right=True, dropped_below=180),
+    Column("shared", align_right=True, dropped_below=180),
+    Column("occupancy", align_right=True, dropped_below=130),
+    Column("configuration", min_width=12, share=1, dropped_below=200),
+)
 
 
 def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[str]:
@@ -37,7 +46,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
         limit: how many sites are shown; None for all.
     """
     shown = profile.sites if limit is None else profile.sites[:limit]
-    table = grid.table(COLUMNS, [_row(site) for site in shown], width)
+    table = grid.table(columns(profile), rows(profile, shown), width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
@@ -94,6 +103,36 @@ def _hidden(profile: ModelProfile, shown: int, table: grid.TextTable) -> list[st
         seconds = wording.duration(sum(site.seconds for site in rest))
         lines.append(f"and {wording.count(len(rest), 'more launch')} of {seconds} together; --all shows them all")
     return lines
+
+
+def columns(profile: ModelProfile) -> tuple[Column, ...]:
+    """The columns of the table of a profile."""
+    return (*COLUMNS, *_DEVICE_COLUMNS) if _has_device_kernels(profile) else COLUMNS
+
+
+def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | grid.Cell]]:
+    """The cells of launches of a profile, under its columns."""
+    if _has_device_kernels(profile):
+        return [[*_row(site), *device_cells(site.kernel)] for site in sites]
+    return [_row(site) for site in sites]
+
+
+def device_cells(kernel: DeviceKernel | None) -> tuple[str, str, str, str]:
+    """Registers of a thread, shared memory of a block, occupancy and its limit, and the configuration."""
+    if kernel is None:
+        return _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN
+    held = kernel.occupancy
+    warps = ((f"{kernel.warps} warps",) if kernel.warps else ()) + tuple(f"{n}={value}" for n, value in kernel.config)
+    return (
+        _UNKNOWN if kernel.registers is None else str(kernel.registers),
+        wording.byte_size(kernel.shared),
+        _UNKNOWN if held is None else f"{held.share:.0%}, {held.limit.value}",
+        ", ".join(warps) or _UNKNOWN,
+    )
+
+
+def _has_device_kernels(profile: ModelProfile) -> bool:
+    return any(site.kernel is not None for site in profile.sites)
 
 
 def _row(site: SiteProfile) -> list[str | grid.Cell]:

@@ -28,15 +28,16 @@ bool counter_is_usable() {
 }  // namespace
 
 void Clock::start() {
+#if defined(__x86_64__)
+  const bool counts = counter_is_usable();  // before the times are taken: it reads a file
+#endif
   timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
+  start_ns_ = monotonic_ns();
+  start_ticks_ = ticks();
   start_unix_ns_ = static_cast<uint64_t>(wall.tv_sec) * 1000000000u + static_cast<uint64_t>(wall.tv_nsec);
-  start_ns_ = monotonic_ns();
-  start_ticks_ = ticks();
 #if defined(__x86_64__)
-  if (!counter_is_usable()) return;
-  start_ns_ = monotonic_ns();
-  start_ticks_ = ticks();
+  if (!counts) return;
   const timespec pause{0, 1000000};
   nanosleep(&pause, nullptr);
   const uint64_t ns = monotonic_ns() - start_ns_;

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.minify import minify as module
-from aoti_debug.minify.minify import key_of
+from aoti_debug.minify import key as module
+from aoti_debug.minify.key import key_of
 from aoti_debug.minify.options import MinifyOptions
 
 

@@ -16,10 +16,12 @@ from aoti_debug.cli.main import group
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.errors import ArtifactError
-from aoti_debug.minify.minify import key_of, minify
+from aoti_debug.minify.key import key_of
+from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.text import minified_lines
 from aoti_debug.minify.trials import Known, Trial, Trials
+from aoti_debug.minify.verdict import Confirmation, Verdict
 from aoti_debug.run import runner
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.triage_directory import Record
@@ -66,9 +68,13 @@ class Scripts:
         return replace(trial, observed="relu: not close", shown=trial.runs) if is_shown else trial
 
 
+def confirms(*_: object) -> Verdict:
+    return Verdict(Confirmation.YES, "WRONG VALUE")
+
+
 def test_one_operator_of_the_guilty_launch(options: MinifyOptions, triaged: Path) -> None:
     know(options, OF_LAUNCH, triaged)
-    found = minify(options, run=Scripts(RELU))
+    found = minify(options, run=Scripts(RELU), confirm=confirms)
     assert found.smallest is not None
     assert (found.smallest.operators, found.smallest.start) == ((RELU,), "launch 0.2")
     assert found.smallest.shown == found.smallest.runs
@@ -83,7 +89,7 @@ def test_one_operator_of_the_guilty_launch(options: MinifyOptions, triaged: Path
 
 def test_operators_that_only_the_whole_program_holds(options: MinifyOptions, triaged: Path) -> None:
     know(options, OF_OUTPUTS, triaged)
-    found = minify(options, run=Scripts(RELU, ARGMAX))
+    found = minify(options, run=Scripts(RELU, ARGMAX), confirm=confirms)
     assert found.smallest is not None
     assert set(found.smallest.operators) == {RELU, ARGMAX}
     assert found.smallest.start == "the program"
@@ -100,7 +106,7 @@ def test_an_interrupted_search_goes_on(options: MinifyOptions, triaged: Path) ->
 
     with pytest.raises(KeyboardInterrupt):
         minify(options, run=interrupted)
-    found = minify(options, run=scripts)
+    found = minify(options, run=scripts, confirm=confirms)
     assert (found.earlier, len(found.trials)) == (3, scripts.count)
     assert "note: the first 3 scripts had been run before" in minified_lines(found)
 
@@ -125,7 +131,7 @@ def test_what_does_not_show_itself_every_time(
     run: Callable[[Path, Trial, float], Trial], line: str, options: MinifyOptions, triaged: Path
 ) -> None:
     know(options, OF_LAUNCH, triaged)
-    found = minify(options, run=run)
+    found = minify(options, run=run, confirm=confirms)
     assert line in minified_lines(found)
     if found.smallest is not None:
         assert "range(20)" in found.smallest.script.read_text()

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from shell_children import is_dead, wait_for
 
-from aoti_debug.machine import process
+from aoti_debug.machine import tied_process
+from aoti_debug.machine.process import FinishedProcess
 from aoti_debug.minify.run_script import COMPILING, is_like, run_script
 from aoti_debug.minify.trials import Trial
+
+SEARCH = """
+import sys
+from pathlib import Path
+from aoti_debug.minify.run_script import run_script
+from aoti_debug.minify.trials import Trial
+run_script(Path(sys.argv[1]), Trial("hash", "name"), 600.0)
+"""
 
 
 @pytest.mark.parametrize(
@@ -46,11 +60,26 @@ def test_alike(one: str, other: str, alike: bool) -> None:
 def test_every_run_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
-    def finished(child: process.Child, seconds: float) -> process.FinishedProcess:
-        given.append(seconds)
-        return process.FinishedProcess(child.wait(), "", "")
+    def run(command: list[str], *, timeout: float, environment: Mapping[str, str]) -> FinishedProcess:
+        given.append(timeout)
+        return FinishedProcess(0, "", "")
 
-    monkeypatch.setattr(process, "finished", finished)
-    (tmp_path / "repro.py").touch()
+    monkeypatch.setattr(tied_process, "run", run)
     run_script(tmp_path / "repro.py", Trial("hash", "name", runs=20), 600.0)
     assert given == [COMPILING + 21 * 600.0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_a_script_and_its_child_end_with_the_search(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "repro.py"
+    path.write_text(
+        "import os, subprocess, time\n"
+        f"child = subprocess.Popen(['sh', '-c', 'echo $$ > {tmp_path / 'child'}; sleep 600'])\n"
+        f"print(os.getpid(), file=open({str(tmp_path / 'own')!r}, 'w', buffering=1))\n"
+        "time.sleep(600)\n"
+    )
+    search = subprocess.Popen([sys.executable, "-c", SEARCH, str(path)], stderr=subprocess.DEVNULL)
+    running = [wait_for(tmp_path / "own"), wait_for(tmp_path / "child")]
+    search.send_signal(number)
+    search.wait()
+    assert all(map(is_dead, running))

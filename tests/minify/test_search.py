@@ -10,13 +10,16 @@ import parts
 import pytest
 import torch
 
-from aoti_debug.diagnosis.findings import FAULT, Finding
+from aoti_debug import wording
+from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.minify import minify as module
-from aoti_debug.minify.minify import Run, minify
+from aoti_debug.minify.minify import Confirm, minify
 from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.scripts import Run
 from aoti_debug.minify.start import Start
 from aoti_debug.minify.text import minified_lines
 from aoti_debug.minify.trials import Trial
+from aoti_debug.minify.verdict import Confirmation, Verdict
 from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
 from aoti_debug.triage.triage_directory import Record, TriageDir
 
@@ -38,13 +41,33 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
             (folder / value.file).touch()
         yield replace(start, folder=folder)
 
-    def searched(start: Start, run: Run, finding: Finding = SIGNAL, **options: int) -> list[str]:
+    def searched(
+        start: Start, run: Run, finding: Finding = SIGNAL, confirm: Confirm = confirms, **options: int
+    ) -> list[str]:
         triaged = TriageDir(tmp_path, Record(finding))
         monkeypatch.setattr(module, "known_finding", lambda *_: (finding, triaged))
         monkeypatch.setattr(module, "starts_of", lambda _options, _finding, _run, folder, _note: starts(start, folder))
-        return minified_lines(minify(MinifyOptions(program, out=out, **options), run=run))
+        return minified_lines(minify(MinifyOptions(program, out=out, **options), run=run, confirm=confirm))
 
     return searched
+
+
+def confirms(script: Path, *_: object) -> Verdict:
+    return Verdict(Confirmation.YES, "FAULT SIGSEGV")
+
+
+class Triage:
+    """Confirms programs of at least so many operators."""
+
+    def __init__(self, operators: int) -> None:
+        self.operators = operators
+        self.asked: list[int] = []
+
+    def __call__(self, script: Path, *_: object) -> Verdict:
+        count = script.read_text().count("torch.ops")
+        self.asked.append(count)
+        script.with_name("program.pt2").write_text(str(count))
+        return confirms(script) if count >= self.operators else Verdict(Confirmation.NO, "CLEAN nothing is wrong")
 
 
 def shows(trial: Trial, shown: int) -> Trial:
@@ -89,3 +112,55 @@ def test_no_more_scripts_than_allowed(search: Search) -> None:
     lines = search(start, run)
     assert "note: the first 2 scripts had been run before" in lines
     assert any(line.startswith("SMALLEST 2 calls of 8") for line in lines)
+
+
+@pytest.mark.parametrize(("needed", "asked"), [(1, [1]), (2, [1, 1, 2]), (4, [1, 1, 2, 4])])
+def test_the_next_larger_part_where_a_triage_does_not_confirm_it(
+    needed: int, asked: list[int], search: Search, tmp_path: Path
+) -> None:
+    triage = Triage(needed)
+    lines = search(parts.start(*[RELU, ADD] * 4), lambda path, trial, stall: shows(trial, trial.runs), confirm=triage)
+    assert triage.asked == asked  # the smallest first with random inputs, then with the recorded ones
+    assert any(line.startswith(f"SMALLEST {wording.count(needed, 'call')} of 8") for line in lines)
+    assert sum(line.startswith("  refused  ") for line in lines) == len(asked) - 1
+    (result,) = tmp_path.glob("out/*/repro")
+    assert (result / "repro.py").read_text().count("torch.ops") == needed
+    assert (result / "program.pt2").read_text() == str(needed)
+
+
+def test_no_more_parts_are_triaged_than_four(search: Search, tmp_path: Path) -> None:
+    triage = Triage(9)
+    lines = search(parts.start(*[RELU, ADD] * 4), lambda path, trial, stall: shows(trial, trial.runs), confirm=triage)
+    assert triage.asked == [1, 1, 2, 4]
+    assert "  verdict  NOT CONFIRMED: CLEAN nothing is wrong" in lines
+    assert "  note     none of 4 parts was confirmed by a triage" in lines
+    (folder,) = (tmp_path / "out").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["minify.json", "repro"]
+    assert (folder / "repro" / "program.pt2").read_text() == "1"
+
+
+def test_a_triage_that_is_interrupted_is_not_asked_again_of_smaller_parts(search: Search) -> None:
+    triage = Triage(2)
+
+    def interrupted(script: Path, *_: object) -> Verdict:
+        if len(triage.asked) == 2:
+            raise KeyboardInterrupt
+        return triage(script)
+
+    def run(path: Path, trial: Trial, stall: float) -> Trial:
+        return shows(trial, trial.runs)
+
+    start = parts.start(*[RELU, ADD] * 4)
+    with pytest.raises(KeyboardInterrupt):
+        search(start, run, confirm=interrupted)
+    assert any(line.startswith("SMALLEST 2 calls") for line in search(start, run, confirm=triage))
+    assert triage.asked == [1, 1, 2]
+
+
+def test_the_operator_that_a_finding_names_is_not_confirmed_alone(search: Search) -> None:
+    finding = Finding(FAULT, "SIGSEGV", Place("0.2", operator=RELU))
+    triage = Triage(3)
+    start = parts.start(ADD, RELU, ADD)
+    lines = search(start, lambda path, trial, stall: shows(trial, trial.runs), finding, confirm=triage)
+    assert triage.asked == [1, 1, 2, 3]  # with the calls that it reads, then all
+    assert any(line.startswith("SMALLEST 3 calls of 3") for line in lines)

@@ -8,7 +8,9 @@ import pytest
 
 from aoti_debug.errors import RunDirError
 from aoti_debug.minify.trials import NAME, Known, Trial, Trials
+from aoti_debug.minify.verdict import Confirmation, Verdict
 
+VERDICT = Verdict(Confirmation.NO, "CLEAN nothing is wrong")
 TRIAL = Trial("abc", "2 of 3 calls", observed="relu", shown=1)
 
 
@@ -16,10 +18,12 @@ def test_an_interrupted_minimisation_goes_on(tmp_path: Path) -> None:
     trials = Trials(tmp_path, "key")
     trials.know(Known("triage", {"kind": "fault"}))
     trials.add(TRIAL)
+    trials.judge("abc", VERDICT)
     again = Trials(tmp_path, "key")
     assert (again.all, again.known, again.earlier) == ((TRIAL,), Known("triage", {"kind": "fault"}), 1)
     assert again.find("abc") == TRIAL
     assert again.find("other") is None
+    assert (again.verdict("abc"), again.verdict("other")) == (VERDICT, None)
 
 
 @pytest.mark.parametrize("key", ["key", "other"])

@@ -11,7 +11,8 @@ from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import FAULT, Finding
 from aoti_debug.errors import UsageError
 from aoti_debug.minify import minify as module
-from aoti_debug.minify.minify import key_of, minify
+from aoti_debug.minify.key import key_of
+from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.trials import Known, Trials
 

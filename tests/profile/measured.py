@@ -22,13 +22,15 @@ def package() -> Manifest:
         factories.arg("x"),
         factories.arg("w"),
         op="aten.mm.out",
-        provenance=Provenance(Certainty.EXACT, source=(LINE,), post_grad_nodes=("mm",), modules=("linear",)),
+        provenance=Provenance(Certainty.EXACT, source=(LINE,), post_grad_nodes=("mm",), modules=("layers.0.linear",)),
     )
     relu = factories.site(
         "cpp_fused_relu_0",
         factories.arg("buf0", Role.INOUT),
         kind=Kind.CPP,
-        provenance=Provenance(Certainty.EXACT, source=(LINE,), post_grad_nodes=("relu",), modules=("act",)),
+        provenance=Provenance(
+            Certainty.EXACT, source=(LINE,), post_grad_nodes=("relu",), modules=("layers.0.act", "layers.0.norm")
+        ),
     )
     return factories.make_manifest(mm, relu)
 

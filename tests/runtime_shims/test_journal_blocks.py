@@ -142,6 +142,24 @@ def test_time_goes_on_in_every_block(load: Load, run: Path) -> None:
     assert times[-1] < time.time_ns() - started + 10**7
 
 
+def test_times_are_those_of_the_wall_clock_to_a_few_microseconds(load: Load, run: Path) -> None:
+    runtime = load(PRINT="none")
+    site = runtime.site(0, "k")
+    handle = Handle(torch.ones(1))
+    limits = []
+    with runtime.call():
+        for _ in range(50):
+            before = time.time_ns()
+            with runtime.launch(site, handle.value):
+                pass
+            limits.append((before, time.time_ns()))
+    runtime.unload()
+    found = journal_decoder.decode(run / "journal.bin")
+    begins, ends = ([found.header["start"] + r.time_ns for r in found.of(f"launch_{n}")] for n in ("begin", "end"))
+    assert min(begin - before for begin, (before, _) in zip(begins, limits, strict=True)) > -2000
+    assert min(after - end for end, (_, after) in zip(ends, limits, strict=True)) > -2000
+
+
 def test_layouts_are_complete_in_every_block(load: Load, journal: Decode) -> None:
     runtime = load(PRINT="none")
     tensors = [Handle(torch.zeros(2, i + 1)) for i in range(5)]

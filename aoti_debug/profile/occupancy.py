@@ -10,8 +10,9 @@ _THREADS = 32  # of a warp
 _KIB = 1024
 _REGISTER_UNIT = 256  # registers of a warp are allocated in such units
 _WARP_UNIT = 4  # the warps that registers suffice for are a multiple of this: one for each of four schedulers
-_SHARED_UNIT = 128
-_SYSTEM_SHARED, _SYSTEM_SINCE = 1024, 80  # bytes of each block that the system takes, from this architecture on
+_AMPERE = 80  # from here on shared memory is allocated in smaller units, and the system takes some of each block
+_SHARED_UNIT, _OLD_SHARED_UNIT = 128, 256  # bytes
+_SYSTEM_SHARED = 1024  # bytes
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Occupancy:
 
 
 def occupancy(architecture: int, warps: int, registers: int, shared: int) -> Occupancy | None:
-    """The theoretical occupancy of a kernel.
+    """The theoretical occupancy of a kernel, as `cuda_occupancy.h` of the CUDA toolkit computes it.
 
     Args:
         architecture: 10 times the compute capability.
@@ -84,13 +85,14 @@ def occupancy(architecture: int, warps: int, registers: int, shared: int) -> Occ
     limits = MULTIPROCESSORS.get(architecture)
     if limits is None or warps < 1:
         return None
-    taken = shared + (_SYSTEM_SHARED if architecture >= _SYSTEM_SINCE else 0)
+    unit, system = (_SHARED_UNIT, _SYSTEM_SHARED) if architecture >= _AMPERE else (_OLD_SHARED_UNIT, 0)
+    taken = shared + system
     fitting = {Limit.WARPS: limits.warps // warps, Limit.BLOCKS: limits.blocks}
     if registers:
         warps_of_registers = limits.registers // _rounded(registers * _THREADS, _REGISTER_UNIT)
         fitting[Limit.REGISTERS] = warps_of_registers // _WARP_UNIT * _WARP_UNIT // warps
     if taken:
-        fitting[Limit.SHARED] = limits.shared // _rounded(taken, _SHARED_UNIT)
+        fitting[Limit.SHARED] = limits.shared // _rounded(taken, unit)
     limit = min(fitting, key=fitting.__getitem__)
     return Occupancy(fitting[limit] * warps, limits.warps, limit)
 

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from aoti_debug import report
+from aoti_debug.builder.options import TIMEOUT
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.ranks import write_ranks_pages
@@ -76,6 +77,14 @@ _OF_RANKS = ("model", "as_json")
     help="The model hangs if no launch begins or ends for this long.",
 )
 @click.option(
+    "--build-timeout",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    default=TIMEOUT,
+    show_default=True,
+    help="The build hangs if torch takes longer than this to lower the program.",
+)
+@click.option(
     "--tries",
     metavar="N",
     type=click.IntRange(min=1),
@@ -110,6 +119,7 @@ def command(
     no_compare: bool,
     infinities: str,
     stall: float,
+    build_timeout: float,
     tries: int,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
@@ -151,6 +161,7 @@ def command(
         imports=imports,
         libraries=libraries,
         trusted=trusted,
+        build_timeout=build_timeout,
     )
     threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
     with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
@@ -209,6 +220,7 @@ def with_relative_paths(finding: Finding) -> Finding:
         finding,
         repro=finding.repro.removeprefix(prefix),
         next=tuple(command.replace(prefix, "") for command in finding.next),
+        also=tuple(map(with_relative_paths, finding.also)),
     )
 
 

@@ -13,10 +13,10 @@ from aoti_debug.bisect.smallest import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
-from aoti_debug.machine import python_process
+from aoti_debug.machine import python_process, user_modules
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.machine.versions import installed_versions
-from aoti_debug.minify.attempt import Attempt, Script, files_of, folders_of, script_of
+from aoti_debug.minify.attempt import Attempt, Script, script_of
 from aoti_debug.minify.check import Check, checks_of
 from aoti_debug.minify.finding import known_finding
 from aoti_debug.minify.found import Minified, Smallest
@@ -76,7 +76,7 @@ def key_of(options: MinifyOptions) -> str:
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
-    for path in (*files_of(options.imports), *filter(Path.is_file, options.libraries)):
+    for path in (*user_modules.files_of(options.imports), *filter(Path.is_file, options.libraries)):
         digest.update(sha256(path.read_bytes()).digest())
     digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
@@ -104,7 +104,7 @@ class _Minimisation:
         self._is_spent = False
         self._setting = Setting(
             configs=options.inductor_configs,
-            folders=folders_of(options.imports),
+            folders=user_modules.folders_of(options.imports),
             imports=options.imports,
             libraries=tuple(str(path.resolve()) for path in options.libraries),
             seconds=options.stall,

@@ -85,6 +85,7 @@ class Redaction:
             confirmed_by=self.redact_all(finding.confirmed_by),
             contradicted_by=self.redact_all(finding.contradicted_by),
             warnings=self.redact_all(finding.warnings),
+            also=tuple(map(self.redact_finding, finding.also)),
         )
 
     def _place(self, place: Place | None) -> Place | None:

@@ -1,0 +1,110 @@
+"""Builds a package, without the parts of the build that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.bisect.changes import Build, LeaveOut, applied, name_of
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.options import BuildOptions
+from aoti_debug.builder.summary import BuildSummary
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.machine.steps import Steps
+from aoti_debug.triage.build_failures.finding import finding_of, part_text
+from aoti_debug.triage.build_failures.replay import Replay, replay
+from aoti_debug.triage.build_failures.without import without
+
+MOST = 4  # parts that are left out
+FOLDER = "build_failure"
+_STEP = "build"
+_NOTHING = LeftOut()
+
+
+@dataclass(frozen=True)
+class BuiltWithout:
+    """The result of building.
+
+    Attributes:
+        summary: of the package; None if it cannot be built.
+        failures: what fails, in the order in which it was met.
+        left_out: how the package was built: "without the lowering of aten.silu.default"; "" if nothing was left out.
+    """
+
+    summary: BuildSummary | None
+    failures: tuple[Finding, ...]
+    left_out: str
+
+
+def build_without(
+    options: BuildOptions, folder: Path, steps: Steps, described: Callable[[BuildSummary], str]
+) -> BuiltWithout:
+    """Builds a package; of each part that fails it writes and runs a repro, and builds again without the part.
+
+    Args:
+        folder: the repros go there.
+        described: the result of the step of a build that succeeds.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
+    """
+    changes: list[LeaveOut] = []
+    found: list[tuple[BuildFailure, Replay]] = []
+    while True:
+        name = f"{_STEP}, {names_of(changes)}" if changes else _STEP
+        summary, error = _try(_with(options, changes), name, steps, described)
+        if error is None:
+            return BuiltWithout(summary, tuple(finding_of(*each) for each in found), names_of(changes))
+        failure, change = error.failure, without(error.failure.position)
+        is_known = any(failure.position == known.position for known, _ in found)
+        if not is_known:
+            found.append((failure, _replayed(failure, _with(options, changes), folder, len(found), steps)))
+        if is_known or change is None or change in changes or len(changes) == MOST:
+            if not found[0][1].is_same:
+                raise error
+            return BuiltWithout(None, _unbuildable(found, changes), "")
+        changes.append(change)
+
+
+def names_of(changes: Sequence[LeaveOut]) -> str:
+    """ "without the lowering of aten.silu.default and without the pass remove_noop_ops"; "" for no change."""
+    return " and ".join(name_of([change]) for change in changes)
+
+
+def _with(options: BuildOptions, changes: Sequence[LeaveOut]) -> BuildOptions:
+    if not changes:
+        return options
+    build = applied(changes, Build(options.inductor_configs, options.left_out or _NOTHING))
+    is_unchanged = build.left_out == _NOTHING and options.left_out is None
+    return replace(options, inductor_configs=build.configs, left_out=None if is_unchanged else build.left_out)
+
+
+def _try(
+    options: BuildOptions, name: str, steps: Steps, described: Callable[[BuildSummary], str]
+) -> tuple[BuildSummary | None, BuildFailureError | None]:
+    with steps.step(name) as note:
+        try:
+            built = builder.build_report(options)
+        except BuildFailureError as error:
+            note.text = f"{part_text(error.failure.position)}: {wording.first_line(error.failure.what)}"
+            return None, error
+        note.text, note.timings = described(built), built.stages
+        return built, None
+
+
+def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number: int, steps: Steps) -> Replay:
+    with steps.step("repro of the build") as note:
+        done = replay(failure, options, folder / (f"{FOLDER}_{number + 1}" if number else FOLDER))
+        note.text = done.what
+    return done
+
+
+def _unbuildable(found: Sequence[tuple[BuildFailure, Replay]], changes: Sequence[LeaveOut]) -> tuple[Finding, ...]:
+    findings = [finding_of(*each) for each in found]
+    how = f", also {names_of(changes)}" if changes else ""
+    note = f"the model cannot be built{how}: it was not run"
+    return (replace(findings[0], warnings=(*findings[0].warnings, note)), *findings[1:])

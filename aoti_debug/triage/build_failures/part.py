@@ -1,0 +1,83 @@
+"""The part of a graph whose lowering fails: one node, with what its inputs are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import Graph, Node, NodeKind, TensorType, ValueKey
+
+SIZE = 8  # of a symbolic size whose value is not known
+_NOWHERE = Recorded("", "", "")
+_SYMBOL = re.compile(r"\b[suz]\d+\b")
+
+
+def region_of(graph: Graph, name: str) -> Region:
+    """The region of one node of a graph; its inputs are those of the node, and its output is the node's.
+
+    Nodes that return several tensors, or none, belong to the region of the node that reads them.
+    """
+    nodes, inputs = {name: None}, dict[str, None]()
+    waiting = [name]
+    while waiting:
+        for source in graph.by_name[waiting.pop()].inputs:
+            node = graph.by_name[source]
+            if _is_given(node):
+                inputs[source] = None
+            elif source not in nodes:
+                nodes[source] = None
+                waiting.append(source)
+    begin = tuple(KnownValue(ValueKey(source), _NOWHERE) for source in graph.sorted(inputs))
+    symbols = dict.fromkeys(symbols_of(graph.by_name[node] for node in (*nodes, *inputs)), SIZE)
+    return Region("", (), graph.name, graph.function, graph.sorted(nodes), begin, (), symbols)
+
+
+def input_of(graph: Graph, name: str, symbols: Mapping[str, int]) -> InputTensor:
+    """The type of an input of a region; its elements are to be made up.
+
+    Raises:
+        LookupError: one of its sizes is not known.
+    """
+    type_ = graph.by_name[name].types[0]
+    assert type_ is not None
+    known = Symbols(known=symbols)
+    return InputTensor(type_.dtype, _sizes(type_.shape, known), _sizes(type_.strides, known))
+
+
+def device_of(graph: Graph, region: Region) -> str:
+    """The device of the first tensor of a region: "cpu", "cuda:0"."""
+    names = (*(item.value.node for item in region.inputs), *region.nodes)
+    types = (type_ for name in names for type_ in graph.by_name[name].types if type_ is not None)
+    return next((type_.device for type_ in types), "cpu")
+
+
+def symbols_of(nodes: Iterator[Node]) -> tuple[str, ...]:
+    """The symbols in the sizes of nodes, each once."""
+    found: dict[str, None] = {}
+    for node in nodes:
+        expressions = [node.size, *(text for t in node.types if t is not None for text in _expressions(t))]
+        found |= dict.fromkeys(symbol for text in expressions for symbol in _SYMBOL.findall(text))
+    return tuple(found)
+
+
+def _expressions(type_: TensorType) -> tuple[str, ...]:
+    return (*type_.shape, *type_.strides)
+
+
+def _is_given(node: Node) -> bool:
+    """True for a single tensor whose elements are not in the graph."""
+    is_constant = node.kind is NodeKind.WEIGHT and (node.value is not None or node.is_empty)
+    return len(node.types) == 1 and node.types[0] is not None and not node.size and not is_constant
+
+
+def _sizes(expressions: tuple[str, ...], known: Symbols) -> tuple[int, ...]:
+    sizes = []
+    for expression in expressions:
+        size = known.value(expression)
+        if size is None:
+            raise LookupError(f"the size {expression} is not known")
+        sizes.append(size)
+    return tuple(sizes)

@@ -60,6 +60,19 @@ class Ending(str, Enum):
 
 
 @dataclass(frozen=True)
+class Compilation:
+    """The compilation of a source file.
+
+    Attributes:
+        source: its text.
+        command: the compiler and its options, without the names of files.
+    """
+
+    source: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BuildFailure:
     """A part of Inductor, or a compiler, that fails, crashes or never ends.
 
@@ -67,6 +80,8 @@ class BuildFailure:
         what: one line: "RuntimeError: no such layout", "SIGSEGV", "no end within 30 s".
         stack: the innermost Python frames, the innermost first: "File …, line 12 in apply".
         reference: the graphs that were being lowered; None before the first one.
+        operators: those of the kernel that does not compile.
+        compilation: of that kernel; None where no C++ compiler fails.
     """
 
     position: Position
@@ -74,6 +89,8 @@ class BuildFailure:
     what: str
     stack: tuple[str, ...] = ()
     reference: Reference | None = None
+    operators: tuple[str, ...] = ()
+    compilation: Compilation | None = None
 
 
 class BuildFailureError(ToolchainError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import instruction_sets, positions, prints, protocol
+from aoti_debug.frontend.worker import candidates, instruction_sets, positions, prints, protocol
 from aoti_debug.frontend.worker.applied import leaving_out
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
@@ -78,7 +78,14 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         if _config_exists("reorder_for_peak_memory"):
             configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
     stacks = operator_stacks(program)
-    with step("lower", times), positions.watched(folder), record_layouts() as layouts, record_graphs() as graphs:
+    nodes = program.graph.nodes
+    with (
+        step("lower", times),
+        positions.watched(folder, nodes) as noted,
+        candidates.noted(noted),
+        record_layouts() as layouts,
+        record_graphs() as graphs,
+    ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):
         (folder / protocol.REFERENCE).write_text(reference_program.to_json(graphs.reference()))

@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.frontend.worker.replaced import replaced
 from aoti_debug.machine import json_data
 from aoti_debug.reference import program
 from aoti_debug.reference.program import FOLDING, MODEL
@@ -40,8 +42,11 @@ class Positions:
 
     @contextlib.contextmanager
     def at(self, position: Position) -> Iterator[None]:
-        """Inside the `with`, this part is at work."""
-        outer = self._begin(position)
+        """Inside the `with`, this part is at work; one without a node of its own works for the node around it."""
+        outer = self._current
+        if outer is not None and not position.node:
+            position = replace(position, node=outer.node, graph=outer.graph, function=outer.function)
+        self._write(position)
         try:
             yield
         except BaseException as error:
@@ -52,11 +57,6 @@ class Positions:
                 self._raised.clear()
         finally:
             self._write(outer)
-
-    def _begin(self, position: Position) -> Position | None:
-        outer = self._current
-        self._write(position)
-        return outer
 
     def _note(self, error: BaseException, position: Position) -> None:
         """Remembers the innermost part that an exception has left."""
@@ -70,13 +70,38 @@ class Positions:
         os.pwrite(self._file, f"{text}\n".encode(), 0)
 
 
+class _Graphs:
+    """The file of the graphs that are lowered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._graphs = ReferenceGraphs()
+
+    def of_program(self, nodes: Iterable[Any]) -> None:
+        self._graphs.of_program(nodes)
+        self._write()
+
+    def lowered(self, graph: Any) -> None:
+        self._graphs.begin(graph)
+        self._write()
+
+    def _write(self) -> None:
+        self._path.write_text(program.to_json(self._graphs.reference()))
+
+
 @contextlib.contextmanager
-def watched(folder: Path) -> Iterator[Positions]:
-    """Keeps the file of positions, and that of the graphs that are lowered, in a folder while a program is lowered."""
+def watched(folder: Path, nodes: Iterable[Any]) -> Iterator[Positions]:
+    """Keeps the file of positions, and that of the graphs that are lowered, in a folder while a program is lowered.
+
+    Args:
+        nodes: of the exported program, whose graph it is until the first is lowered.
+    """
     positions = Positions(folder / POSITION)
+    graphs = _Graphs(folder / LOWERED_GRAPHS)
+    graphs.of_program(nodes)
     error: BaseException | None = None
     try:
-        with _passes(positions), _lowerings(positions, folder / LOWERED_GRAPHS):
+        with _passes(positions), _lowerings(positions, graphs):
             yield positions
     except BaseException as raised:
         error = raised
@@ -113,22 +138,19 @@ def _passes(positions: Positions) -> Iterator[None]:
 
         return __exit__
 
-    with _replaced(GraphTransformObserver, "__enter__", enter), _replaced(GraphTransformObserver, "__exit__", leave):
+    with replaced(GraphTransformObserver, "__enter__", enter), replaced(GraphTransformObserver, "__exit__", leave):
         yield
 
 
 @contextlib.contextmanager
-def _lowerings(positions: Positions, graphs_file: Path) -> Iterator[None]:
+def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
     """Notes the nodes that are lowered, after writing the graph that they are of."""
     from torch._inductor.graph import GraphLowering
-
-    graphs = ReferenceGraphs()
 
     def run(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def run(self: Any, *args: Any) -> Any:
-            graphs.begin(self)
-            graphs_file.write_text(program.to_json(graphs.reference()))
+            graphs.lowered(self)
             return original(self, *args)
 
         return run
@@ -153,25 +175,11 @@ def _lowerings(positions: Positions, graphs_file: Path) -> Iterator[None]:
         return generate
 
     with (
-        _replaced(GraphLowering, "run", run),
-        _replaced(GraphLowering, "run_node", run_node),
-        _replaced(GraphLowering, "codegen_with_cpp_wrapper", generate),
+        replaced(GraphLowering, "run", run),
+        replaced(GraphLowering, "run_node", run_node),
+        replaced(GraphLowering, "codegen_with_cpp_wrapper", generate),
     ):
         yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Wraps a method inside the `with`; a torch that lacks it loses that position only."""
-    original = owner.__dict__.get(name)
-    if original is None:
-        yield
-        return
-    setattr(owner, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.bisect.changes import Build, LeaveOut, applied, name_of
+from aoti_debug.bisect.changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError
 from aoti_debug.frontend.left_out import LeftOut
 from aoti_debug.machine.steps import Steps
-from aoti_debug.triage.build_failures.finding import finding_of, part_text
+from aoti_debug.triage.build_failures.finding import finding_of
+from aoti_debug.triage.build_failures.part_text import part_text
 from aoti_debug.triage.build_failures.replay import Replay, replay
 from aoti_debug.triage.build_failures.without import without
 
@@ -23,6 +25,7 @@ MOST = 4  # parts that are left out
 FOLDER = "build_failure"
 _STEP = "build"
 _NOTHING = LeftOut()
+_HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
 
 
 @dataclass(frozen=True)
@@ -52,30 +55,36 @@ def build_without(
     Raises:
         UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
     """
-    changes: list[LeaveOut] = []
+    changes: list[LeaveOut | SkipCandidate] = []
     found: list[tuple[BuildFailure, Replay]] = []
     while True:
         name = f"{_STEP}, {names_of(changes)}" if changes else _STEP
         summary, error = _try(_with(options, changes), name, steps, described)
         if error is None:
             return BuiltWithout(summary, tuple(finding_of(*each) for each in found), names_of(changes))
-        failure, change = error.failure, without(error.failure.position)
+        failure = error.failure
+        more = [change for change in without(failure) if change not in changes]
         is_known = any(failure.position == known.position for known, _ in found)
         if not is_known:
             found.append((failure, _replayed(failure, _with(options, changes), folder, len(found), steps)))
-        if is_known or change is None or change in changes or len(changes) == MOST:
+        if is_known or not more or len(found) > MOST:
             if not found[0][1].is_same:
-                raise error
+                raise ToolchainError(str(error), hint=_HINT) from error
             return BuiltWithout(None, _unbuildable(found, changes), "")
-        changes.append(change)
+        changes += more
 
 
-def names_of(changes: Sequence[LeaveOut]) -> str:
+def names_of(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
     """ "without the lowering of aten.silu.default and without the pass remove_noop_ops"; "" for no change."""
-    return " and ".join(name_of([change]) for change in changes)
+    parts = [change for change in changes if isinstance(change, LeaveOut)]
+    groups = ([change for change in parts if change.part is part] for part in Part)
+    names = [name_of(group) for group in groups if group]
+    candidates = [change.candidate.name for change in changes if isinstance(change, SkipCandidate)]
+    names += [f"without the candidate {wording.comma_separated(candidates)}"] if candidates else []
+    return " and ".join(names)
 
 
-def _with(options: BuildOptions, changes: Sequence[LeaveOut]) -> BuildOptions:
+def _with(options: BuildOptions, changes: Sequence[LeaveOut | SkipCandidate]) -> BuildOptions:
     if not changes:
         return options
     build = applied(changes, Build(options.inductor_configs, options.left_out or _NOTHING))
@@ -103,7 +112,9 @@ def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number
     return done
 
 
-def _unbuildable(found: Sequence[tuple[BuildFailure, Replay]], changes: Sequence[LeaveOut]) -> tuple[Finding, ...]:
+def _unbuildable(
+    found: Sequence[tuple[BuildFailure, Replay]], changes: Sequence[LeaveOut | SkipCandidate]
+) -> tuple[Finding, ...]:
     findings = [finding_of(*each) for each in found]
     how = f", also {names_of(changes)}" if changes else ""
     note = f"the model cannot be built{how}: it was not run"

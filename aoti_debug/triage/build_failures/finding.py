@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
-from aoti_debug.frontend.build_failure import BuildFailure, Ending, Position, Stage
+from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
+from aoti_debug.triage.build_failures.part_text import part_text
 from aoti_debug.triage.build_failures.replay import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
 
+_MOST = 6  # names of operators
 _HOW = {
     Ending.EXCEPTION: "the exception came out of it",
     Ending.DEATH: "it was at work when the process ended",
@@ -58,18 +60,15 @@ def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) 
     return replace(first, evidence=evidence, also=(*first.also, other))
 
 
-def part_text(position: Position) -> str:
-    """The part of a build in words: "lowering of aten.silu.default", "graph pass remove_noop_ops"."""
-    of = " of" if position.stage in (Stage.LOWERING, Stage.DECOMPOSITION) else ""
-    name = f"{of} {position.name}" if position.name else ""
-    return f"{position.stage.value}{name}{f' with {position.candidate}' if position.candidate else ''}"
-
-
 def _place(failure: BuildFailure) -> Place | None:
     position = failure.position
     if position.stage in (Stage.LOWERING, Stage.DECOMPOSITION):
         return Place(operator=position.name, frame=_line(failure))
-    return Place(kernel=position.name) if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING) else None
+    return (
+        Place(kernel=position.name, frame=_line(failure))
+        if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING)
+        else None
+    )
 
 
 def _line(failure: BuildFailure) -> ModelLine | None:
@@ -82,6 +81,11 @@ def _line(failure: BuildFailure) -> ModelLine | None:
 
 def _evidence(failure: BuildFailure) -> Iterator[str]:
     position = failure.position
+    if failure.compilation is not None:
+        yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
+        if failure.operators:
+            yield f"the kernel computes {wording.some(failure.operators, _MOST)}"
+        return
     node = f"node {position.node} of the graph that Inductor lowers: " if position.node else ""
     yield f"{node}{_HOW[failure.ending]}"
     if failure.stack:

@@ -1,9 +1,9 @@
-"""The part of a graph whose lowering fails: one node, with what its inputs are."""
+"""The part of a graph that a build fails on: one node, or all of them, with what their inputs are."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.fx_repro.request import InputTensor
@@ -15,24 +15,30 @@ _NOWHERE = Recorded("", "", "")
 _SYMBOL = re.compile(r"\b[suz]\d+\b")
 
 
-def region_of(graph: Graph, name: str) -> Region:
-    """The region of one node of a graph; its inputs are those of the node, and its output is the node's.
+def region_of(graph: Graph, names: Iterable[str]) -> Region:
+    """The region of some nodes of a graph; its inputs are theirs, and its outputs what none of them reads.
 
     Nodes that return several tensors, or none, belong to the region of the node that reads them.
     """
-    nodes, inputs = {name: None}, dict[str, None]()
-    waiting = [name]
+    nodes, inputs = dict.fromkeys(names), dict[str, None]()
+    waiting = list(nodes)
     while waiting:
         for source in graph.by_name[waiting.pop()].inputs:
-            node = graph.by_name[source]
-            if _is_given(node):
+            if source in nodes:
+                continue
+            if _is_given(graph.by_name[source]):
                 inputs[source] = None
-            elif source not in nodes:
+            else:
                 nodes[source] = None
                 waiting.append(source)
     begin = tuple(KnownValue(ValueKey(source), _NOWHERE) for source in graph.sorted(inputs))
     symbols = dict.fromkeys(symbols_of(graph.by_name[node] for node in (*nodes, *inputs)), SIZE)
     return Region("", (), graph.name, graph.function, graph.sorted(nodes), begin, (), symbols)
+
+
+def calls_of(graph: Graph) -> tuple[str, ...]:
+    """The nodes of a graph that call something."""
+    return tuple(node.name for node in graph.nodes if node.kind is NodeKind.CALL and not node.size)
 
 
 def input_of(graph: Graph, name: str, symbols: Mapping[str, int]) -> InputTensor:
@@ -54,7 +60,7 @@ def device_of(graph: Graph, region: Region) -> str:
     return next((type_.device for type_ in types), "cpu")
 
 
-def symbols_of(nodes: Iterator[Node]) -> tuple[str, ...]:
+def symbols_of(nodes: Iterable[Node]) -> tuple[str, ...]:
     """The symbols in the sizes of nodes, each once."""
     found: dict[str, None] = {}
     for node in nodes:

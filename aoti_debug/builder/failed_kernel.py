@@ -43,7 +43,7 @@ def explain(error: CompileError, lowered: LoweredModel, tools: Toolchain, work: 
         return error
     fresh = Toolchain(tools.compiler, tools.torch)  # the other one's compilers were killed
     words = _without_header(error.words)
-    if _failure(fresh, work, "", words) is not None:
+    if _failure(fresh, work, "\n", words) is not None:
         return error
     for kernel in cpp_kernels(lowered.sources.kernels):
         alone = _failure(fresh, work, kernel.source, words)

@@ -18,7 +18,8 @@ _SYMBOL = re.compile(r"\b[suz]\d+\b")
 def region_of(graph: Graph, names: Iterable[str]) -> Region:
     """The region of some nodes of a graph; its inputs are theirs, and its outputs what none of them reads.
 
-    Nodes that return several tensors, or none, belong to the region of the node that reads them.
+    Nodes that return several tensors, or none, belong to the region of the node that reads them, and so do those that
+    compute something of weights only: torch may fold them.
     """
     nodes, inputs = dict.fromkeys(names), dict[str, None]()
     waiting = list(nodes)
@@ -26,7 +27,7 @@ def region_of(graph: Graph, names: Iterable[str]) -> Region:
         for source in graph.by_name[waiting.pop()].inputs:
             if source in nodes:
                 continue
-            if _is_given(graph.by_name[source]):
+            if _is_given(graph.by_name[source]) and not _is_folded(graph, source):
                 inputs[source] = None
             else:
                 nodes[source] = None
@@ -77,6 +78,17 @@ def _is_given(node: Node) -> bool:
     """True for a single tensor whose elements are not in the graph."""
     is_constant = node.kind is NodeKind.WEIGHT and (node.value is not None or node.is_empty)
     return len(node.types) == 1 and node.types[0] is not None and not node.size and not is_constant
+
+
+def _is_folded(graph: Graph, name: str) -> bool:
+    """True for a call that reads weights, or what is made of weights, and nothing else."""
+    node = graph.by_name[name]
+    sources = [graph.by_name[source] for source in node.inputs]
+    return (
+        node.kind is NodeKind.CALL
+        and bool(sources)
+        and all(source.kind is NodeKind.WEIGHT or _is_folded(graph, source.name) for source in sources)
+    )
 
 
 def _sizes(expressions: tuple[str, ...], known: Symbols) -> tuple[int, ...]:

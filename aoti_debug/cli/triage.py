@@ -14,7 +14,6 @@ import click
 from click.core import ParameterSource
 
 from aoti_debug import report
-from aoti_debug.builder.options import TIMEOUT
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.ranks import write_ranks_pages
@@ -29,6 +28,7 @@ from aoti_debug.ranks.analysis import analyse
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
+from aoti_debug.triage.build_failures.build import STEP, limit_of
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.ranks_finding import ranks_finding
@@ -80,9 +80,8 @@ _OF_RANKS = ("model", "as_json")
     "--build-timeout",
     metavar="SECONDS",
     type=options.Seconds(),
-    default=TIMEOUT,
-    show_default=True,
-    help="The build hangs if torch takes longer than this to lower the program.",
+    help="The build hangs if torch takes longer than this to lower the program.  "
+    "[default: ten times as long as the last build of it, at least 600; 3600 for a new program]",
 )
 @click.option(
     "--tries",
@@ -119,7 +118,7 @@ def command(
     no_compare: bool,
     infinities: str,
     stall: float,
-    build_timeout: float,
+    build_timeout: float | None,
     tries: int,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
@@ -144,6 +143,7 @@ def command(
     if ranks is not None:
         finding = _triage_ranks(context, ranks, as_json)
         context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)
+    last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
         model=model,
         inputs=inputs,
@@ -161,10 +161,10 @@ def command(
         imports=imports,
         libraries=libraries,
         trusted=trusted,
-        build_timeout=build_timeout,
+        build_timeout=build_timeout or limit_of(last.seconds(STEP)),
     )
     threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
-    with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
+    with StepLines(last) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
         progress.began(_REPORT)
         began = time.monotonic()

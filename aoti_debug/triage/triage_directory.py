@@ -27,6 +27,7 @@ NAME = "triage.json"
 FORMAT = 1
 RUNS = "runs"
 REPRO = "repro"
+BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
 REPORT = Path("report") / "index.html"
 _MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
 

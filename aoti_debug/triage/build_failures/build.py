@@ -20,9 +20,9 @@ from aoti_debug.triage.build_failures.finding import finding_of
 from aoti_debug.triage.build_failures.part_text import part_text
 from aoti_debug.triage.build_failures.replay import Replay, replay
 from aoti_debug.triage.build_failures.without import without
+from aoti_debug.triage.triage_directory import BUILD_REPRO
 
 MOST = 4  # parts that are left out
-FOLDER = "build_failure"
 STEP = "build"
 _SHORTEST, _TIMES = 600.0, 10  # seconds; that a build may take of what the last one took
 _NOTHING = LeftOut()
@@ -62,7 +62,7 @@ def build_without(
         name = f"{STEP}, {names_of(changes)}" if changes else STEP
         summary, error = _try(_with(options, changes), name, steps, described)
         if error is None:
-            return BuiltWithout(summary, tuple(finding_of(*each) for each in found), names_of(changes))
+            return BuiltWithout(summary, _findings(found, options), names_of(changes))
         failure = error.failure
         more = [change for change in without(failure) if change not in changes]
         is_known = any(failure.position == known.position for known, _ in found)
@@ -71,7 +71,7 @@ def build_without(
         if is_known or not more or len(found) > MOST:
             if not found[0][1].is_same:
                 raise ToolchainError(str(error), hint=_HINT) from error
-            return BuiltWithout(None, _unbuildable(found, changes), "")
+            return BuiltWithout(None, _unbuildable(_findings(found, options), changes), "")
         changes += more
 
 
@@ -117,15 +117,21 @@ def _try(
 
 def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number: int, steps: Steps) -> Replay:
     with steps.step("repro of the build") as note:
-        done = replay(failure, options, folder / (f"{FOLDER}_{number + 1}" if number else FOLDER))
+        done = replay(failure, options, folder / (f"{BUILD_REPRO}_{number + 1}" if number else BUILD_REPRO))
         note.text = done.what
     return done
 
 
-def _unbuildable(
-    found: Sequence[tuple[BuildFailure, Replay]], changes: Sequence[LeaveOut | SkipCandidate]
-) -> tuple[Finding, ...]:
+def _findings(found: Sequence[tuple[BuildFailure, Replay]], options: BuildOptions) -> tuple[Finding, ...]:
+    """The findings; settings that were asked for may be to blame for the first."""
     findings = [finding_of(*each) for each in found]
+    if findings and options.inductor_configs:
+        asked = wording.comma_separated(f"{key}={value}" for key, value in options.inductor_configs.items())
+        findings[0] = replace(findings[0], warnings=(*findings[0].warnings, f"built with --inductor-config {asked}"))
+    return tuple(findings)
+
+
+def _unbuildable(findings: Sequence[Finding], changes: Sequence[LeaveOut | SkipCandidate]) -> tuple[Finding, ...]:
     how = f", also {names_of(changes)}" if changes else ""
     note = f"the model cannot be built{how}: it was not run"
-    return (replace(findings[0], warnings=(*findings[0].warnings, note)), *findings[1:])
+    return (replace(findings[0], warnings=(note, *findings[0].warnings)), *findings[1:])

@@ -65,7 +65,8 @@ def observed(program):
     if child.returncode < 0:
         return signal.Signals(-child.returncode).name
     lines = child.stderr.strip().splitlines() or ["an error"]
-    return next((x for x in reversed(lines) if "Error: " in x), lines[-1]) if child.returncode else ""
+    last = next((x for x in reversed(lines) if "Error: " in x), lines[-1])
+    return last.lstrip(" )") if child.returncode else ""
 """,
     Check.NAN: _OF_TENSORS,
     Check.INFINITY: _OF_TENSORS,

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug import wording
-from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.frontend.left_out import Candidate, LeftOut
 
 _DISABLED = "disabled_passes"
 _MOST = 3  # names in a line
@@ -117,10 +117,22 @@ class LeaveOut:
                 return replace(build, left_out=replace(left_out, decompositions=decompositions))
 
 
+@dataclass(frozen=True)
+class SkipCandidate:
+    """A candidate of autotuning that is not tried."""
+
+    candidate: Candidate
+
+    def applied_to(self, build: Build) -> Build:
+        """The build with this change."""
+        left_out = build.left_out
+        return replace(build, left_out=replace(left_out, candidates=(*left_out.candidates, self.candidate)))
+
+
 Change = SettingChange | LeaveOut
 
 
-def applied(changes: Iterable[Change], build: Build) -> Build:
+def applied(changes: Iterable[Change | SkipCandidate], build: Build) -> Build:
     """The build with several changes."""
     for change in changes:
         build = change.applied_to(build)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import levels, manifest, site_filter
 from aoti_debug.builder import (
     compare_kernels,
+    failed_kernel,
     frontend_requests,
     join_reference,
     original_kernels,
@@ -29,7 +30,7 @@ from aoti_debug.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.builder.progress import BuildProgress, Stages
 from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.summary import BuildSummary
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.builder.toolchain import CompileError, Toolchain
 from aoti_debug.errors import ToolchainError, UsageError
 from aoti_debug.frontend import example_inputs, torch_mismatch
 from aoti_debug.frontend.lowered_model import LoweredModel
@@ -109,7 +110,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
-        with _torch_mismatch_in_errors(lowered, tools), _compilation(tools, lowered, work) as (compilation, kernels):
+        with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):
             with stages.stage("instrument"):
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
@@ -175,13 +176,19 @@ def _compilation(
 
 
 @contextmanager
-def _torch_mismatch_in_errors(lowered: LoweredModel, tools: Toolchain) -> Iterator[None]:
-    """Adds a possible reason to the error of a compiled package that does not compile: another torch wrote it."""
+def _explained_errors(lowered: LoweredModel, tools: Toolchain, work: Path) -> Iterator[None]:
+    """Explains the error of a package that does not compile.
+
+    To that of an exported program it adds the kernel to blame, to that of a compiled package a possible reason: another
+    torch wrote it.
+    """
     try:
         yield
     except ToolchainError as error:
         if lowered.source is PackageOrigin.EXPORTED:
-            raise
+            if not isinstance(error, CompileError):
+                raise
+            raise failed_kernel.explain(error, lowered, tools, work) from error
         raise torch_mismatch.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine import cache
+from aoti_debug.machine import cache, process
 from aoti_debug.machine.compiler import Compiler, Torch
 from aoti_debug.machine.process import Children
 
@@ -18,6 +18,37 @@ from aoti_debug.machine.process import Children
 NO_EXEC_STACK = "-Wl,-z,noexecstack"
 ERROR_LINES = 20
 LINE_WIDTH = 300
+
+
+class CompileError(ToolchainError):
+    """A compiler or linker has ended with an error.
+
+    Attributes:
+        command: the command line.
+        code: its exit code, as in `Child.wait`.
+        output: what it wrote to stderr.
+    """
+
+    def __init__(self, message: str, command: Sequence[str], code: int, output: str) -> None:
+        super().__init__(message, hint="keep the generated C++ with --keep-sources DIR to look at it")
+        self.command = tuple(command)
+        self.code = code
+        self.output = output
+
+    @property
+    def compiler(self) -> str:
+        """The program."""
+        return self.command[0]
+
+    @property
+    def source(self) -> str:
+        """The file that was compiled; "" for a linker."""
+        return self.command[2] if self.command[1] == "-c" else ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options for compiling a file, without the names of files."""
+        return self.command[3:-2]
 
 
 @dataclass(frozen=True)
@@ -33,7 +64,8 @@ class Toolchain:
         """Compiles a source file and returns the path of the object.
 
         Raises:
-            ToolchainError: it does not compile; the message names the log.
+            CompileError: it does not compile; the message names the log.
+            ToolchainError: the compiler cannot be started, or was interrupted.
         """
         self.run([self.compiler.path, "-c", str(source), *words, "-o", str(output)], f"{source.name} does not compile")
         return output
@@ -45,7 +77,8 @@ class Toolchain:
             failed: the beginning of the error message.
 
         Raises:
-            ToolchainError: it cannot be started, or ended with an error; its log is kept. Or `children` were killed.
+            CompileError: it ended with an error; its log is kept.
+            ToolchainError: it cannot be started, or `children` were killed.
         """
         try:
             result = self.children.run(command)
@@ -58,10 +91,9 @@ class Toolchain:
         if result.code != 0:
             log = cache.keep_log("compile", f"{shlex.join(command)}\n\n{result.stdout}{result.stderr}")
             lines = [line[:LINE_WIDTH] for line in result.stderr.strip().splitlines()[:ERROR_LINES]]
-            raise ToolchainError(
-                "\n".join([f"{failed} (exit code {result.code})", *lines, f"log: {log}"]),
-                hint="keep the generated C++ with --keep-sources DIR to look at it",
-            )
+            ended = process.describe_exit(result.code)
+            message = "\n".join([f"{failed} ({ended})", *lines, f"log: {log}"])
+            raise CompileError(message, command, result.code, result.stderr)
 
     def key(self, *parts: str) -> str:
         """The key of a cache entry that depends on the compiler, on torch and on `parts`."""

@@ -14,6 +14,7 @@ from aoti_debug import manifest, wording
 from aoti_debug.bundle import journals, manifests
 from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.machine import members
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import report
@@ -107,10 +108,12 @@ def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Conte
         assert subject.run is not None
         _run(contents, subject.run, "", subject, redaction)
     else:
-        _repro(contents, subject, redaction)
+        for finding in (subject.finding, *subject.finding.also):
+            _repro(contents, finding, subject, redaction)
         for run in runs:
             _run(contents, run, f"{triage_directory.RUNS}/{run.path.name}/", subject, redaction)
-        known = {triage_directory.NAME, triage_directory.RUNS, triage_directory.REPRO, "report"}
+        repros = {_name_of_repro(finding.repro) for finding in (subject.finding, *subject.finding.also)}
+        known = {triage_directory.NAME, triage_directory.RUNS, triage_directory.REPRO, "report", *repros}
         _rest(contents, subject.path, "", known)
     versions = {**subject.versions, "python": platform.python_version(), "system": platform.platform()}
     contents.add("versions.json", json.dumps(versions, indent=1) + "\n")
@@ -124,8 +127,8 @@ def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -
         return
     directory, run = subject.path, subject.run
     record = Record(
-        finding=replace(
-            finding, repro="" if redaction.parts else str(directory / triage_directory.REPRO) if finding.repro else ""
+        finding=findings.map_repros(
+            finding, lambda repro: "" if redaction.parts else str(directory / _name_of_repro(repro))
         ),
         steps=tuple(replace(step, text=redaction.redact(step.text)) for step in subject.steps),
         versions=subject.versions,
@@ -141,12 +144,18 @@ def _report(contents: Contents, subject: ReportSubject, parts: frozenset[Redacte
     contents.add(name, members.read_bytes(subject.path, name) if reuse else report.html(subject, parts))
 
 
-def _repro(contents: Contents, subject: ReportSubject, redaction: Redaction) -> None:
+def _name_of_repro(repro: str) -> str:
+    """The folder of a repro in the bundle."""
+    name = Path(repro).name
+    return name if name.startswith(triage_directory.BUILD_REPRO) else triage_directory.REPRO
+
+
+def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redaction: Redaction) -> None:
     """Only files within the triage directory are included: its record may name any path."""
-    if not subject.finding.repro:
+    if not finding.repro:
         return
-    folder = Path(subject.finding.repro)
-    name = f"{triage_directory.REPRO}/"
+    folder = Path(finding.repro)
+    name = f"{_name_of_repro(finding.repro)}/"
     if not folder.exists():
         contents.leave_out(name, folder, "it no longer exists")
     elif not folder.resolve().is_relative_to(subject.path.resolve()):

@@ -28,6 +28,7 @@ from aoti_debug.report import report
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
+from aoti_debug.triage.build_failures.build import STEP, limit_of
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.ranks_finding import ranks_finding
@@ -56,6 +57,13 @@ _OF_RANKS = ("model", "as_json")
 )
 @options.hang_timeout("The model hangs if no launch begins or ends for this long.")
 @click.option(
+    "--build-timeout",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    help="The build hangs if torch takes longer than this to lower the program.  "
+    "[default: ten times as long as the last build of it, at least 600; 3600 for a new program]",
+)
+@click.option(
     "--tries",
     metavar="N",
     type=click.IntRange(min=1),
@@ -83,6 +91,7 @@ def command(
     no_compare: bool,
     infinities: str,
     stall: float,
+    build_timeout: float | None,
     tries: int,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
@@ -107,6 +116,7 @@ def command(
     if ranks is not None:
         finding = _triage_ranks(context, ranks, as_json)
         context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)
+    last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
         model=model,
         inputs=inputs,
@@ -124,9 +134,10 @@ def command(
         imports=imports,
         libraries=libraries,
         trusted=trusted,
+        build_timeout=build_timeout or limit_of(last.seconds(STEP)),
     )
     threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
-    with StepLines(LastDurations("triage", str(model.resolve()))) as progress:
+    with StepLines(last) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
         progress.began(_REPORT)
         began = time.monotonic()
@@ -182,6 +193,7 @@ def with_relative_paths(finding: Finding) -> Finding:
         finding,
         repro=finding.repro.removeprefix(prefix),
         next=tuple(command.replace(prefix, "") for command in finding.next),
+        also=tuple(map(with_relative_paths, finding.also)),
     )
 
 

@@ -5,8 +5,8 @@ A finding is plain data: it is stored as JSON (docs/triage.schema.json) and rend
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aoti_debug.machine import json_data
@@ -77,6 +77,7 @@ class Finding:
         repro: the folder of the repro; "" if there is none.
         next: commands to type.
         warnings: other observations, one line each; they are not findings.
+        also: other findings of the same triage.
     """
 
     kind: FindingKind
@@ -90,6 +91,13 @@ class Finding:
     repro: str = ""
     next: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    also: tuple[Finding, ...] = ()
+
+
+def map_repros(finding: Finding, change: Callable[[str], str]) -> Finding:
+    """The finding with the paths of its repro, and of those of the findings with it, changed."""
+    repro = change(finding.repro) if finding.repro else ""
+    return replace(finding, repro=repro, also=tuple(map_repros(other, change) for other in finding.also))
 
 
 def place_of(launch: Launch, argument: str = "", element: int | None = None) -> Place:
@@ -113,6 +121,7 @@ def to_json(finding: Finding) -> dict[str, Any]:
         "repro": finding.repro or None,
         "next": list(finding.next),
         "warnings": list(finding.warnings),
+        "also": [to_json(other) for other in finding.also],
     }
 
 
@@ -140,6 +149,7 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         repro=members.repro or "",
         next=members.next,
         warnings=members.warnings,
+        also=tuple(from_json(other, kinds, f"{where}.also" if where else "also") for other in members.also),
     )
 
 
@@ -173,6 +183,7 @@ class _FindingJson:
     repro: str | None
     next: tuple[str, ...]
     warnings: tuple[str, ...]
+    also: tuple[Mapping[str, Any], ...] = ()
 
 
 def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:

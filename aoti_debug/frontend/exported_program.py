@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import subprocess
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
+from aoti_debug.frontend import build_failure, hashed_kernels, inductor_cache, sources
+from aoti_debug.frontend.build_failure import Ending
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
 from aoti_debug.machine import cache, process, python_process
 from aoti_debug.machine.compiler import Torch
+from aoti_debug.machine.process import Child
 from aoti_debug.machine.python_process import PythonCommand
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 LINE_WIDTH = 300
+_STACK_SECONDS, _POLL_SECONDS = 1.0, 0.05
 SAVE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
 WORKER = "aoti_debug.frontend.worker.lower"
 MODEL = "model"  # its name in the archive that Inductor writes
@@ -152,18 +156,43 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
-                raise ToolchainError(
+                _request_stack(child, folder / protocol.STACK)
+                error = ToolchainError(
                     f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
                     hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
-                ) from None
+                )
+                what = f"no end within {timeout:g} s"
+                raise build_failure.explain(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
     answer = protocol.read_answer(folder)
     if answer is None:
-        raise ToolchainError(
-            f"the process that lowered the model ended without an answer "
-            f"({process.describe_exit(status)}){_keep_log(log)}",
+        ended = process.describe_exit(status)
+        error = ToolchainError(
+            f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
         )
-    return _raise_failure(answer, lambda lines: _keep_log(log, lines))
+        raise build_failure.explain(error, folder, Ending.DEATH, ended, _stack(folder))
+    try:
+        return _raise_failure(answer, lambda lines: _keep_log(log, lines))
+    except ToolchainError as error:
+        raised = f"{answer.error}: {answer.message}" if isinstance(answer, Failure) else ""
+        what = build_failure.innermost_exception(raised)
+        raise build_failure.explain(error, folder, Ending.EXCEPTION, what, _text(log)) from None
+
+
+def _request_stack(child: Child, file: Path) -> None:
+    """Makes a worker that hangs write its Python stack to a file, if it can within a moment."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, protocol.STACK_SIGNAL)
+    size, end = -1, time.monotonic() + _STACK_SECONDS
+    while time.monotonic() < end and (size <= 0 or size != file.stat().st_size):  # it is written in several pieces
+        size = file.stat().st_size if file.exists() else 0
+        time.sleep(_POLL_SECONDS)
+
+
+def _stack(folder: Path) -> str:
+    """The Python stack that a worker has written; "" if it has not."""
+    file = folder / protocol.STACK
+    return _text(file) if file.exists() else ""
 
 
 def _raise_failure(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
@@ -195,9 +224,13 @@ def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
 
 def _keep_log(log: Path, lines: int = protocol.LOG_LINES) -> str:
     """Keeps the log; returns its path and last lines, as the end of an error message."""
-    text = log.read_text(errors="replace")
+    text = _text(log)
     last = text.strip().splitlines()[-lines:] if lines else []
     return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace")
 
 
 def _no_log(_: int) -> str:

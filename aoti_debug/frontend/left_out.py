@@ -21,14 +21,29 @@ class Applied:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A candidate of autotuning.
+
+    Attributes:
+        name: of the kernel or the template, "triton_poi_fused_0", "cpp_CppMicroGemmFP32Vec_0".
+        configuration: "XBLOCK: 128, num_warps: 4, num_stages: 1"; "" where the name says all.
+    """
+
+    name: str
+    configuration: str
+
+
+@dataclass(frozen=True)
 class LeftOut:
-    """Operators that are called as they are.
+    """Operators that are called as they are, and candidates that are not tried.
 
     Attributes:
         decompositions, lowerings: those that are not decomposed, and those that are not lowered.
+        candidates: those that are neither compiled nor timed.
         log: a file for what is applied, an `Applied` as JSON; "" for none.
     """
 
     decompositions: tuple[str, ...] = ()
     lowerings: tuple[str, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     log: str = ""

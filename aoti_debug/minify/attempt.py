@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-import sysconfig
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from aoti_debug import wording
@@ -111,34 +106,3 @@ def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
     used = replace(setting, device=start.device)
     text = script_text(title, module, inputs.expressions, attempt.check, used, attempt.runs, first)
     return Script(text, module, inputs)
-
-
-def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
-    """The folders of those modules that are not installed, also of the current one: where the script has to look."""
-    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    found: dict[str, None] = {}
-    for module in modules:
-        top = module.partition(".")[0]
-        spec = _spec(top)
-        if spec is None or spec.origin is None:
-            continue
-        folder = Path(spec.origin).resolve().parent
-        folder = folder.parent if spec.submodule_search_locations else folder
-        if str(folder) not in installed:
-            found[str(folder)] = None
-    return tuple(found)
-
-
-def files_of(modules: Sequence[str]) -> Iterator[Path]:
-    """Yields the files of modules: of a package all that are Python's."""
-    for module in modules:
-        spec = _spec(module.partition(".")[0])
-        if spec is not None and spec.submodule_search_locations:
-            for folder in spec.submodule_search_locations:
-                yield from sorted(Path(folder).rglob("*.py"))
-        elif spec is not None and spec.has_location and spec.origin:
-            yield Path(spec.origin)
-
-
-def _spec(module: str) -> ModuleSpec | None:
-    return PathFinder.find_spec(module, [os.getcwd(), *sys.path])

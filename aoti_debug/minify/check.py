@@ -14,10 +14,12 @@ class Check(str, Enum):
     NAN = "no NaN comes of numbers"
     INFINITY = "no infinity comes of finite numbers"
     ENDS = "the compiled graph returns"
+    BUILDS = "the graph compiles"
     PROMISED = "eager returns what the exported program promises"
 
 
 _BY_KIND: dict[str, tuple[Check, ...]] = {
+    "build_failure": (Check.BUILDS,),
     "wrong_value": (Check.SAME,),
     "fault": (Check.ENDS,),
     "hang": (Check.ENDS,),

@@ -6,8 +6,8 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
+from aoti_debug.machine import user_modules
 from aoti_debug.machine.versions import installed_versions
-from aoti_debug.minify.attempt import files_of
 from aoti_debug.minify.options import MinifyOptions
 
 
@@ -19,7 +19,7 @@ def key_of(options: MinifyOptions) -> str:
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
-    for path in (*files_of(options.imports), *filter(Path.is_file, options.libraries)):
+    for path in (*user_modules.files_of(options.imports), *filter(Path.is_file, options.libraries)):
         digest.update(sha256(path.read_bytes()).digest())
     digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)

@@ -12,10 +12,10 @@ from aoti_debug.bisect.smallest import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
-from aoti_debug.machine import python_process
+from aoti_debug.machine import python_process, user_modules
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.minify import candidates, scripts
-from aoti_debug.minify.attempt import Attempt, Script, folders_of
+from aoti_debug.minify.attempt import Attempt, Script
 from aoti_debug.minify.check import Check, checks_of
 from aoti_debug.minify.confirm import PROGRAM, verdict_of
 from aoti_debug.minify.finding import known_finding
@@ -97,7 +97,7 @@ class _Minimisation:
         self._notes: list[str] = []
         setting = Setting(
             configs=options.inductor_configs,
-            folders=folders_of(options.imports),
+            folders=user_modules.folders_of(options.imports),
             imports=options.imports,
             libraries=tuple(str(path.resolve()) for path in options.libraries),
             seconds=options.stall,

@@ -55,6 +55,18 @@ def observed(package):
         return signal.Signals(-child.returncode).name
     return child.stderr.strip().rpartition("\\n")[2] or "an error" if child.returncode else ""
 """,
+    Check.BUILDS: """
+def observed(program):
+    try:
+        child = subprocess.run([sys.executable, __file__, "build"], capture_output=True, text=True, timeout={seconds:g})
+    except subprocess.TimeoutExpired:
+        return "no end within {seconds:g} s"
+    if child.returncode < 0:
+        return signal.Signals(-child.returncode).name
+    lines = child.stderr.strip().splitlines() or ["an error"]
+    last = next((x for x in reversed(lines) if "Error: " in x), lines[-1])
+    return last.lstrip(" )") if child.returncode else ""
+""",
     Check.NAN: _OF_TENSORS,
     Check.INFINITY: _OF_TENSORS,
 }
@@ -75,14 +87,22 @@ _CHILD = """    if sys.argv[1:]:
         torch._inductor.aoti_load_package(sys.argv[1])(*make_inputs())
         sys.exit(torch.cuda.synchronize() if torch.cuda.is_available() else 0)
 """
+_BUILDER = """    if sys.argv[1:]:
+        settings = {settings}
+        torch._inductor.aoti_compile_and_package(program, inductor_configs=settings)
+        sys.exit(0)
+"""
+_ONLY_SOURCES = {"aot_inductor.package_cpp_only": True}  # nothing is compiled
 _EXPECTED = {
     Check.SAME: "what eager computes",
     Check.NAN: "numbers, as the inputs are",
     Check.INFINITY: "finite numbers, as the inputs are",
     Check.ENDS: "that it returns",
+    Check.BUILDS: "that it compiles",
     Check.PROMISED: "what was promised",
 }
-_MODULES = {Check.ENDS: ("signal", "subprocess")}
+_MODULES = {Check.ENDS: ("signal", "subprocess"), Check.BUILDS: ("signal", "subprocess")}
+_OF_PROGRAM = (Check.PROMISED, Check.BUILDS)
 
 
 @dataclass(frozen=True)
@@ -157,10 +177,12 @@ def _observed(module: ModuleText, check: Check, setting: Setting) -> str:
 
 def _main(check: Check, setting: Setting, runs: int, first: Sequence[str]) -> str:
     settings = f", inductor_configs={dict(setting.configs)!r}" if setting.configs else ""
-    compiled = "" if check is Check.PROMISED else _COMPILE.format(settings=settings)
-    compiled += "" if check in (Check.PROMISED, Check.ENDS) else _LOAD
+    compiled = "" if check in _OF_PROGRAM else _COMPILE.format(settings=settings)
+    compiled += "" if check in (*_OF_PROGRAM, Check.ENDS) else _LOAD
+    if check is Check.BUILDS:
+        compiled = _BUILDER.format(settings=repr({**setting.configs, **_ONLY_SOURCES}))
     before = (_CHILD if check is Check.ENDS else "") + "".join(f"    {statement}\n" for statement in first)
-    subject = {Check.PROMISED: "program", Check.ENDS: "package"}.get(check, "compiled")
+    subject = "program" if check in _OF_PROGRAM else "package" if check is Check.ENDS else "compiled"
     look = (_ONCE if runs == 1 else _OFTEN).format(subject=subject, runs=runs, expected=_EXPECTED[check])
     return _MAIN.format(before=before, compile=compiled, look=look)
 

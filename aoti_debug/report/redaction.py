@@ -85,6 +85,7 @@ class Redaction:
             confirmed_by=self.redact_all(finding.confirmed_by),
             contradicted_by=self.redact_all(finding.contradicted_by),
             warnings=self.redact_all(finding.warnings),
+            also=tuple(map(self.redact_finding, finding.also)),
         )
 
     def _place(self, place: Place | None) -> Place | None:
@@ -104,7 +105,8 @@ def redaction_for(parts: Collection[RedactedPart], manifests: Iterable[Manifest]
     """The redaction of these parts; source lines are taken from the manifests and the finding."""
     if not parts:
         return NO_REDACTION
-    texts = [place.frame.text for place in (finding.where, finding.origin, *finding.chain) if place and place.frame]
+    places = [place for each in (finding, *finding.also) for place in (each.where, each.origin, *each.chain)]
+    texts = [place.frame.text for place in places if place and place.frame]
     for manifest in manifests:
         texts += [kernel.source for kernel in manifest.kernels]
         texts += [manifest.triton_helpers, *(call.text for call in manifest.unrecognised)]

@@ -15,6 +15,11 @@ _MOST_WARNINGS = 3
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
+    """The lines of a finding, then those of the other findings of its triage after a blank line each."""
+    return [*_lines(finding, width), *(line for other in finding.also for line in ("", *finding_lines(other, width)))]
+
+
+def _lines(finding: Finding, width: int) -> list[str]:
     """Verdict, place, evidence, origin, confirmation, repro and the next commands: at most MOST_LINES lines."""
     lines = wording.wrapped(f"{finding.kind.heading} {wording.first_line(finding.what)}", width)[:2]
     if finding.where is not None:
@@ -38,7 +43,7 @@ def place_text(place: Place) -> str:
         named = place.operator if place.operator and place.operator != place.kernel else ""
         words = [place.launch, place.kernel, f"({named})" if named else ""]
     else:
-        words = [f"input {place.input}" if place.input else ""]
+        words = [f"input {place.input}" if place.input else "", place.kernel, place.operator]
     what = place.argument if place.launch or not place.input else ""
     if place.element is not None:
         what += f", element {place.element}" if what else f"element {place.element}"

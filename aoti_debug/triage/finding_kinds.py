@@ -1,8 +1,12 @@
-"""The kinds of findings that there are: a new one is a module of `checks`, and its name here."""
+"""The kinds of findings that there are: a new one is a module of `checks`, and its name here.
+
+A build that fails is found before there is a package that a check could look at.
+"""
 
 from __future__ import annotations
 
 from aoti_debug.diagnosis.findings import CLEAN, FindingKind
+from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
 from aoti_debug.triage.checks import contract, fault, hang, nonfinite, overrun, uninitialised, wrong_value
 from aoti_debug.triage.investigation import Check
 
@@ -12,7 +16,7 @@ CHECKS: tuple[Check, ...] = (contract, hang, fault, overrun, uninitialised, nonf
 
 def by_value() -> dict[str, FindingKind]:
     """Every kind by its name in JSON."""
-    return {kind.value: kind for kind in (CLEAN, *(check.KIND for check in CHECKS))}
+    return {kind.value: kind for kind in (CLEAN, BUILD_FAILURE, *(check.KIND for check in CHECKS))}
 
 
 def check_of(kind: FindingKind) -> Check:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.builder.options import TIMEOUT
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.triage_directory import BASE
 
@@ -29,6 +30,7 @@ class TriageOptions:
         compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
         trusted: run the model even if it was not made here by this user.
+        build_timeout: seconds that torch may take to lower the program until it counts as hung.
         inductor_configs, imports, libraries: as for `build` and `run`.
     """
 
@@ -48,3 +50,4 @@ class TriageOptions:
     random_inputs: int | None = None
     exported: Path | None = None
     trusted: bool = False
+    build_timeout: float = TIMEOUT

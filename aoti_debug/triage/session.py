@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
-from aoti_debug.builder.build import BuildOptions
+from aoti_debug.builder.options import BuildOptions
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
@@ -25,6 +25,8 @@ from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import finding_kinds, triage_directory
+from aoti_debug.triage.build_failures.build import build_without
+from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
 from aoti_debug.triage.options import TriageOptions
@@ -34,7 +36,7 @@ PACKAGE = "package.pt2"
 
 
 def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
-    """Finds out what is wrong with a model.
+    """Finds out what is wrong with a model, or with the parts of its build.
 
     Args:
         folder: of the triage; the package, the runs and the repro go there.
@@ -44,17 +46,24 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     """
     with python_process.forking_from(PRELOADED, options.imports) as server:
         server.preload()  # while the package is built
-        package = _package(options, folder, steps)
-        trials = Trials(package, folder / triage_directory.RUNS, options, steps)
+        failures, left_out = _package(options, folder, steps)
+        if failures and not left_out:
+            return Outcome(all_failures(failures), None)
+        trials = Trials(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
-    return outcome
+    return replace(outcome, finding=with_failures(outcome.finding, failures, left_out)) if failures else outcome
 
 
-def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
+def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequence[Finding], str]:
+    """Makes the package of a triage.
+
+    Returns:
+        What fails in its build, and how it was built without that; "" if it was built as it is, or not at all.
+    """
     found = archive.inspect(options.model)
     output = folder / PACKAGE
     stripped = target.is_stripped(found, options.name)
@@ -65,25 +74,25 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> Path:
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
-        return output
-    with steps.step("build") as note:
-        built = builder.build_report(
-            BuildOptions(
-                program=found,
-                output=output,
-                inductor_configs=options.inductor_configs,
-                imports=options.imports,
-                libraries=tuple(str(path) for path in options.libraries),
-                model=options.name,
-                exported=options.exported,
-                trusted=options.trusted,
-            )
-        )
-        note.text = _built(built.manifest)
-        note.timings = built.stages
-    if built.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-        raise files.missing_inputs_error(str(options.model), built.signature)
-    return output
+        return (), ""
+    chosen = BuildOptions(
+        program=found,
+        output=output,
+        inductor_configs=options.inductor_configs,
+        imports=options.imports,
+        libraries=tuple(str(path) for path in options.libraries),
+        model=options.name,
+        exported=options.exported,
+        trusted=options.trusted,
+        timeout=options.build_timeout,
+    )
+    built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
+    summary = built.summary
+    if summary is None:
+        return built.failures, ""
+    if summary.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
+        raise files.missing_inputs_error(str(options.model), summary.signature)
+    return built.failures, built.left_out
 
 
 def _built(manifest: Manifest) -> str:

@@ -36,6 +36,7 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
         if not (folder / triage_directory.RUNS).exists():
             stamped_directories.remove(folder, options.out if base_is_new else None)
         raise
+    package = folder / session.PACKAGE
     record = Record(
         finding=outcome.finding,
         steps=tuple(steps.done),
@@ -44,7 +45,7 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
             **installed_versions("torch", "triton", "safetensors"),
         },
         command=tuple(command),
-        package=str(folder / session.PACKAGE),
+        package=str(package) if package.exists() else "",
         run="" if outcome.run is None else str(outcome.run.path),
         between=steps.between,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ NAME = "triage.json"
 FORMAT = 1
 RUNS = "runs"
 REPRO = "repro"
+BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
 REPORT = Path("report") / "index.html"
 _MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
 
@@ -124,8 +125,7 @@ def write(path: Path, record: Record) -> None:
 
 def to_json(path: Path, record: Record) -> str:
     """The text of triage.json; paths inside the triage directory are relative to it, as it may be moved."""
-    finding = findings.to_json(record.finding)
-    finding["repro"] = _relative(path, record.finding.repro) or None
+    finding = findings.to_json(findings.map_repros(record.finding, lambda repro: _relative(path, repro)))
     data = {
         "format": FORMAT,
         "finding": finding,
@@ -201,7 +201,7 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
     fields = json_data.from_data(_RecordJson, data)
     finding = findings.from_json(fields.finding, finding_kinds.by_value(), "finding")
     return Record(
-        finding=replace(finding, repro=_absolute(path, finding.repro)),
+        finding=findings.map_repros(finding, lambda repro: _absolute(path, repro)),
         steps=fields.steps,
         versions=fields.versions,
         command=fields.command,

@@ -178,6 +178,21 @@ def test_a_repro_outside_of_the_triage_is_not_taken(tmp_path: Path) -> None:
         assert any("outside" in left.why for left in contents.left_out)
 
 
+def test_the_repros_of_all_findings_are_taken_unless_something_is_left_out(tmp_path: Path) -> None:
+    found = triage(tmp_path / "triages")
+    folder = found.path / "build_failure"
+    folder.mkdir()
+    (folder / "repro.py").write_text("print('it compiles')\n")
+    subject = report.of_triage(found)
+    first = replace(subject.finding, repro=str(folder), also=(subject.finding,))
+    files = members(write_bundle(replace(subject, finding=first), tmp_path / "b.zip").path)
+    assert {"build_failure/repro.py", "repro/repro.py"} <= set(files)
+    record = json.loads(files["triage.json"])["finding"]
+    assert (record["repro"], record["also"][0]["repro"]) == ("build_failure", "repro")
+    redacted = contents_of(replace(subject, finding=first), frozenset({RedactedPart.SOURCE}))
+    assert not [item.name for item in redacted.items if item.name.endswith("repro.py")]
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     found = triage(tmp_path / "triages")
     (tmp_path / "secret.txt").write_text("private")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ def test_the_layout_stays_as_it_is() -> None:
         f'{{\n "kind": "fault",\n "what": "SIGSEGV",{PLACE_TEXT}\n "origin": {INPUT_TEXT},\n "chain"'
     )
     assert list(findings.to_json(WHOLE))[12:] == [
-        *("origin", "chain", "evidence", "confirmed_by", "contradicted_by", "repro", "next", "warnings"),
+        *("origin", "chain", "evidence", "confirmed_by", "contradicted_by", "repro", "next", "warnings", "also"),
     ]
 
 
@@ -82,7 +83,17 @@ def test_wrong_types_are_damage() -> None:
     assert_refused(read, data(), DamagedJsonError, ", not ")
 
 
-@pytest.mark.parametrize("name", sorted(findings.to_json(WHOLE)))
+def test_other_findings_are_read_and_may_be_missing() -> None:
+    first = replace(WHOLE, also=(WHOLE, Finding(CLEAN, "")))
+    assert read(findings.to_json(first)) == first
+    old = data()
+    del old["also"]
+    assert read(old) == WHOLE
+    with pytest.raises(DamagedJsonError, match=r"finding\.also\.kind"):
+        read({**data(), "also": [{**data(), "kind": 7}]}, "finding")
+
+
+@pytest.mark.parametrize("name", sorted(findings.to_json(WHOLE).keys() - {"also"}))
 def test_every_member_is_needed(name: str) -> None:
     members = data()
     del members[name]

@@ -18,6 +18,7 @@ from unpacked_archive import KERNELS, WRAPPER, unpacked
 from aoti_debug import wrapper
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import exported_program
+from aoti_debug.frontend.build_failure import BuildFailureError, Ending, Stage
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Request, TritonConfig
 from aoti_debug.inputs import files
@@ -154,6 +155,42 @@ def test_a_hang_is_stopped(program: Path, folder: Path, modules: Path) -> None:
     assert time.monotonic() - began < 60
     state = Path(f"/proc/{(modules / 'pid').read_text()}/status")
     assert not state.exists() or "\nState:\tZ" in state.read_text()
+
+
+BROKEN = """
+import os, signal, time
+import torch
+from torch._inductor.lowering import lowerings
+
+def broken(*arguments):
+    {body}
+
+lowerings[torch.ops.aten.relu.default] = broken
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "timeout", "ending", "what"),
+    [
+        ("raise RuntimeError('no such layout')", 120, Ending.EXCEPTION, "RuntimeError: no such layout"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 120, Ending.DEATH, "SIGSEGV"),
+        ("time.sleep(1000)", 15, Ending.TIMEOUT, "no end within 15 s"),
+    ],
+)
+def test_a_lowering_that_fails_is_named(
+    program: Path, folder: Path, modules: Path, body: str, timeout: float, ending: Ending, what: str
+) -> None:
+    (modules / "breaks_relu.py").write_text(BROKEN.format(body=body))
+    error = fails(request(program, folder, imports=("breaks_relu",)), timeout)
+    assert isinstance(error, BuildFailureError)
+    assert error.hint.startswith("aoti-debug triage MODEL.pt2 names what is to blame")
+    failure = error.failure
+    assert (failure.position.stage, failure.position.name) == (Stage.LOWERING, "aten.relu.default")
+    assert (failure.ending, failure.what) == (ending, what)
+    assert failure.stack[0] == f"{modules / 'breaks_relu.py'}:7 in broken"
+    assert failure.reference is not None
+    (graph,) = failure.reference.graphs
+    assert graph.by_name[failure.position.node].target == "aten.relu.default"
 
 
 @pytest.mark.parametrize(

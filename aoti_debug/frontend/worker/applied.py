@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.frontend.left_out import Applied, LeftOut
+from aoti_debug.frontend.worker import candidates
 from aoti_debug.frontend.worker.operators import find_overload
 from aoti_debug.machine import json_data
 
@@ -26,7 +27,12 @@ def leaving_out(left_out: LeftOut | None) -> Iterator[None]:
         return
     passes: dict[str, None] = {}
     lowerings: dict[str, None] = {}
-    with _decomposed(left_out.decompositions) as decompositions, _asked(left_out.lowerings, passes, lowerings):
+    with (
+        candidates.leaving_out(left_out.candidates),
+        _decomposed(left_out.decompositions) as decompositions,
+        _asked(left_out.lowerings, passes, lowerings),
+        _without_lowerings_of_users(left_out.lowerings),
+    ):
         try:
             yield
         finally:
@@ -60,6 +66,21 @@ def _asked(without: tuple[str, ...], passes: dict[str, None], lowerings: dict[st
         yield
     finally:
         CompilerBisector.disable_subsystem = original
+
+
+@contextlib.contextmanager
+def _without_lowerings_of_users(without: tuple[str, ...]) -> Iterator[None]:
+    """Removes lowerings of operators that do not come with torch: the bisector is not asked about these."""
+    import torch
+    from torch._inductor import lowering
+
+    operators = [find_overload(name) for name in without]
+    custom = [op for op in operators if op is not None and not torch._library.utils.is_builtin(op)]
+    removed = {op: lowering.lowerings.pop(op) for op in custom if op in lowering.lowerings}
+    try:
+        yield
+    finally:
+        lowering.lowerings.update(removed)
 
 
 @contextlib.contextmanager

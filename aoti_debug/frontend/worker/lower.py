@@ -6,14 +6,16 @@ process does not import torch.
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import instruction_sets, prints, protocol
+from aoti_debug.frontend.worker import candidates, instruction_sets, positions, prints, protocol
 from aoti_debug.frontend.worker.applied import leaving_out
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
@@ -76,7 +78,14 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         if _config_exists("reorder_for_peak_memory"):
             configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
     stacks = operator_stacks(program)
-    with step("lower", times), record_layouts() as layouts, record_graphs() as graphs:
+    nodes = program.graph.nodes
+    with (
+        step("lower", times),
+        positions.watched(folder, nodes) as noted,
+        candidates.noted(noted),
+        record_layouts() as layouts,
+        record_graphs() as graphs,
+    ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):
         (folder / protocol.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
@@ -213,7 +222,13 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Answers the request named on the command line, and ends the process."""
+    """Answers the request named on the command line, and ends the process.
+
+    Its Python stack is written to a file beside the request if it crashes, or on SIGUSR1: where it hangs.
+    """
+    stack = Path(sys.argv[1]).with_name(protocol.STACK).open("w")
+    faulthandler.enable(stack, all_threads=False)
+    faulthandler.register(protocol.STACK_SIGNAL, stack, all_threads=False)
     answer_request(run)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ REFERENCE = "reference.json"
 REQUEST = "request.json"
 ANSWER = "answer.json"
 LOG = "lower.log"
+STACK = "stack.txt"
+STACK_SIGNAL = signal.SIGUSR1  # a worker that lowers writes its Python stack to that file
 
 
 @dataclass(frozen=True)

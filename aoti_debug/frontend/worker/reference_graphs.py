@@ -53,7 +53,15 @@ class ReferenceGraphs:
         """
         from torch._inductor.virtualized import V
 
-        lowered = V.graph
+        self.begin(V.graph, operations)
+
+    def begin(self, lowered: Any, operations: Sequence[Any] = ()) -> None:
+        """Records a graph that is about to be lowered.
+
+        Args:
+            lowered: a torch._inductor.graph.GraphLowering.
+            operations: its scheduled operations, whose buffers hold values; none yet where it is to be lowered.
+        """
         name = lowered.name or ""
         if not name:
             self._function = FOLDING if lowered.is_const_graph else MODEL

@@ -9,7 +9,7 @@ import pytest
 from wrong_types import assert_refused
 
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.frontend.left_out import Candidate, LeftOut
 from aoti_debug.frontend.worker import protocol
 from aoti_debug.frontend.worker.protocol import Answer, Failure, Request, TritonConfig
 from aoti_debug.manifest import OperatorSchema, Parameter, Promise
@@ -34,7 +34,8 @@ FAILURE = Failure("load", "", "RuntimeError", "no such operator", "--import MODU
 
 def request(folder: Path) -> Request:
     configs = {"max_autotune": True, "depth": {"a": [1, None, 2.5]}}
-    left_out = LeftOut(("aten.silu.default",), ("aten.relu.default",), "applied.json")
+    candidate = Candidate("triton_poi_fused_0", "XBLOCK: 128, num_warps: 4, num_stages: 1")
+    left_out = LeftOut(("aten.silu.default",), ("aten.relu.default",), (candidate,), "applied.json")
     return Request("model.pt2", str(folder), configs, ("ops",), ("/lib/ops.so",), "in.pt", True, 7, left_out)
 
 

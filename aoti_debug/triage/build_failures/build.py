@@ -1,0 +1,137 @@
+"""Builds a package, without the parts of the build that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.bisect.changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.builder.summary import BuildSummary
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.machine.steps import Steps
+from aoti_debug.triage.build_failures.finding import finding_of
+from aoti_debug.triage.build_failures.part_text import part_text
+from aoti_debug.triage.build_failures.replay import Replay, replay
+from aoti_debug.triage.build_failures.without import without
+from aoti_debug.triage.triage_directory import BUILD_REPRO
+
+MOST = 4  # parts that are left out
+STEP = "build"
+_SHORTEST, _TIMES = 600.0, 10  # seconds; that a build may take of what the last one took
+_NOTHING = LeftOut()
+_HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
+
+
+@dataclass(frozen=True)
+class BuiltWithout:
+    """The result of building.
+
+    Attributes:
+        summary: of the package; None if it cannot be built.
+        failures: what fails, in the order in which it was met.
+        left_out: how the package was built: "without the lowering of aten.silu.default"; "" if nothing was left out.
+    """
+
+    summary: BuildSummary | None
+    failures: tuple[Finding, ...]
+    left_out: str
+
+
+def build_without(
+    options: BuildOptions, folder: Path, steps: Steps, described: Callable[[BuildSummary], str]
+) -> BuiltWithout:
+    """Builds a package; of each part that fails it writes and runs a repro, and builds again without the part.
+
+    Args:
+        folder: the repros go there.
+        described: the result of the step of a build that succeeds.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
+    """
+    changes: list[LeaveOut | SkipCandidate] = []
+    found: list[tuple[BuildFailure, Replay]] = []
+    while True:
+        name = f"{STEP}, {names_of(changes)}" if changes else STEP
+        summary, error = _try(_with(options, changes), name, steps, described)
+        if error is None:
+            return BuiltWithout(summary, _findings(found, options), names_of(changes))
+        failure = error.failure
+        more = [change for change in without(failure) if change not in changes]
+        is_known = any(failure.position == known.position for known, _ in found)
+        if not is_known:
+            found.append((failure, _replayed(failure, _with(options, changes), folder, len(found), steps)))
+        if is_known or not more or len(found) > MOST:
+            if not found[0][1].is_same:
+                raise ToolchainError(str(error), hint=_HINT) from error
+            return BuiltWithout(None, _unbuildable(_findings(found, options), changes), "")
+        changes += more
+
+
+def limit_of(last: float | None) -> float:
+    """Seconds after which a build counts as hung.
+
+    Args:
+        last: seconds that the last build of the same program took; None for a new program.
+    """
+    return TIMEOUT if last is None else min(TIMEOUT, max(_SHORTEST, _TIMES * last))
+
+
+def names_of(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
+    """ "without the lowering of aten.silu.default and without the pass remove_noop_ops"; "" for no change."""
+    parts = [change for change in changes if isinstance(change, LeaveOut)]
+    groups = ([change for change in parts if change.part is part] for part in Part)
+    names = [name_of(group) for group in groups if group]
+    candidates = [change.candidate.name for change in changes if isinstance(change, SkipCandidate)]
+    names += [f"without the candidate {wording.comma_separated(candidates)}"] if candidates else []
+    return " and ".join(names)
+
+
+def _with(options: BuildOptions, changes: Sequence[LeaveOut | SkipCandidate]) -> BuildOptions:
+    if not changes:
+        return options
+    build = applied(changes, Build(options.inductor_configs, options.left_out or _NOTHING))
+    is_unchanged = build.left_out == _NOTHING and options.left_out is None
+    return replace(options, inductor_configs=build.configs, left_out=None if is_unchanged else build.left_out)
+
+
+def _try(
+    options: BuildOptions, name: str, steps: Steps, described: Callable[[BuildSummary], str]
+) -> tuple[BuildSummary | None, BuildFailureError | None]:
+    with steps.step(name) as note:
+        try:
+            built = builder.build_report(options)
+        except BuildFailureError as error:
+            note.text = f"{part_text(error.failure.position)}: {wording.first_line(error.failure.what)}"
+            return None, error
+        note.text, note.timings = described(built), built.stages
+        return built, None
+
+
+def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number: int, steps: Steps) -> Replay:
+    with steps.step("repro of the build") as note:
+        done = replay(failure, options, folder / (f"{BUILD_REPRO}_{number + 1}" if number else BUILD_REPRO))
+        note.text = done.what
+    return done
+
+
+def _findings(found: Sequence[tuple[BuildFailure, Replay]], options: BuildOptions) -> tuple[Finding, ...]:
+    """The findings; settings that were asked for may be to blame for the first."""
+    findings = [finding_of(*each) for each in found]
+    if findings and options.inductor_configs:
+        asked = wording.comma_separated(f"{key}={value}" for key, value in options.inductor_configs.items())
+        findings[0] = replace(findings[0], warnings=(*findings[0].warnings, f"built with --inductor-config {asked}"))
+    return tuple(findings)
+
+
+def _unbuildable(findings: Sequence[Finding], changes: Sequence[LeaveOut | SkipCandidate]) -> tuple[Finding, ...]:
+    how = f", also {names_of(changes)}" if changes else ""
+    note = f"the model cannot be built{how}: it was not run"
+    return (replace(findings[0], warnings=(note, *findings[0].warnings)), *findings[1:])

@@ -1,0 +1,95 @@
+"""The finding that a part of a build fails, crashes or never ends."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from aoti_debug import wording
+from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage
+from aoti_debug.manifest import ModelLine
+from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
+from aoti_debug.triage.build_failures.part_text import part_text
+from aoti_debug.triage.build_failures.replay import Replay
+from aoti_debug.triage.build_failures.script_text import SCRIPT
+
+_MOST = 6  # names of operators
+_HOW = {
+    Ending.EXCEPTION: "the exception came out of it",
+    Ending.DEATH: "it was at work when the process ended",
+    Ending.TIMEOUT: "it was at work when the time limit passed",
+}
+
+
+def finding_of(failure: BuildFailure, replay: Replay) -> Finding:
+    """The finding of a failure and the run of its repro."""
+    sentence = f"repro.py: {replay.what}"
+    return Finding(
+        BUILD_FAILURE,
+        f"{part_text(failure.position)}: {wording.first_line(failure.what)}",
+        where=_place(failure),
+        evidence=tuple(_evidence(failure)),
+        confirmed_by=(sentence,) if replay.is_same else (),
+        contradicted_by=(sentence,) if replay.folder is not None and not replay.is_same else (),
+        repro="" if replay.folder is None else str(replay.folder),
+        next=() if replay.folder is None else (shlex.join(["python", str(replay.folder / SCRIPT)]),),
+        warnings=(replay.what,) if replay.folder is None else (),
+    )
+
+
+def all_failures(failures: Sequence[Finding]) -> Finding:
+    """The first failure of a build, with the others."""
+    return replace(failures[0], also=tuple(failures[1:]))
+
+
+def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) -> Finding:
+    """The failures of a build, with the finding of the package that was built without the parts that fail.
+
+    Args:
+        left_out: how it was built: "without the lowering of aten.silu.default".
+    """
+    first = all_failures(failures)
+    if finding.kind == CLEAN:
+        rest = f"built {left_out}, the model has no other finding: {finding.what}"
+        return replace(first, evidence=(*first.evidence, rest), warnings=(*first.warnings, *finding.warnings))
+    note = f"this is of the package built {left_out}"
+    other = replace(finding, warnings=(note, *finding.warnings))
+    evidence = (*first.evidence, f"built {left_out}, the model has another finding, below")
+    return replace(first, evidence=evidence, also=(*first.also, other))
+
+
+def _place(failure: BuildFailure) -> Place | None:
+    position = failure.position
+    if position.stage in (Stage.LOWERING, Stage.DECOMPOSITION):
+        return Place(operator=position.name, frame=_line(failure))
+    return (
+        Place(kernel=position.name, frame=_line(failure))
+        if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING)
+        else None
+    )
+
+
+def _line(failure: BuildFailure) -> ModelLine | None:
+    position, reference = failure.position, failure.reference
+    graph = None if reference is None else reference.graph(position.graph, position.function)
+    if reference is None or graph is None or position.node not in graph.by_name:
+        return None
+    return reference.line(graph.by_name[position.node])
+
+
+def _evidence(failure: BuildFailure) -> Iterator[str]:
+    position = failure.position
+    if failure.compilation is not None:
+        yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
+        if failure.operators:
+            yield f"the kernel computes {wording.some(failure.operators, _MOST)}"
+        return
+    node = f"node {position.node} of the graph that Inductor lowers: " if position.node else ""
+    yield f"{node}{_HOW[failure.ending]}"
+    if failure.stack:
+        yield f"innermost Python frame: {failure.stack[0]}"
+    own = next((frame for frame in failure.stack if "/site-packages/" not in frame), None)
+    if own is not None and own != failure.stack[0]:
+        yield f"innermost frame outside of installed packages: {own}"

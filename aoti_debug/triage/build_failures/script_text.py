@@ -1,0 +1,150 @@
+"""Writes the scripts that fail as a part of a build did, without aoti-debug. Pure text generators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aoti_debug.fx_repro.module_text import CLASS, ModuleText
+from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
+from aoti_debug.repro import literals
+
+SCRIPT = "repro.py"
+_WITH_WEIGHTS = f"{CLASS}WithWeights"
+_MAIN = """
+
+if __name__ == "__main__":
+    torch.set_grad_enabled(False)
+    program = {program}
+    settings = {settings}
+    with tempfile.TemporaryDirectory() as folder:
+        package = str(Path(folder, "model.pt2"))
+        torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=settings)
+    print("it compiles")
+"""
+_COMPILER = '''#!/usr/bin/env python3
+"""{header}
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [
+{words}]
+SOURCE = Path(__file__).with_name({source})
+
+if __name__ == "__main__":
+    code = subprocess.run([*COMMAND, "-c", str(SOURCE), "-o", os.devnull], check=False).returncode
+    if code < 0:
+        os.kill(os.getpid(), -code)  # the signal that ended the compiler
+    if code == 0:
+        print("it compiles")
+    sys.exit(code)
+'''
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The things of the user that a part is compiled with.
+
+    Attributes:
+        configs: settings of Inductor.
+        folders: of modules of the user's that are not installed.
+        imports, libraries: modules and libraries that register operators, lowerings and passes.
+    """
+
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Given:
+    """The tensors that a module takes, as expressions by their names in the module.
+
+    Attributes:
+        inputs: those of the program.
+        weights: those whose elements torch knows when it compiles.
+        device: of the module, "cpu".
+    """
+
+    inputs: Mapping[str, str]
+    weights: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+
+
+def script_text(header: Sequence[str], module: ModuleText, given: Given, around: Surroundings) -> str:
+    """The text of a script that compiles a module, and so fails as the build did.
+
+    Args:
+        header: lines that say what it is and where it comes from.
+    """
+    lines = _beginning(header, ["sys", "tempfile", *standard_modules(module.imports)], module.imports, around)
+    lines += ["", "", module.source.rstrip()]
+    if given.weights:
+        lines += ["", "", *_with_weights(module, given)]
+    lines += ["", "", "def make_inputs():", "    return ("]
+    lines += [*(f"        {text},  # {name}" for name, text in given.inputs.items()), "    )", ""]
+    name = _WITH_WEIGHTS if given.weights else CLASS
+    moved = "" if given.device == "cpu" else f".to({literals.text(given.device)})"
+    return "\n".join(lines) + _main(f"torch.export.export({name}().eval(){moved}, make_inputs())", around)
+
+
+def loading_text(header: Sequence[str], program: str, around: Surroundings) -> str:
+    """The text of a script that compiles a saved program, whose graph has no form in a script.
+
+    Args:
+        program: the path of its file.
+    """
+    lines = [*_beginning(header, ["sys", "tempfile"], (), around), ""]
+    return "\n".join(lines) + _main(f"torch.export.load({literals.text(program)})", around)
+
+
+def compiler_text(header: Sequence[str], command: Sequence[str], source: str) -> str:
+    """The text of a script that runs a compiler on a source file beside it, and ends as the compiler does.
+
+    Args:
+        source: the name of that file.
+    """
+    words = "".join(f"    {literals.text(word)},\n" for word in command)
+    return _COMPILER.format(header=_docstring(header), words=words, source=literals.text(source))
+
+
+def _with_weights(module: ModuleText, given: Given) -> list[str]:
+    """The lines of a module that holds the weights."""
+    arguments = ", ".join(f"self.{name}" if name in given.weights else name for name in module.inputs)
+    return [
+        f"class {_WITH_WEIGHTS}({CLASS}):",
+        "    def __init__(self):",
+        "        super().__init__()",
+        *(f"        self.register_buffer({literals.text(name)}, {text})" for name, text in given.weights.items()),
+        "",
+        f"    def forward({', '.join(['self', *given.inputs])}):",
+        f"        return super().forward({arguments})",
+    ]
+
+
+def _beginning(
+    header: Sequence[str], modules: Sequence[str], imports: Sequence[str], around: Surroundings
+) -> list[str]:
+    """The lines of a script up to its last import."""
+    lines = ["#!/usr/bin/env python3", f'"""{_docstring(header)}', '"""', ""]
+    lines += [*(f"import {name}" for name in sorted(set(modules))), "from pathlib import Path", "", "import torch"]
+    lines += [f"import {name}" for name in torch_modules(imports)]
+    if around.folders:
+        lines += ["", f"sys.path[1:1] = [{', '.join(map(literals.text, around.folders))}]"]
+    lines += [f"import {name}  # the user's" for name in around.imports]
+    return lines + [f"torch.ops.load_library({literals.text(path)})" for path in around.libraries]
+
+
+def _main(program: str, around: Surroundings) -> str:
+    settings = {**around.configs, "aot_inductor.package_cpp_only": True}
+    return _MAIN.format(program=program, settings=repr(settings))
+
+
+def _docstring(lines: Sequence[str]) -> str:
+    return "\n".join([lines[0], "", *lines[1:]]).replace("\\", "\\\\").replace('"""', "'''")

@@ -1,0 +1,18 @@
+"""Modules of the user's that are not installed, and their files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.machine.user_modules import files_of, folders_of
+
+
+def test_modules_of_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators_of_mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # as of a console script
+    assert folders_of(("operators_of_mine", "torch")) == (str(tmp_path),)
+    assert list(files_of(("operators_of_mine",))) == [tmp_path / "operators_of_mine.py"]

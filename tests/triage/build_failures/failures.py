@@ -1,0 +1,30 @@
+"""Failures of builds that a test makes up, of a chain of operators."""
+
+from __future__ import annotations
+
+import chains
+
+from aoti_debug.frontend.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+
+REFERENCE = chains.reference(("aten.relu.default", "aten.erf.default"))
+LOWERING = BuildFailure(
+    Position(Stage.LOWERING, "aten.erf.default", "node_1"),
+    Ending.EXCEPTION,
+    "RuntimeError: no such layout",
+    ("/site-packages/torch/a.py:1 in f", "/home/u/ops.py:4 in broken"),
+    REFERENCE,
+)
+PASS = BuildFailure(
+    Position(Stage.PASS, "my_pass"), Ending.TIMEOUT, "no end within 30 s", ("/home/u/p.py:5 in endless",), REFERENCE
+)
+KERNEL = BuildFailure(
+    Position(Stage.CPP, "cpp_fused_erf_1", "node_1"),
+    Ending.EXCEPTION,
+    "internal compiler error: Segmentation fault",
+    reference=REFERENCE,
+    operators=("aten.relu.default", "aten.erf.default"),
+    compilation=Compilation("void f();\n", ("g++", "-O3", "-DA=1")),
+)
+CANDIDATE = BuildFailure(
+    Position(Stage.AUTOTUNING, "triton_mm_3", "node_1", candidate="BLOCK_M=128"), Ending.DEATH, "SIGSEGV"
+)

@@ -252,6 +252,14 @@ def test_threads_that_wait_soon_sleep(
         assert finish(command, variables=variables).stdout == expected
 
 
+def test_what_inductor_sets_in_this_process_needs_no_new_one(module: Path) -> None:
+    write("pass", "imported_once")
+    command = write("print('imported_once' in sys.modules)")
+    with python_process.forking_from(["json", "imported_once"]):
+        assert finish(command).stdout == "True\n"
+        assert finish(command, variables={"_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR": "1"}).stdout == "True\n"
+
+
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"])
 def test_another_environment_needs_a_new_process(module: Path, name: str) -> None:
     write("pass", "imported_once")

@@ -82,7 +82,7 @@ void finish_run() {
   drain_prints();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
-  look_at_last(*run, idle);
+  look_at_remaining(*run, idle);
   run->finish(idle);
   if (idle) delete run;
 }
@@ -97,7 +97,7 @@ void finish_run_of_last_container() {
   g_generation.fetch_add(1);
   release_crashes();
   drain_prints();
-  look_at_last(*run, true);
+  look_at_remaining(*run, true);
   run->finish(true);
   delete run;
 }

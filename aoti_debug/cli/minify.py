@@ -24,7 +24,7 @@ from aoti_debug.minify.text import minified_lines
 @click.argument("program", metavar="PROGRAM.pt2", type=options.FilePath())
 @options.inputs("the example inputs of the program")
 @options.calls
-@options.memory_checks
+@options.guards
 @options.hang_timeout("The model, or a part of it, hangs if it makes no progress for this long.")
 @click.option(
     "--most-scripts",

@@ -111,9 +111,7 @@ exported = click.option(
 model_name = click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
-memory_checks = click.option(
-    "--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads."
-)
+guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
 wide = click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
 

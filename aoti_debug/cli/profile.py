@@ -49,13 +49,7 @@ LIMIT = 40  # rows
     help="Also write a trace of all calls that Perfetto (ui.perfetto.dev) and chrome://tracing open.",
 )
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=options.FilePath(dir_okay=False),
-    help="With --plot: the file to write.  [default: report/profile.html in the run]",
-)
+@options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
 @options.imports
 @options.libraries
 @options.trust
@@ -100,9 +94,9 @@ def command(
         _write(trace, trace_text(slices(found.run, found.warm_up), model.name))
         print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)
     if plot:
-        from aoti_debug.profile import page_file  # a table starts without the templates
+        from aoti_debug.profile import page  # a table starts without the templates
 
-        print_lines([f"page: {page_file.write(found, output)}"], err=as_json)
+        print_lines([f"page: {page.write(found, output)}"], err=as_json)
     is_slower = found.changes is not None and bool(found.changes.slower)
     context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
 

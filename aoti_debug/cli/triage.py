@@ -45,7 +45,7 @@ _OF_RANKS = ("model", "as_json")
 @options.exported
 @options.model_name
 @options.calls
-@options.memory_checks
+@options.guards
 @click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
 @click.option(
     "--inf",

@@ -137,4 +137,6 @@ def read_position(folder: Path) -> Position | None:
         line = (folder / POSITION).read_bytes().partition(b"\n")[0]
     except FileNotFoundError:
         return None
-    return json_data.parse(Position, line) if line else None
+    with contextlib.suppress(json_data.DamagedJsonError):  # its process ended while it was written
+        return json_data.parse(Position, line) if line else None
+    return None

@@ -159,7 +159,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
                 _request_stack(child, folder / protocol.STACK)
                 error = ToolchainError(
                     f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
-                    hint="a model that takes long to tune may need more time: aoti_debug.build(…, timeout=SECONDS)",
+                    hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
                 )
                 what = f"no end within {timeout:g} s"
                 raise build_failure.explain(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None

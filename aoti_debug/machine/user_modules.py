@@ -17,12 +17,13 @@ def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
     for module in modules:
         top = module.partition(".")[0]
         spec = _spec(top)
-        if spec is None or spec.origin is None:
+        if spec is None:
             continue
-        folder = Path(spec.origin).resolve().parent
-        folder = folder.parent if spec.submodule_search_locations else folder
-        if str(folder) not in installed:
-            found[str(folder)] = None
+        packages = [Path(folder) for folder in spec.submodule_search_locations or ()]  # several of a namespace package
+        for place in packages or [Path(spec.origin)] if spec.origin else packages:
+            folder = place.resolve().parent
+            if str(folder) not in installed:
+                found[str(folder)] = None
     return tuple(found)
 
 
@@ -31,8 +32,8 @@ def files_of(modules: Sequence[str]) -> Iterator[Path]:
     for module in modules:
         spec = _spec(module.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:
-            for folder in spec.submodule_search_locations:
-                yield from sorted(Path(folder).rglob("*.py"))
+            for folder in dict.fromkeys(Path(folder).resolve() for folder in spec.submodule_search_locations):
+                yield from sorted(folder.rglob("*.py"))
         elif spec is not None and spec.has_location and spec.origin:
             yield Path(spec.origin)
 

@@ -31,7 +31,7 @@ class Frame:
         name: the words in it: "layers.0", "model.py:23", "cpp_fused_relu_0".
         module: the path of the innermost module; "" for the model itself.
         seconds: of all frames in it, medians of the calls.
-        children: in the order of execution.
+        children: in the order of their first execution.
         site: of a launch, else None.
     """
 

@@ -35,9 +35,11 @@ MULTIPROCESSORS: Mapping[int, Multiprocessor] = {
     75: Multiprocessor(32, 16, 64 * _KIB),
     80: Multiprocessor(64, 32, 164 * _KIB),
     86: Multiprocessor(48, 16, 100 * _KIB),
+    87: Multiprocessor(48, 16, 164 * _KIB),
     89: Multiprocessor(48, 24, 100 * _KIB),
     90: Multiprocessor(64, 32, 228 * _KIB),
     100: Multiprocessor(64, 32, 228 * _KIB),
+    120: Multiprocessor(48, 24, 100 * _KIB),
 }
 
 

@@ -11,7 +11,7 @@ VERSION = 1
 
 
 class FlightStatus(int, Enum):
-    """FlightStatus of flight_format.h: whether an input was kept, or the reason why not."""
+    """FlightStatus of flight_recorder_format.h: whether an input was kept, or the reason why not."""
 
     KEPT = 0
     TOO_LARGE = 1

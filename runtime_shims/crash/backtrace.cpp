@@ -56,7 +56,7 @@ class Line {
     put('\n');
     const char* from = line_;
     while (from < end_) {
-      const ssize_t written = write(descriptor, from, static_cast<size_t>(end_ - from));
+      const ssize_t written = ::write(descriptor, from, static_cast<size_t>(end_ - from));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return;
       from += written;
@@ -116,7 +116,7 @@ void copy_maps() {
   char chunk[4096];
   ssize_t count = 0;
   while (from >= 0 && to >= 0 && (count = read(from, chunk, sizeof(chunk))) > 0) {
-    if (write(to, chunk, static_cast<size_t>(count)) != count) break;
+    if (::write(to, chunk, static_cast<size_t>(count)) != count) break;
   }
   if (from >= 0) close(from);
   if (to >= 0) close(to);

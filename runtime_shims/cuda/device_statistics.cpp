@@ -29,6 +29,7 @@ bool find_dtype(int32_t scalar_type, Dtype* dtype) {
 }
 
 constexpr const char* kOpaqueModules[] = {"Opaque1", "Opaque2", "Opaque4", "Opaque8", "Opaque16"};
+
 // A tensor whose result has a place in the ring, and what its kernel is to do; without a module nothing.
 struct Prepared {
   uint64_t number;

@@ -58,7 +58,7 @@ struct State {
   CUcontext known_context = nullptr;  // for threads that have none
 };
 
-// The one of the process.
+// The state of the process.
 State& state();
 
 // The state of a stream of the current context. The caller holds the lock.

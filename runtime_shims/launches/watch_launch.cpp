@@ -227,7 +227,7 @@ void look_at_watched(ThreadState& thread, const Sight& sight) {
   evaluate(thread, sight, nullptr);
 }
 
-void look_at_last(Run& run, bool wait) {
+void look_at_remaining(Run& run, bool wait) {
   if (run.watchpoints == nullptr) return;
   run.headlines.drain();
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));

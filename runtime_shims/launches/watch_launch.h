@@ -16,6 +16,6 @@ void look_at_watched(ThreadState& thread, const Sight& sight);
 
 // Looks at what devices had yet to measure for watchpoints when the last call of the run ended. With `wait`, waits for
 // it.
-void look_at_last(Run& run, bool wait);
+void look_at_remaining(Run& run, bool wait);
 
 }  // namespace aoti_debug

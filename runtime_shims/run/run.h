@@ -77,7 +77,7 @@ class Run {
 
   StatsQueue& stats_queue(void* stream, uint32_t thread);
 
-  // Those of all streams.
+  // The statistics queues of all streams.
   std::vector<StatsQueue*> stats_queues();
 
   // Whether this is the first time that a buffer got no guards.

@@ -16,3 +16,12 @@ def test_modules_of_the_current_folder_are_found(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # as of a console script
     assert folders_of(("operators_of_mine", "torch")) == (str(tmp_path),)
     assert list(files_of(("operators_of_mine",))) == [tmp_path / "operators_of_mine.py"]
+
+
+def test_a_package_without_an_init_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators" / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert folders_of(("operators.mine",)) == (str(tmp_path),)
+    assert list(files_of(("operators.mine",))) == [tmp_path / "operators" / "mine.py"]

@@ -11,7 +11,7 @@ import pytest
 from chromium import Browser, needs_chromium
 
 from aoti_debug.cli import main
-from aoti_debug.profile import page_file
+from aoti_debug.profile import page as profile_page
 from aoti_debug.profile.flame import flame
 from aoti_debug.profile.frames import GAPS, Frame, FrameKind, common_module, frame_tree
 from aoti_debug.profile.model_profile import ModelProfile
@@ -89,7 +89,7 @@ def test_output_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_text_of_a_model_is_no_markup(profile: ModelProfile) -> None:
-    path = page_file.write(profile)
+    path = profile_page.write(profile)
     assert path == profile.run.path / "report" / "profile.html"
     text = path.read_text()
     assert "<img" not in text
@@ -125,7 +125,7 @@ def test_it_is_used_by_keys(
     keys: str, focused: str, facts: str, shown: int, profile: ModelProfile, tmp_path: Path
 ) -> None:
     browser = Browser(tmp_path)
-    page = page_file.write(profile)
+    page = profile_page.write(profile)
     text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text())  # it forbids other scripts
     page.write_text(text.replace("</body>", KEYS.replace("KEYS_TEXT", f'"{keys}"', 1)))
     title = re.search(r"<title>(.*?)</title>", browser.dom(page), re.DOTALL)

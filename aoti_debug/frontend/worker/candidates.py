@@ -24,17 +24,17 @@ def noted(positions: Positions) -> Iterator[None]:
             return original
 
         @functools.wraps(original.__func__)
-        def benchmark_choice(cls: Any, choice: Any, *args: Any) -> Any:
+        def benchmark_choice(cls: Any, choice: Any, *args: Any, **kwargs: Any) -> Any:
             with positions.at(_position(Stage.AUTOTUNING, choice_of(choice))):
-                return original.__func__(cls, choice, *args)
+                return original.__func__(cls, choice, *args, **kwargs)
 
         return classmethod(benchmark_choice)
 
     def compile_config(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def compile_config(self: Any, cfg: Any, *args: Any) -> Any:
+        def compile_config(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
             with positions.at(_position(Stage.TRITON, config_of(self.fn.__name__, cfg))):
-                return original(self, cfg, *args)
+                return original(self, cfg, *args, **kwargs)
 
         return compile_config
 

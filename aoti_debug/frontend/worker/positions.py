@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -67,23 +68,26 @@ class Positions:
     def _write(self, position: Position | None) -> None:
         self._current = position
         text = "" if position is None else json_data.to_text(position, indent=None).strip()
-        os.pwrite(self._file, f"{text}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk stops no lowering
+            os.pwrite(self._file, f"{text}\n".encode(), 0)
 
 
 class _Graphs:
-    """The file of the graphs that are lowered."""
+    """The file of the graphs that are lowered; a graph that cannot be written there is missing in repros only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._graphs = ReferenceGraphs()
 
     def of_program(self, nodes: Iterable[Any]) -> None:
-        self._graphs.of_program(nodes)
-        self._write()
+        with contextlib.suppress(Exception):
+            self._graphs.of_program(nodes)
+            self._write()
 
     def lowered(self, graph: Any) -> None:
-        self._graphs.begin(graph)
-        self._write()
+        with contextlib.suppress(Exception):
+            self._graphs.begin(graph)
+            self._write()
 
     def _write(self) -> None:
         self._path.write_text(program.to_json(self._graphs.reference()))
@@ -122,7 +126,11 @@ def _passes(positions: Positions) -> Iterator[None]:
         def __enter__(self: Any) -> Any:  # noqa: N807
             stack = begun[id(self)] = contextlib.ExitStack()
             stack.enter_context(positions.at(Position(Stage.PASS, str(self.passname))))
-            return original(self)
+            try:
+                return original(self)
+            except BaseException:
+                begun.pop(id(self)).__exit__(*sys.exc_info())
+                raise
 
         return __enter__
 
@@ -149,9 +157,9 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
 
     def run(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def run(self: Any, *args: Any) -> Any:
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             graphs.lowered(self)
-            return original(self, *args)
+            return original(self, *args, **kwargs)
 
         return run
 

@@ -27,6 +27,7 @@
   }
 
   function widen(i) {
+    if (!boxes[i].width) return;
     widest = i;
     const { left, width } = boxes[i];
     boxes.forEach((box, n) => {
@@ -85,7 +86,7 @@
       elements[i].classList.toggle("matched", isMatch);
       elements[i].classList.toggle("faded", words !== "" && !isMatch);
       if (isMatch && i >= covered) {
-        share += box.width;
+        share += box.share;
         covered = box.end;
       }
     });

@@ -25,7 +25,7 @@ def page(profile: ModelProfile) -> str:
     """The text of the page."""
     picture = flame(frame_tree(profile))
     title, *facts = heading(profile, _WIDE)
-    boxes = [_box(box) for box in picture.boxes]
+    boxes = [_box(box, profile.wall_seconds) for box in picture.boxes]
     values = {
         "name": profile.model.name,
         "title_text": title,
@@ -37,7 +37,9 @@ def page(profile: ModelProfile) -> str:
         "launches": rows(profile, profile.sites[:MOST_LAUNCHES]),
         "more": len(profile.sites[MOST_LAUNCHES:]),
     }
-    data = [{name: box[name] for name in ("left", "width", "parent", "end", "title", "facts")} for box in boxes]
+    data = [
+        {name: box[name] for name in ("left", "width", "share", "parent", "end", "title", "facts")} for box in boxes
+    ]
     return render(_PARTS, {"boxes": data}, values)
 
 
@@ -53,18 +55,20 @@ def write(profile: ModelProfile, output: Path | None = None) -> Path:
     return page_file.write(page(profile), output, profile.run.path / NAME)
 
 
-def _box(box: Box) -> dict[str, Any]:
+def _box(box: Box, call_seconds: float) -> dict[str, Any]:
     frame = box.frame
+    share = frame.seconds / call_seconds
     return {
         "left": box.left,
         "width": box.width,
+        "share": share,
         "row": box.row,
         "parent": box.parent,
         "end": box.end,
         "name": frame.name,
         "tone": _tone(frame),
-        "title": f"{frame.name}: {wording.duration(frame.seconds)}, {box.width:.1%}",
-        "facts": list(_facts(frame, box.width).items()),
+        "title": f"{frame.name}: {wording.duration(frame.seconds)}, {share:.1%}",
+        "facts": list(_facts(frame, share).items()),
     }
 
 

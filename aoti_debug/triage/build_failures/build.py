@@ -67,7 +67,12 @@ def build_without(
         more = [change for change in without(failure) if change not in changes]
         is_known = any(failure.position == known.position for known, _ in found)
         if not is_known:
-            found.append((failure, _replayed(failure, _with(options, changes), folder, len(found), steps)))
+            done = _replayed(failure, _with(options, changes), folder, len(found), steps)
+            if not done.is_same:  # a process that was killed from outside, a machine that was busy for a while
+                summary, error_again = _try(_with(options, changes), f"{name}, again", steps, described)
+                if error_again is None:
+                    return BuiltWithout(summary, _findings(found, options), names_of(changes))
+            found.append((failure, done))
         if is_known or not more or len(found) > MOST:
             if not found[0][1].is_same:
                 raise ToolchainError(str(error), hint=_HINT) from error

@@ -84,9 +84,15 @@ def test_a_part_that_fails_again_ends_in_its_finding(builds: Builds) -> None:
 
 def test_what_does_not_fail_alone_and_does_not_help_stays_an_error(builds: Builds) -> None:
     with pytest.raises(ToolchainError, match="Inductor cannot lower the model") as caught:
-        builds(failures.LOWERING, failures.LOWERING, is_same=False)
+        builds(failures.LOWERING, failures.LOWERING, failures.LOWERING, is_same=False)
     assert not isinstance(caught.value, BuildFailureError)
     assert caught.value.hint.startswith("see whether torch._inductor")
+
+
+def test_what_fails_once_and_not_again_is_no_finding(builds: Builds) -> None:
+    result, asked = builds(failures.LOWERING, None, is_same=False)
+    assert result == BuiltWithout(BUILT, (), "")
+    assert asked == [OPTIONS, OPTIONS]
 
 
 def test_only_so_many_parts_are_left_out(builds: Builds) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.bisect.changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
 from aoti_debug.builder import build as builder
-from aoti_debug.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ToolchainError
@@ -23,8 +23,7 @@ from aoti_debug.triage.build_failures.without import without
 from aoti_debug.triage.triage_directory import BUILD_REPRO
 
 MOST = 4  # parts that are left out
-STEP = "build"
-_SHORTEST, _TIMES = 600.0, 10  # seconds; that a build may take of what the last one took
+_STEP = "build"
 _NOTHING = LeftOut()
 _HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
 
@@ -59,7 +58,7 @@ def build_without(
     changes: list[LeaveOut | SkipCandidate] = []
     found: list[tuple[BuildFailure, Replay]] = []
     while True:
-        name = f"{STEP}, {names_of(changes)}" if changes else STEP
+        name = f"{_STEP}, {names_of(changes)}" if changes else _STEP
         summary, error = _try(_with(options, changes), name, steps, described)
         if error is None:
             return BuiltWithout(summary, _findings(found, options), names_of(changes))
@@ -73,15 +72,6 @@ def build_without(
                 raise ToolchainError(str(error), hint=_HINT) from error
             return BuiltWithout(None, _unbuildable(_findings(found, options), changes), "")
         changes += more
-
-
-def limit_of(last: float | None) -> float:
-    """Seconds after which a build counts as hung.
-
-    Args:
-        last: seconds that the last build of the same program took; None for a new program.
-    """
-    return TIMEOUT if last is None else min(TIMEOUT, max(_SHORTEST, _TIMES * last))
 
 
 def names_of(changes: Sequence[LeaveOut | SkipCandidate]) -> str:

@@ -100,7 +100,3 @@ def test_only_so_many_parts_are_left_out(builds: Builds) -> None:
     ]
     result, asked = builds(*others)
     assert (result.summary, len(result.failures), len(asked)) == (None, build.MOST + 1, build.MOST + 1)
-
-
-def test_the_time_limit_of_a_build() -> None:
-    assert [build.limit_of(last) for last in (None, 5.0, 100.0, 1e6)] == [3600.0, 600.0, 1000.0, 3600.0]

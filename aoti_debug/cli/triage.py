@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from aoti_debug.builder.options import TIMEOUT
 from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.ranks import write_ranks_pages
@@ -28,7 +29,6 @@ from aoti_debug.report import report
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage import triage_directory
-from aoti_debug.triage.build_failures.build import STEP, limit_of
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.ranks_finding import ranks_finding
@@ -60,8 +60,9 @@ _OF_RANKS = ("model", "as_json")
     "--build-timeout",
     metavar="SECONDS",
     type=options.Seconds(),
-    help="The build hangs if torch takes longer than this to lower the program.  "
-    "[default: ten times as long as the last build of it, at least 600; 3600 for a new program]",
+    default=TIMEOUT,
+    show_default=True,
+    help="The build hangs if torch takes longer than this to lower the program.",
 )
 @click.option(
     "--tries",
@@ -91,7 +92,7 @@ def command(
     no_compare: bool,
     infinities: str,
     stall: float,
-    build_timeout: float | None,
+    build_timeout: float,
     tries: int,
     configs: tuple[str, ...],
     imports: tuple[str, ...],
@@ -134,7 +135,7 @@ def command(
         imports=imports,
         libraries=libraries,
         trusted=trusted,
-        build_timeout=build_timeout or limit_of(last.seconds(STEP)),
+        build_timeout=build_timeout,
     )
     threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
     with StepLines(last) as progress:

@@ -41,10 +41,6 @@ class LastDurations:
         seconds = self._seconds.get(step)
         return "" if seconds is None else f" (last time {wording.duration(seconds)})"
 
-    def seconds(self, step: str) -> float | None:
-        """The last duration of a step; None for one that was never done here."""
-        return self._seconds.get(step)
-
     def remember(self, step: str, seconds: float) -> None:
         """Writes the duration of a finished step."""
         self._seconds[step] = seconds

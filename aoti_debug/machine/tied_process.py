@@ -14,13 +14,20 @@ from aoti_debug.machine.process import Child, FinishedProcess
 _LAUNCHER = Path(__file__).with_name("end_with_parent.py")
 
 
-def run(command: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None) -> FinishedProcess:
+def run(
+    command: Sequence[str],
+    *,
+    timeout: float,
+    stderr: int = subprocess.PIPE,
+    environment: Mapping[str, str] | None = None,
+) -> FinishedProcess:
     """Runs a command to its end and captures its output.
 
     If this process ends first, even by SIGKILL, the command and all its descendants are killed at once.
 
     Args:
         timeout: seconds, after which it is killed with its descendants.
+        stderr: `subprocess.STDOUT` to merge it into `FinishedProcess.stdout`.
         environment: all variables of the command; None to inherit those of this process.
 
     Raises:
@@ -33,7 +40,7 @@ def run(command: Sequence[str], *, timeout: float, environment: Mapping[str, str
         with Child(
             [*launcher, *command],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             environment=environment,
             pass_fds=(reading,),
         ) as child:

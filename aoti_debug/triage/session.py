@@ -46,23 +46,29 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     """
     with python_process.forking_from(PRELOADED, options.imports) as server:
         server.preload()  # while the package is built
-        failures, left_out = _package(options, folder, steps)
+        failures, left_out, notes = _package(options, folder, steps)
         if failures and not left_out:
-            return Outcome(all_failures(failures), None)
+            return Outcome(_with_notes(all_failures(failures), notes), None)
         trials = Trials(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
-    return replace(outcome, finding=with_failures(outcome.finding, failures, left_out)) if failures else outcome
+    finding = with_failures(outcome.finding, failures, left_out) if failures else outcome.finding
+    return replace(outcome, finding=_with_notes(finding, notes))
 
 
-def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequence[Finding], str]:
+def _with_notes(finding: Finding, notes: tuple[str, ...]) -> Finding:
+    return replace(finding, warnings=(*finding.warnings, *notes))
+
+
+def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequence[Finding], str, tuple[str, ...]]:
     """Makes the package of a triage.
 
     Returns:
-        What fails in its build, and how it was built without that; "" if it was built as it is, or not at all.
+        What fails in its build; how it was built without that, "" if it was built as it is, or not at all; what failed
+        once and did not fail again.
     """
     found = archive.inspect(options.model)
     output = folder / PACKAGE
@@ -74,7 +80,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequen
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
-        return (), ""
+        return (), "", ()
     chosen = BuildOptions(
         program=found,
         output=output,
@@ -89,10 +95,10 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequen
     built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
     summary = built.summary
     if summary is None:
-        return built.failures, ""
+        return built.failures, "", built.notes
     if summary.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
         raise files.missing_inputs_error(str(options.model), summary.signature)
-    return built.failures, built.left_out
+    return built.failures, built.left_out, built.notes
 
 
 def _built(manifest: Manifest) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug import report
+from aoti_debug.report import report
 from aoti_debug.triage import triage_directory
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage import triage

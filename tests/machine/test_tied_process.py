@@ -24,6 +24,8 @@ tied_process.run(["sh", "-c", sys.argv[1]], timeout=600)
 def test_output_exit_code_and_environment() -> None:
     done = tied_process.run(shell("echo $WORD; echo bad >&2; exit 3"), timeout=60, environment={"WORD": "good"})
     assert done == FinishedProcess(3, "good\n", "bad\n")
+    merged = tied_process.run(shell("echo good; echo bad >&2"), timeout=60, stderr=subprocess.STDOUT)
+    assert merged == FinishedProcess(0, "good\nbad\n", "")
     assert tied_process.run(shell("kill -SEGV $$"), timeout=60).code == -signal.SIGSEGV
     with pytest.raises(subprocess.TimeoutExpired):
         tied_process.run(shell("sleep 600"), timeout=0.3)

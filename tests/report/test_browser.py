@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from chromium import Browser, needs_chromium
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
+from markup import EVIL, hostile
 from subjects import comparison_of, run, saved_run, triage
-from test_page import EVIL, hostile
 
 from aoti_debug.abi import Phase
 from aoti_debug.compare.comparison import Comparison, Row

@@ -10,10 +10,10 @@ import pytest
 import torch
 from chains import chain
 from chromium import Browser, needs_chromium
+from markup import EVIL, Tags, policy_of
 from recorder import Recorder
 from subjects import data_of
 from test_browser import HOVER
-from test_page import EVIL, Tags, policy_of
 
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff

@@ -78,7 +78,7 @@ def triaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
 
     def triaged(story: Story, *, guards: bool = False) -> tuple[TriageDir, Told]:
         told = Told(story, tmp_path / story.__name__)
-        monkeypatch.setattr(session, "_package", lambda *_: ((), ""))
+        monkeypatch.setattr(session, "_package", lambda *_: ((), "", ()))
         monkeypatch.setattr(session, "Trials", lambda *_: told)
         monkeypatch.setattr(confirm, "run", lambda repro, *_: Confirmation(repro, (SAME,), ()))
         options = TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", guards=guards)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from aoti_debug import wording
 from aoti_debug.bisect.changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
 from aoti_debug.builder import build as builder
-from aoti_debug.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ToolchainError
@@ -23,9 +24,9 @@ from aoti_debug.triage.build_failures.without import without
 from aoti_debug.triage.triage_directory import BUILD_REPRO
 
 MOST = 4  # parts that are left out
-STEP = "build"
-_SHORTEST, _TIMES = 600.0, 10  # seconds; that a build may take of what the last one took
+_STEP = "build"
 _NOTHING = LeftOut()
+_Failed: TypeAlias = tuple[BuildFailure, Replay]
 _HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
 
 
@@ -35,19 +36,24 @@ class BuiltWithout:
 
     Attributes:
         summary: of the package; None if it cannot be built.
-        failures: what fails, in the order in which it was met.
+        failures: what fails: first what a repro confirms, each in the order in which it was met.
         left_out: how the package was built: "without the lowering of aten.silu.default"; "" if nothing was left out.
+        notes: what failed once and did not fail again, one line each.
     """
 
     summary: BuildSummary | None
     failures: tuple[Finding, ...]
     left_out: str
+    notes: tuple[str, ...] = ()
 
 
 def build_without(
     options: BuildOptions, folder: Path, steps: Steps, described: Callable[[BuildSummary], str]
 ) -> BuiltWithout:
     """Builds a package; of each part that fails it writes and runs a repro, and builds again without the part.
+
+    Where the repro does not fail in the same way, the same is built once more first: what does not fail again is no
+    finding.
 
     Args:
         folder: the repros go there.
@@ -57,36 +63,51 @@ def build_without(
         UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
     """
     changes: list[LeaveOut | SkipCandidate] = []
-    found: list[tuple[BuildFailure, Replay]] = []
+    met: list[_Failed] = []
+    found: list[_Failed] = []
+    name = _STEP
     while True:
-        name = f"{STEP}, {names_of(changes)}" if changes else STEP
         summary, error = _try(_with(options, changes), name, steps, described)
         if error is None:
-            return BuiltWithout(summary, _findings(found, options), names_of(changes))
+            return BuiltWithout(summary, _findings(found, options), names_of(changes), _notes(met, found))
         failure = error.failure
+        is_found = any(failure.position == other.position for other, _ in found)
+        known = next((each for each in met if _is_alike(each[0], failure)), None)
+        if known is None and not is_found:
+            known = failure, _replayed(failure, _with(options, changes), folder, len(met), steps)
+            met.append(known)
+            if not known[1].is_same and len(met) <= MOST:
+                name = f"{_named(changes)}, again"
+                continue
         more = [change for change in without(failure) if change not in changes]
-        is_known = any(failure.position == known.position for known, _ in found)
-        if not is_known:
-            done = _replayed(failure, _with(options, changes), folder, len(found), steps)
-            if not done.is_same:  # a process that was killed from outside, a machine that was busy for a while
-                summary, error_again = _try(_with(options, changes), f"{name}, again", steps, described)
-                if error_again is None:
-                    return BuiltWithout(summary, _findings(found, options), names_of(changes))
-            found.append((failure, done))
-        if is_known or not more or len(found) > MOST:
-            if not found[0][1].is_same:
+        if known is not None and not is_found:
+            found.append(known)
+        if is_found or not more or len(met) > MOST:
+            if not any(done.is_same for _, done in found):
                 raise ToolchainError(str(error), hint=_HINT) from error
-            return BuiltWithout(None, _unbuildable(_findings(found, options), changes), "")
+            findings = _unbuildable(_findings(found, options), changes)
+            return BuiltWithout(None, findings, "", _notes(met, found))
         changes += more
+        name = _named(changes)
 
 
-def limit_of(last: float | None) -> float:
-    """Seconds after which a build counts as hung.
+def _named(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
+    return f"{_STEP}, {names_of(changes)}" if changes else _STEP
 
-    Args:
-        last: seconds that the last build of the same program took; None for a new program.
-    """
-    return TIMEOUT if last is None else min(TIMEOUT, max(_SHORTEST, _TIMES * last))
+
+def _is_alike(one: BuildFailure, other: BuildFailure) -> bool:
+    """True if two builds failed in the same way; the texts of exceptions may hold addresses."""
+    return (one.position, one.ending) == (other.position, other.ending)
+
+
+def _notes(met: Sequence[_Failed], found: Sequence[_Failed]) -> tuple[str, ...]:
+    """What failed once, and not when the same was built again."""
+    return tuple(
+        f"the build failed once: {part_text(failure.position)}: {wording.first_line(failure.what)}; "
+        "a second one did not fail in this way"
+        for failure, done in met
+        if (failure, done) not in found
+    )
 
 
 def names_of(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
@@ -127,9 +148,9 @@ def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number
     return done
 
 
-def _findings(found: Sequence[tuple[BuildFailure, Replay]], options: BuildOptions) -> tuple[Finding, ...]:
-    """The findings; settings that were asked for may be to blame for the first."""
-    findings = [finding_of(*each) for each in found]
+def _findings(found: Sequence[_Failed], options: BuildOptions) -> tuple[Finding, ...]:
+    """The findings, the confirmed ones first; settings that were asked for may be to blame for the first."""
+    findings = [finding_of(*each) for each in sorted(found, key=lambda each: not each[1].is_same)]
     if findings and options.inductor_configs:
         asked = wording.comma_separated(f"{key}={value}" for key, value in options.inductor_configs.items())
         findings[0] = replace(findings[0], warnings=(*findings[0].warnings, f"built with --inductor-config {asked}"))

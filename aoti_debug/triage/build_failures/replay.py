@@ -17,7 +17,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage, innermost_exception
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import module_text
-from aoti_debug.machine import process, python_process, user_modules
+from aoti_debug.machine import process, python_process, tied_process, user_modules
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.triage.build_failures.part import calls_of, device_of, input_of, region_of
@@ -31,7 +31,8 @@ from aoti_debug.triage.build_failures.script_text import (
     script_text,
 )
 
-SECONDS = 600.0  # that a script may take that does not hang
+STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
+MOST = 600.0  # seconds that a script may take
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,12 @@ def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     script = folder / SCRIPT
-    seconds = min(options.timeout, SECONDS)
+    seconds = min(options.timeout + STARTING, MOST)
     command = [sys.executable, str(script)]
     try:
-        with process.Child(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, environment=_environment(os.environ)
-        ) as child:
-            ended = process.finished(child, seconds)
+        ended = tied_process.run(
+            command, timeout=seconds, stderr=subprocess.STDOUT, environment=_environment(os.environ)
+        )
     except subprocess.TimeoutExpired:
         return Replay(folder, f"no end within {seconds:g} s", failure.ending is Ending.TIMEOUT)
     return Replay(folder, *outcome(failure, ended.code, ended.stdout))

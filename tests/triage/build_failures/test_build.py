@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
 from aoti_debug.frontend.left_out import Candidate, LeftOut
 from aoti_debug.machine.steps import Steps
 from aoti_debug.triage.build_failures import build
@@ -27,7 +28,9 @@ BUILT: Any = SimpleNamespace(stages={})
 def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[BuiltWithout, list[BuildOptions]]]:
     """Builds a model whose builds end in failures, one after the other, and at last succeed."""
 
-    def built(*ends: BuildFailure | None, is_same: bool = True) -> tuple[BuiltWithout, list[BuildOptions]]:
+    def built(
+        *ends: BuildFailure | None, is_same: bool = True, unconfirmed: tuple[BuildFailure, ...] = ()
+    ) -> tuple[BuiltWithout, list[BuildOptions]]:
         asked: list[BuildOptions] = []
 
         def build_report(options: BuildOptions) -> Any:
@@ -38,7 +41,11 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
             return BUILT
 
         monkeypatch.setattr(build.builder, "build_report", build_report)
-        monkeypatch.setattr(build, "replay", lambda failure, *_: Replay(tmp_path, failure.what, is_same))
+
+        def replay(failure: BuildFailure, *_: object) -> Replay:
+            return Replay(tmp_path, failure.what, is_same and failure not in unconfirmed)
+
+        monkeypatch.setattr(build, "replay", replay)
         return build_without(OPTIONS, tmp_path, Steps(), lambda _: "44 launch sites"), asked
 
     return built
@@ -89,10 +96,48 @@ def test_what_does_not_fail_alone_and_does_not_help_stays_an_error(builds: Build
     assert caught.value.hint.startswith("see whether torch._inductor")
 
 
-def test_what_fails_once_and_not_again_is_no_finding(builds: Builds) -> None:
-    result, asked = builds(failures.LOWERING, None, is_same=False)
-    assert result == BuiltWithout(BUILT, (), "")
+DEATH = replace(failures.LOWERING, ending=Ending.DEATH, what="SIGKILL")
+ONCE = "the build failed once: lowering of aten.erf.default: SIGKILL; a second one did not fail in this way"
+
+
+def test_what_fails_once_is_no_finding(builds: Builds) -> None:
+    result, asked = builds(DEATH, None, is_same=False)
+    assert result == BuiltWithout(BUILT, (), "", (ONCE,))
     assert asked == [OPTIONS, OPTIONS]
+
+
+def test_what_fails_twice_is_a_finding_though_its_repro_compiles(builds: Builds) -> None:
+    result, asked = builds(DEATH, DEATH, None, is_same=False)
+    assert (len(result.failures), result.left_out) == (1, "without the lowering of aten.erf.default")
+    assert result.notes == ()
+    assert asked[:2] == [OPTIONS, OPTIONS]
+
+
+def test_another_failure_of_the_second_build_is_told_with_the_first(builds: Builds) -> None:
+    result, asked = builds(DEATH, failures.PASS, None, unconfirmed=(DEATH,))
+    assert [finding.what for finding in result.failures] == ["graph pass my_pass: no end within 30 s"]
+    assert (result.left_out, result.notes, len(asked)) == ("without the pass my_pass", (ONCE,), 3)
+
+
+def test_a_part_that_fails_in_another_way_without_it_is_told_once(builds: Builds) -> None:
+    result, asked = builds(failures.LOWERING, DEATH, unconfirmed=(DEATH,))
+    assert (result.summary, len(result.failures), result.notes, len(asked)) == (None, 1, (), 2)
+
+
+def test_deaths_that_wander_end_in_an_error(builds: Builds) -> None:
+    deaths = [replace(DEATH, position=Position(Stage.PASS, f"pass_{number}")) for number in range(build.MOST + 1)]
+    with pytest.raises(ToolchainError, match="Inductor cannot lower the model"):
+        builds(*deaths, *deaths[-1:], is_same=False)
+
+
+def test_one_confirmed_failure_is_enough_and_comes_first(builds: Builds) -> None:
+    result, _ = builds(DEATH, DEATH, failures.PASS, failures.PASS, unconfirmed=(DEATH,))
+    assert result.summary is None
+    assert [finding.what.partition(":")[0] for finding in result.failures] == [
+        "graph pass my_pass",
+        "lowering of aten.erf.default",
+    ]
+    assert result.failures[0].warnings[0].startswith("the model cannot be built, also without the pass my_pass")
 
 
 def test_only_so_many_parts_are_left_out(builds: Builds) -> None:
@@ -106,7 +151,3 @@ def test_only_so_many_parts_are_left_out(builds: Builds) -> None:
     ]
     result, asked = builds(*others)
     assert (result.summary, len(result.failures), len(asked)) == (None, build.MOST + 1, build.MOST + 1)
-
-
-def test_the_time_limit_of_a_build() -> None:
-    assert [build.limit_of(last) for last in (None, 5.0, 100.0, 1e6)] == [3600.0, 600.0, 1000.0, 3600.0]

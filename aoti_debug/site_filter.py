@@ -186,6 +186,17 @@ def containing(path: str) -> tuple[str, ...]:
     return tuple(".".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
+def common_module(paths: Sequence[str]) -> str:
+    """The path of the innermost module that contains all of these; "" for the model itself."""
+    if not paths:
+        return ""
+    parts = [path.split(".") for path in paths]
+    same = 0
+    while all(len(path) > same for path in parts) and len({path[same] for path in parts}) == 1:
+        same += 1
+    return ".".join(parts[0][:same])
+
+
 _EXAMPLES = {
     Criterion.KERNEL: "'triton_*', '!cpp_fused_*'",
     Criterion.MODULE: "'encoder.layers.0', '!*.norm?'",

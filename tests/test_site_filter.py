@@ -8,7 +8,7 @@ from factories import make_manifest, site
 from aoti_debug import site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Certainty, Manifest, ModelLine, PackageOrigin, Provenance, Site
-from aoti_debug.site_filter import Criterion, SiteFilter
+from aoti_debug.site_filter import Criterion, SiteFilter, common_module
 
 STACK = """\
   File "/home/u/model.py", line 20, in forward
@@ -120,3 +120,17 @@ def test_a_package_without_module_paths(package: Manifest, hint: str) -> None:
     site_filter.require_names(package, SiteFilter(lines=("model.py:30",)), "p.pt2")
     (missed,) = site_filter.unmatched(package, SiteFilter(modules=("encoder",)))
     assert missed.missing == "no module paths"
+
+
+@pytest.mark.parametrize(
+    ("paths", "module"),
+    [
+        ((), ""),
+        (("encoder.norm",), "encoder.norm"),
+        (("encoder.layers.0.norm1", "encoder.layers.0"), "encoder.layers.0"),
+        (("encoder.layers.0", "encoder.layers.01"), "encoder.layers"),
+        (("encoder", "head"), ""),
+    ],
+)
+def test_the_module_that_contains_all(paths: tuple[str, ...], module: str) -> None:
+    assert common_module(paths) == module

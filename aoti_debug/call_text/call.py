@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aoti_debug import dtypes
+from aoti_debug import dtypes, site_filter
 from aoti_debug.rundir.statistics import Statistics
 
 _INDENT = "  "
@@ -97,17 +97,10 @@ def call_lines(calls: Sequence[Call], depth: int = 0) -> list[str]:
 
 def levels(module: str, known: set[str]) -> tuple[str, ...]:
     """The modules that contain a module, outermost first, and it itself; of the others only those that are known."""
-    parts = module.split(".") if module else []
-    paths = (".".join(parts[: count + 1]) for count in range(len(parts)))
-    return tuple(path for path in paths if path == module or path in known)
+    return tuple(path for path in site_filter.containing(module) if path and (path == module or path in known))
 
 
-def common_module(modules: Sequence[str], known: set[str]) -> str:
+def common_known_module(modules: Sequence[str], known: set[str]) -> str:
     """The innermost known module that contains all modules; "" for the model itself."""
-    shared = [levels(module, known) for module in modules]
-    common = ""
-    for step in zip(*shared, strict=False):
-        if len(set(step)) != 1:
-            break
-        common = step[0]
-    return common
+    around = site_filter.containing(site_filter.common_module(modules))
+    return next((path for path in reversed(around) if path in known), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from aoti_debug.abi import Phase
-from aoti_debug.call_text.call import Call, CallTensor, common_module
+from aoti_debug.call_text.call import Call, CallTensor, common_known_module
 from aoti_debug.call_text.fused_operators import FusedOperators
 from aoti_debug.call_text.operator_arguments import argument_texts, number_texts, operator_name
 from aoti_debug.call_text.tensor_numbers import TensorNumbers
@@ -35,7 +35,7 @@ class RecordedCalls:
         self._measurer = measurer
         self._fused = FusedOperators(run.manifest, reference)
         known = {path for site in run.manifest.sites for path in site.provenance.modules}
-        self._modules = {site.id: common_module(site.provenance.modules, known) for site in run.manifest.sites}
+        self._modules = {site.id: common_known_module(site.provenance.modules, known) for site in run.manifest.sites}
 
     def calls(self, launches: Iterable[Launch], wanted: Collection[LaunchKey]) -> Iterator[Call]:
         """Yields a call for each wanted launch; the others only number their tensors.

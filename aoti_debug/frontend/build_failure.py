@@ -24,7 +24,6 @@ class Stage(str, Enum):
     """A stage of a build."""
 
     PASS = "graph pass"
-    DECOMPOSITION = "decomposition"
     LOWERING = "lowering"
     CODE = "code generation"
     CPP = "C++ compiler"

@@ -148,6 +148,13 @@ def _names(names: Iterable[str]) -> str:
     return f"[{', '.join(literals.text(name) for name in names)}]"
 
 
+def user_statements(folders: Sequence[str], imports: Sequence[str], libraries: Sequence[str]) -> list[str]:
+    """The statements of a script that find and import the user's modules, and load libraries with operators."""
+    lines = [f"sys.path[1:1] = [{', '.join(map(literals.text, folders))}]"] if folders else []
+    lines += [f"import {name}" for name in imports]
+    return lines + [f"torch.ops.load_library({literals.text(path)})" for path in libraries]
+
+
 def standard_modules(imports: Sequence[str]) -> list[str]:
     """The imported modules that belong to the standard library."""
     return [name for name in imports if not name.startswith("torch")]

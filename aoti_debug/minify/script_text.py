@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
-from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
+from aoti_debug.fx_repro.script_text import standard_modules, torch_modules, user_statements
 from aoti_debug.minify.check import Check
 from aoti_debug.repro import literals
 
@@ -148,10 +148,7 @@ def script_text(
     lines = [f'"""{_docstring(title)}"""', f"import {', '.join(sorted(names))}"]
     lines += ["from pathlib import Path"] if reads_files else []
     lines += ["import torch", *(f"import {name}" for name in torch_modules(module.imports))]
-    if setting.folders:
-        lines.append(f"sys.path[1:1] = [{', '.join(map(literals.text, setting.folders))}]")
-    lines += [f"import {name}" for name in setting.imports]
-    lines += [f"torch.ops.load_library({literals.text(path)})" for path in setting.libraries]
+    lines += user_statements(setting.folders, setting.imports, setting.libraries)
     lines += ["torch.set_grad_enabled(False)", "", module.source.replace("\n\n", "\n").rstrip(), ""]
     lines += _make_inputs(inputs)
     device = "" if setting.device == "cpu" else f".to({literals.text(setting.device)})"

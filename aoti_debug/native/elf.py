@@ -43,12 +43,30 @@ class Library:
             ValueError: it is not a 64-bit ELF file.
         """
         with path.open("rb") as file:
-            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._read(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), str(path))
+
+    @classmethod
+    def in_memory(cls, data: bytes) -> Library:
+        """Reads the headers of a file whose bytes are these.
+
+        Raises:
+            ValueError: it is not a 64-bit ELF file.
+        """
+        if not data:
+            raise ValueError("no ELF file of 64 bits")
+        memory = mmap.mmap(-1, len(data))
+        memory.write(data)
+        library = cls.__new__(cls)
+        library._read(memory, "the file")
+        return library
+
+    def _read(self, data: mmap.mmap, name: str) -> None:
+        self._data = data
         try:
             self._segments, self._sections = self._headers()
         except (struct.error, IndexError, OverflowError) as error:
             self._data.close()
-            raise ValueError(f"{path} is cut off or damaged") from error
+            raise ValueError(f"{name} is cut off or damaged") from error
         except ValueError:
             self._data.close()
             raise
@@ -63,6 +81,19 @@ class Library:
     def has_debug_lines(self) -> bool:
         """True if the file was compiled with -g."""
         return any(section.name == ".debug_line" for section in self._sections)
+
+    def section(self, name: str) -> bytes:
+        """Returns the bytes of a section; none if the file has no such section."""
+        found = next((section for section in self._sections if section.name == name), None)
+        return b"" if found is None else self._data[found.offset : found.offset + found.size]
+
+    def section_size(self, name: str) -> int:
+        """Returns the bytes that a section takes in memory, also if the file has none of them; 0 for no section."""
+        return sum(section.size for section in self._sections if section.name == name)
+
+    def symbol_names(self) -> list[str]:
+        """Returns the names of the file's symbols, in the order of its symbol table."""
+        return [name for name, *_ in self._symbols(_SYMTAB)]
 
     def address(self, file_offset: int) -> int | None:
         """Returns the link-time address of an offset in the file; None if no segment loads it."""
@@ -200,6 +231,7 @@ class Library:
             raise ValueError("no ELF file of 64 bits")
         header = _HEADER.unpack_from(self._data)
         self.machine = int(header[2])  # a number of <elf.h>: 62 is x86-64
+        self.abi_version, self.flags = int(header[0][8]), int(header[7])
         segments_at, sections_at = header[5], header[6]
         n_segments, n_sections, names_index = header[10], header[12], header[13]
         segments = [

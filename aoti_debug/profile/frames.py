@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.show import text
-from aoti_debug.site_filter import containing
+from aoti_debug.site_filter import common_module, containing
 
 GAPS, NO_LINE = "between launches", "no model line"
 
@@ -65,17 +65,6 @@ def frame_tree(profile: ModelProfile) -> Frame:
         line.closed.append(Frame(FrameKind.LAUNCH, site.site.kernel, inner.module, site.seconds, (), site))
     root.closed.append(Frame(FrameKind.GAPS, GAPS, "", profile.gap_seconds))
     return root.close()
-
-
-def common_module(paths: Sequence[str]) -> str:
-    """The path of the innermost module that contains all of these; "" for the model itself."""
-    if not paths:
-        return ""
-    parts = [path.split(".") for path in paths]
-    same = 0
-    while all(len(path) > same for path in parts) and len({path[same] for path in parts}) == 1:
-        same += 1
-    return ".".join(parts[0][:same])
 
 
 def _module_name(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import finding_kinds, triage_directory
-from aoti_debug.triage.build_failures.build import build_without
+from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import Investigation, Outcome
@@ -46,30 +45,27 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     """
     with python_process.forking_from(PRELOADED, options.imports) as server:
         server.preload()  # while the package is built
-        failures, left_out, notes = _package(options, folder, steps)
-        if failures and not left_out:
-            return Outcome(_with_notes(all_failures(failures), notes), None)
+        built = _package(options, folder, steps)
+        if built.failures and not built.left_out:
+            return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
         trials = Trials(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
-    finding = with_failures(outcome.finding, failures, left_out) if failures else outcome.finding
-    return replace(outcome, finding=_with_notes(finding, notes))
+    finding = outcome.finding
+    if built.failures:
+        finding = with_failures(finding, built.failures, built.left_out)
+    return replace(outcome, finding=_with_notes(finding, built.notes))
 
 
 def _with_notes(finding: Finding, notes: tuple[str, ...]) -> Finding:
     return replace(finding, warnings=(*finding.warnings, *notes))
 
 
-def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequence[Finding], str, tuple[str, ...]]:
-    """Makes the package of a triage.
-
-    Returns:
-        What fails in its build; how it was built without that, "" if it was built as it is, or not at all; what failed
-        once and did not fail again.
-    """
+def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout:
+    """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
     output = folder / PACKAGE
     stripped = target.is_stripped(found, options.name)
@@ -80,7 +76,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequen
         )
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
-        return (), "", ()
+        return BuiltWithout(None, (), "")
     chosen = BuildOptions(
         program=found,
         output=output,
@@ -93,12 +89,10 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> tuple[Sequen
         timeout=options.build_timeout,
     )
     built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
-    summary = built.summary
-    if summary is None:
-        return built.failures, "", built.notes
-    if summary.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-        raise files.missing_inputs_error(str(options.model), summary.signature)
-    return built.failures, built.left_out, built.notes
+    made = built.summary
+    if made is not None and made.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
+        raise files.missing_inputs_error(str(options.model), made.signature)
+    return built
 
 
 def _built(manifest: Manifest) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.call_text.call import Call, CallTensor, call_lines, common_module
+from aoti_debug.call_text.call import Call, CallTensor, call_lines, common_known_module
 
 X = CallTensor("$4", "float32", ("1", "8"))
 Y = CallTensor("$5", "bfloat16", ("s77",), hash="00ff")
@@ -59,4 +59,4 @@ def test_modules_are_entered_and_left() -> None:
     ],
 )
 def test_the_module_that_contains_a_fused_kernel(modules: tuple[str, ...], common: str) -> None:
-    assert common_module(modules, {"a", "a.b", "a.c", "d", "e.0.x", "e.1.x"}) == common
+    assert common_known_module(modules, {"a", "a.b", "a.c", "d", "e.0.x", "e.1.x"}) == common

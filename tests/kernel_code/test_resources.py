@@ -48,10 +48,7 @@ def test_the_numbers_of_cuobjdump(assembler: str, architecture: int, tmp_path: P
 @needs_ptxas
 def test_a_binary_that_is_cut_off(tmp_path: Path) -> None:
     binary = assembled(tmp_path, "ptxas", 80).read_bytes()
-    whole = kernel_resources(binary, "scale")
-    found = [kernel_resources(binary[:size], "scale") for size in range(len(binary))]
-    assert set(found) == {None, whole}  # the program headers, at the end, are not read
-    assert found.count(whole) < 500
+    assert {kernel_resources(binary[:size], "scale") for size in range(len(binary))} == {None}
 
 
 @pytest.mark.parametrize("binary", [b"", b"\x7fELF", Path("/bin/sh").read_bytes(), b"\x89PNG" * 99])

@@ -13,7 +13,7 @@ from chromium import Browser, needs_chromium
 from aoti_debug.cli import main
 from aoti_debug.profile import page as profile_page
 from aoti_debug.profile.flame import flame
-from aoti_debug.profile.frames import GAPS, Frame, FrameKind, common_module, frame_tree
+from aoti_debug.profile.frames import GAPS, Frame, FrameKind, frame_tree
 from aoti_debug.profile.model_profile import ModelProfile
 from aoti_debug.profile.profile import profile_of
 from aoti_debug.profile.roofline import Peaks
@@ -46,20 +46,6 @@ def test_modules_hold_lines_and_these_launches(profile: ModelProfile) -> None:
         "        cpp_fused_relu_0 30",
         f"  {GAPS} 40",
     ]
-
-
-@pytest.mark.parametrize(
-    ("paths", "module"),
-    [
-        ((), ""),
-        (("encoder.norm",), "encoder.norm"),
-        (("encoder.layers.0.norm1", "encoder.layers.0"), "encoder.layers.0"),
-        (("encoder.layers.0", "encoder.layers.01"), "encoder.layers"),
-        (("encoder", "head"), ""),
-    ],
-)
-def test_the_module_that_contains_all(paths: tuple[str, ...], module: str) -> None:
-    assert common_module(paths) == module
 
 
 def test_boxes_lie_within_those_above(profile: ModelProfile) -> None:

@@ -21,6 +21,7 @@ from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import confirm, finding_kinds, session, triage_directory
+from aoti_debug.triage.build_failures.build import BuiltWithout
 from aoti_debug.triage.confirm import Confirmation, Trial
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.options import TriageOptions
@@ -76,9 +77,9 @@ class Told:
 def triaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TriageDir, Told]]:
     """Triages a story; every repro makes the same values again."""
 
-    def triaged(story: Story, *, guards: bool = False) -> tuple[TriageDir, Told]:
+    def triaged(story: Story, *, guards: bool = False, notes: tuple[str, ...] = ()) -> tuple[TriageDir, Told]:
         told = Told(story, tmp_path / story.__name__)
-        monkeypatch.setattr(session, "_package", lambda *_: ((), "", ()))
+        monkeypatch.setattr(session, "_package", lambda *_: BuiltWithout(None, (), "", notes))
         monkeypatch.setattr(session, "Trials", lambda *_: told)
         monkeypatch.setattr(confirm, "run", lambda repro, *_: Confirmation(repro, (SAME,), ()))
         options = TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", guards=guards)
@@ -121,6 +122,12 @@ def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
     found, told = triaged(of_positive)
     assert told.made == ["names", "values"]
     assert found.finding == Finding(CLEAN, "1 launch in 1 call: no fault, outputs finite")
+
+
+def test_what_failed_once_in_the_build_is_told(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
+    found, _ = triaged(of_positive, notes=("the build failed once: SIGKILL",))
+    assert found.finding.kind == CLEAN
+    assert found.finding.warnings == ("the build failed once: SIGKILL",)
 
 
 def test_a_fork_server_that_does_not_serve_is_told(

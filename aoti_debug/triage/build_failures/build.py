@@ -35,7 +35,7 @@ class BuiltWithout:
     """The result of building.
 
     Attributes:
-        summary: of the package; None if it cannot be built.
+        summary: of the package; None if it cannot be built, or was given.
         failures: what fails: first what a repro confirms, each in the order in which it was met.
         left_out: how the package was built: "without the lowering of aten.silu.default"; "" if nothing was left out.
         notes: what failed once and did not fail again, one line each.

@@ -62,7 +62,7 @@ def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) 
 
 def _place(failure: BuildFailure) -> Place | None:
     position = failure.position
-    if position.stage in (Stage.LOWERING, Stage.DECOMPOSITION):
+    if position.stage is Stage.LOWERING:
         return Place(operator=position.name, frame=_line(failure))
     return (
         Place(kernel=position.name, frame=_line(failure))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
-from aoti_debug.fx_repro.script_text import standard_modules, torch_modules
+from aoti_debug.fx_repro.script_text import standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals
 
 SCRIPT = "repro.py"
@@ -135,10 +135,8 @@ def _beginning(
     lines = ["#!/usr/bin/env python3", f'"""{_docstring(header)}', '"""', ""]
     lines += [*(f"import {name}" for name in sorted(set(modules))), "from pathlib import Path", "", "import torch"]
     lines += [f"import {name}" for name in torch_modules(imports)]
-    if around.folders:
-        lines += ["", f"sys.path[1:1] = [{', '.join(map(literals.text, around.folders))}]"]
-    lines += [f"import {name}  # the user's" for name in around.imports]
-    return lines + [f"torch.ops.load_library({literals.text(path)})" for path in around.libraries]
+    own = user_statements(around.folders, around.imports, around.libraries)
+    return [*lines, *(["", *own] if own else [])]
 
 
 def _main(program: str, around: Surroundings) -> str:

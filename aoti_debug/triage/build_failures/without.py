@@ -6,7 +6,7 @@ from aoti_debug.bisect.changes import LeaveOut, Part, SkipCandidate
 from aoti_debug.frontend.build_failure import BuildFailure, Stage
 from aoti_debug.frontend.left_out import Candidate
 
-_PARTS = {Stage.PASS: Part.PASS, Stage.LOWERING: Part.LOWERING, Stage.DECOMPOSITION: Part.DECOMPOSITION}
+_PARTS = {Stage.PASS: Part.PASS, Stage.LOWERING: Part.LOWERING}
 
 
 def without(failure: BuildFailure) -> tuple[LeaveOut | SkipCandidate, ...]:

@@ -39,7 +39,7 @@ from aoti_debug.minify.text import minified_lines
 @options.libraries
 @options.trust
 @options.out(BASE, "the minimisation")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/minify.schema.json).")
+@options.json_output("docs/minify.schema.json")
 @click.pass_context
 def command(
     context: click.Context,

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# A wrong access is reported some instructions after the one that made it: $errorpc is that one, and void on the host.
+_FAULTING_INSTRUCTION = ("set $fault = $pc", "if !$_isvoid($errorpc)", "  set $fault = $errorpc", "end")
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -90,7 +93,7 @@ def cuda_commands(stop: Stop, *, batch: bool) -> str:
         lines += [
             "delete",
             "continue",
-            *_at_the_end(("info cuda kernels", "print $errorpc", "info line *$pc", "x/i $pc", "bt 4")),
+            *_at_the_end(("info cuda kernels", *_FAULTING_INSTRUCTION, "info line *$fault", "x/i $fault", "bt 4")),
         ]
     else:
         lines += [

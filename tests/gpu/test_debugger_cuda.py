@@ -56,5 +56,9 @@ def test_a_wrong_access_is_shown_with_its_instruction(tmp_path: Path) -> None:
     print(done.stdout, done.stderr)
     assert re.search(r"CUDA_EXCEPTION_\d+", done.stdout)
     assert "the fault:\n" in done.stdout
-    assert re.search(r"=> 0x[0-9a-f]+ <.*>:\s+.*LD", done.stdout.partition("the fault:\n")[2])
+    shown = done.stdout.partition("the fault:\n")[2]
+    assert re.search(r"^\W*0x[0-9a-f]+ <triton_per_fused_amax_add_0\+\d+>:\s+.*\bLD", shown, re.MULTILINE)
+    line = re.search(r"^Line (\d+) of .*repro\.py", shown, re.MULTILINE)
+    assert line is not None
+    assert "tl.load" in (tmp_path / "repro/repro.py").read_text().splitlines()[int(line[1]) - 1]
     assert done.returncode == 11

@@ -23,9 +23,12 @@ end
 if $_isvoid($_exitsignal)
   echo \nthe fault:\n
   info cuda kernels
-  print $errorpc
-  info line *$pc
-  x/i $pc
+  set $fault = $pc
+  if !$_isvoid($errorpc)
+    set $fault = $errorpc
+  end
+  info line *$fault
+  x/i $fault
   bt 4
   kill
   quit 11

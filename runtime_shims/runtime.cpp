@@ -13,6 +13,7 @@
 #include "aoti_debug.h"
 #include "crash/backtrace.h"
 #include "device/device.h"
+#include "launches/call_breadcrumbs.h"
 #include "launches/deferral.h"
 #include "launches/flight_recorder_inputs.h"
 #include "launches/inspection.h"
@@ -191,7 +192,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->stream = stream;
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
   call->call = run->calls[call->kind].fetch_add(1);
-  const bool capturing = run->has_device && device::is_capturing(stream);
+  const bool capturing = call->capturing = run->has_device && device::is_capturing(stream);
   call->level = static_cast<uint8_t>(capturing ? uint32_t{LEVEL_NAMES} : run->config.level);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
   call->inspecting =
@@ -200,12 +201,9 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->watching = run->watchpoints != nullptr && !capturing;
   call->substituting = run->substitutions != nullptr && !capturing;
   call->inspecting |= call->summarised;
-  if (run->has_device && !capturing) {
-    run->open_crumbs();
-    call->crumbs = run->crumbs.is_open();
-    if (call->crumbs) call->stream_slot = run->crumbs.slot(stream, model);
-    call->crumbs &= call->stream_slot != Crumbs::kNoSlot;
-    if (call->level != LEVEL_NAMES || call->watching || call->summarised)
+  if (run->has_device) {
+    begin_breadcrumbs(*call);
+    if (!capturing && (call->level != LEVEL_NAMES || call->watching || call->summarised))
       call->queue = &run->stats_queue(stream, thread->id);
   }
   if (run->config.guards && !capturing) call->guards = std::make_shared<GuardedBuffers>(run->config.poison);
@@ -225,9 +223,7 @@ void end_call(CallState* call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
   if (call->queue != nullptr) call->queue->settle(false);  // who called the model may change its tensors
-  if (call->crumbs && call->last_sequence != 0 && run->crumbs.take_last(call->stream_slot)) {
-    run->crumbs.write(call->stream, call->stream_slot, call->last_sequence);
-  }
+  end_breadcrumbs(*call);
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);

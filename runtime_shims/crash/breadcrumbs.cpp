@@ -29,9 +29,21 @@ uint16_t Crumbs::slot(void* stream, const void* model) {
   for (uint32_t i = 0; i < used_; ++i) {
     if (slots()[i].stream == key && models_[i] == model) return static_cast<uint16_t>(i);
   }
+  return take(stream, model, every_);
+}
+
+uint16_t Crumbs::captured_slot(void* stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (captured_ == kCaptured) return kNoSlot;
+  ++captured_;
+  return take(stream, this, every_ == 0 ? 1 : every_);
+}
+
+uint16_t Crumbs::take(void* stream, const void* model, uint64_t every) {
   if (used_ == kSlots) return kNoSlot;
   models_[used_] = model;
-  slots()[used_].stream = key;
+  paces_[used_].every = every;
+  slots()[used_].stream = reinterpret_cast<uintptr_t>(stream);
   __atomic_store_n(&slots()[used_].used, 1u, __ATOMIC_RELEASE);
   return static_cast<uint16_t>(used_++);
 }

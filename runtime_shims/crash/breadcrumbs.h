@@ -1,4 +1,5 @@
-// Breadcrumbs: shared memory in which the device stores the last launch that it has completed, a word a stream.
+// Breadcrumbs: shared memory in which the device stores the last launch that it has completed, a word for each stream
+// and each captured call.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,21 @@ class Crumbs {
   // of two devices, which is why the model counts.
   uint16_t slot(void* stream, const void* model);
 
+  // A slot for one call that a CUDA graph captures on `stream`: its replays write to it whenever they run. Every launch
+  // has a crumb, unless open() was told otherwise. kNoSlot where kCaptured are taken: streams need slots too.
+  uint16_t captured_slot(void* stream);
+
+  // Says, on the host, that the device has completed `sequence`.
+  void complete(uint16_t slot, uint32_t sequence) {
+    __atomic_store_n(&slots()[slot].completed, sequence, __ATOMIC_RELAXED);
+  }
+
   // Whether a crumb follows the launch that ends now.
   bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
     Pace& mine = paces_[slot];
     const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
     const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
-    return !lock.owns_lock() || mine.pace.is_due(every_, now_ns, sequence, completed);
+    return !lock.owns_lock() || mine.pace.is_due(mine.every, now_ns, sequence, completed);
   }
 
   // Whether the last launch of a call has no crumb yet.
@@ -52,13 +62,17 @@ class Crumbs {
 
  private:
   static constexpr uint32_t kSlots = 1023;
+  static constexpr uint32_t kCaptured = 512;  // at most so many of them
   static constexpr size_t kBytes = sizeof(CrumbHeader) + kSlots * sizeof(CrumbSlot);
 
   // A model runs in one thread at a time. Where two meet nevertheless, the second writes a crumb and does not wait.
   struct Pace {
     std::mutex mutex;
     CrumbPace pace;
+    uint64_t every = 0;  // after so many launches; 0: as the pace decides
   };
+
+  uint16_t take(void* stream, const void* model, uint64_t every);
 
   CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
 
@@ -67,7 +81,8 @@ class Crumbs {
   bool registered_ = false;
   std::mutex mutex_;
   uint32_t used_ = 0;
-  const void* models_[kSlots] = {};
+  uint32_t captured_ = 0;
+  const void* models_[kSlots] = {};  // this, which is no model: a captured call
   Pace paces_[kSlots];
 };
 

@@ -340,8 +340,8 @@ typedef struct CrumbHeader {
 } CrumbHeader;  // 64 bytes, then CrumbSlot[n_slots]
 
 typedef struct CrumbSlot {
-  uint32_t completed;  // LaunchBegin::sequence of the last launch that is known to have completed on this stream
-  uint32_t used;       // 1 once a stream has it
+  uint32_t completed;  // LaunchBegin::sequence of the last launch that is known to have completed in this slot
+  uint32_t used;       // 1 once a stream has it, or a call that a CUDA graph captures
   uint64_t stream;
   uint64_t reserved[6];
 } CrumbSlot;  // 64 bytes

@@ -106,6 +106,7 @@ class Run {
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
   std::atomic<bool> capture_noted{false};
+  std::atomic<bool> uncrumbed_capture_noted{false};
   std::once_flag crumbs_tried;
   std::once_flag flight_tried;
   std::atomic<bool> faulted{false};        // a fault was recorded

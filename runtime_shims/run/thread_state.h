@@ -63,6 +63,7 @@ struct CallState {
   bool inspecting;  // something is printed, measured or saved
   bool watching;
   bool substituting;
+  bool capturing;  // a CUDA graph captures this call: nothing of it runs yet
   bool fault_seen;
   bool may_defer;  // statistics may wait where a breadcrumb need not follow every launch
   bool joins;      // what is hashed after a launch waits for what is hashed before the next one

@@ -39,6 +39,7 @@ std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an er
 constexpr uint8_t kGuard = 0x5a;
 std::atomic<int> g_flight_fails{0}, g_flight_waits{0};
 uint8_t* g_crumbs = nullptr;
+std::vector<std::pair<size_t, uint32_t>> g_graph;  // the words that a replay writes
 uint8_t* g_flight = nullptr;
 std::map<void*, std::deque<std::function<void()>>> g_work;  // what streams have yet to do for the flight recorder
 
@@ -63,6 +64,9 @@ EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "error") == 0) g_error = value;
   if (strcmp(what, "copies fail") == 0) g_copies_fail = value;
   if (strcmp(what, "crumbs fail") == 0) g_crumbs_fail = value;
+  if (strcmp(what, "replay") == 0) {
+    for (int i = 0; i < value; ++i) memcpy(g_crumbs + g_graph[i].first, &g_graph[i].second, sizeof(uint32_t));
+  }
   if (strcmp(what, "no staging") == 0) g_no_staging = value;
   if (strcmp(what, "guards fail") == 0) g_guards_fail = value;
   if (strcmp(what, "flight fails") == 0) g_flight_fails = value;
@@ -117,6 +121,10 @@ bool register_crumbs(void* base, size_t) {
 }
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
+  if (g_capturing != 0) {
+    g_graph.emplace_back(offset, value);
+    return true;
+  }
   __atomic_store_n(reinterpret_cast<uint32_t*>(g_crumbs + offset), value, __ATOMIC_RELAXED);
   return true;
 }

@@ -159,10 +159,83 @@ def test_graph_capture(start: Start, journal: Decode, run: Path, capfd: pytest.C
     assert [(r.flags, r.level) for r in found.of("call_begin")] == [(1, 3), (1, 3), (0, level)]
     assert {r.call for r in found.of("tensor_stats")} == ({2} if level == 2 else set())
     assert {r.call for r in found.of("tensor_file")} == ({2} if level == 1 else set())
-    assert [r.code for r in found.of("note")] == ([] if level == 3 else [2])
+    assert [r.code for r in found.of("note")] == ([4] if level == 3 else [4, 2])
+    assert [r.stream_slot for r in found.of("launch_begin")] == [0xFFFF, 0xFFFF, 0]
     assert len(found.of("launch_end")) == 3
     assert crumbs(run / "crumbs.bin")[1] == [CrumbSlot(3, 1, 0)]
-    assert ("being captured" in capfd.readouterr().err) == (level != 3)
+    said = capfd.readouterr().err
+    assert ("being captured" in said) == (level != 3)
+    assert said.count("no breadcrumbs in a CUDA graph: the model was not called once") == 1
+
+
+def test_a_replay_writes_breadcrumbs(start: Start, journal: Decode, run: Path) -> None:
+    runtime = start(LEVEL=3)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    x = on_device(runtime, torch.ones(3))
+
+    def call() -> None:
+        with runtime.call():
+            for _ in range(3):
+                with runtime.launch(site, x.value):
+                    pass
+
+    def completed() -> list[int]:
+        return [slot.completed for slot in crumbs(run / "crumbs.bin")[1]]
+
+    call()
+    set_(runtime, "capturing", 1)
+    call()
+    call()
+    set_(runtime, "capturing", 0)
+    assert completed() == [3, 6, 9]  # nothing of a captured call is pending before its first replay
+    set_(runtime, "replay", 3)  # the begin of the first captured call, and two of its launches
+    call()
+    assert completed() == [12, 5, 9]
+    set_(runtime, "replay", 5)
+    assert completed() == [12, 6, 6]
+    runtime.unload()
+    begins = journal().of("launch_begin")
+    assert [r.stream_slot for r in begins] == [0] * 3 + [1] * 3 + [2] * 3 + [0] * 3
+
+
+def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(start: Start, run: Path) -> None:
+    runtime = start(LEVEL=3, CRUMB_EVERY=2)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    x = on_device(runtime, torch.ones(3))
+    for capturing in (0, 1, 0):
+        set_(runtime, "capturing", capturing)
+        with runtime.call():
+            for _ in range(3):
+                with runtime.launch(site, x.value):
+                    pass
+    reached = []
+    for words in (1, 2, 3):  # the begin, the second launch, the last one
+        set_(runtime, "replay", words)
+        reached.append(crumbs(run / "crumbs.bin")[1][1].completed)
+    assert reached == [3, 5, 6]
+
+
+def test_captured_calls_leave_slots_to_streams(
+    start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = start(LEVEL=3)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    x = on_device(runtime, torch.ones(3))
+
+    def call(stream: int) -> None:
+        with runtime.call(stream=stream), runtime.launch(site, x.value):
+            pass
+
+    call(0)
+    set_(runtime, "capturing", 1)
+    for _ in range(514):
+        call(0)
+    set_(runtime, "capturing", 0)
+    call(1)
+    runtime.unload()
+    slots = [r.stream_slot for r in journal().of("launch_begin")]
+    assert slots[-4:] == [512, 0xFFFF, 0xFFFF, 513]
+    assert capfd.readouterr().err.count("too many calls of this run were captured") == 1
 
 
 def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import commands
@@ -115,6 +116,7 @@ class _Case:
         self.exit = run.info.exit
         self.launches = run.launches
         self.faults = run.timeline.faults
+        self.captured = frozenset((x.kind, x.call) for x in run.timeline.calls if x.capturing)
         self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
         self.caught = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
@@ -125,6 +127,12 @@ class _Case:
         self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
 
     # What the device did
+
+    @cached_property
+    def crumb_of(self) -> dict[int, Crumb]:
+        """The breadcrumb by stream slot."""
+        crumbs = self.run.crumbs
+        return {crumb.stream_slot: crumb for crumb in crumbs.crumbs} if crumbs else {}
 
     def device_error(self) -> _Finding | None:
         """The finding of a kernel that failed or hangs on the device; None without evidence of one."""
@@ -146,6 +154,11 @@ class _Case:
 
     def _elsewhere(self, what: str, surfaced: Launch | None = None) -> _Finding:
         why = "the device had completed every recorded launch: the error comes from work outside of the package"
+        untraced = next((x for x in self.launches if self._is_untraced(x)), None)
+        if untraced is not None:
+            why += (
+                f", or from a replay of the CUDA graph that captured call {untraced.key.call} ({self._why_no_crumbs()})"
+            )
         return _Finding(what, Proof.NONE, (), why, surfaced)
 
     def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
@@ -155,11 +168,13 @@ class _Case:
             proof: the proof of the finding if the launch is unique.
             surfaced: the launch in which the error was reported: no later launch can have caused it.
         """
-        begun = [x for x in self.launches if surfaced is None or x.begin_ns <= surfaced.begin_ns]
-        crumbs = self.run.crumbs
-        of_slot = {crumb.stream_slot: crumb for crumb in crumbs.crumbs} if crumbs else {}
+        begun = [
+            x
+            for x in self.launches
+            if (surfaced is None or x.begin_ns <= surfaced.begin_ns) and not (self.crumb_of and self._is_untraced(x))
+        ]
         per_stream = {
-            slot: _suspects([x for x in begun if x.stream_slot == slot], of_slot.get(slot))
+            slot: _suspects([x for x in begun if x.stream_slot == slot], self.crumb_of.get(slot))
             for slot in dict.fromkeys(x.stream_slot for x in begun)
         }
         suspects = tuple(sorted(itertools.chain(*per_stream.values()), key=lambda x: x.begin_ns))
@@ -167,7 +182,7 @@ class _Case:
         if not suspects:
             return None
         first = suspects[0]
-        if not crumbs:
+        if self.run.crumbs is None:
             why = f"no breadcrumbs say what the device had completed ({self._why_no_crumbs()})"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
         if streams > 1:
@@ -176,9 +191,22 @@ class _Case:
         if len(suspects) > 1:
             last = suspects[-1]
             why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {last.id}"
+            why += self._replay_of(first)
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
         why = f"the device had completed every launch before {first.id}, and not {first.id}"
-        return _Finding(what, proof, suspects, why, surfaced)
+        return _Finding(what, proof, suspects, why + self._replay_of(first), surfaced)
+
+    def _is_captured(self, launch: Launch) -> bool:
+        return (launch.key.kind, launch.key.call) in self.captured
+
+    def _is_untraced(self, launch: Launch) -> bool:
+        """Whether nothing says what a launch did in replays: capturing it ran nothing."""
+        return self._is_captured(launch) and launch.stream_slot not in self.crumb_of
+
+    def _replay_of(self, launch: Launch) -> str:
+        """Says that a launch ran in a replay; empty if its call was not captured."""
+        replay = f", in a replay of the CUDA graph that captured call {launch.key.call}"
+        return replay if self._is_captured(launch) else ""
 
     def _why_no_crumbs(self) -> str:
         notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)

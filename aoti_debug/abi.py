@@ -380,7 +380,7 @@ WATCH_HIT = Struct(
         ("kind", "B"),
         ("phase", "B"),
         ("statistic", "I"),
-        ("reserved", "I"),
+        ("replay", "I"),
         ("element", "q"),
         ("value", "d"),
         ("number", "Q"),
@@ -392,7 +392,10 @@ CRUMB_HEADER = Struct(
     "CrumbHeader",
     (("magic", "8s"), ("version", "I"), ("n_slots", "I"), ("every", "Q"), ("reserved", "5Q")),
 )
-CRUMB_SLOT = Struct("CrumbSlot", (("completed", "I"), ("used", "I"), ("stream", "Q"), ("reserved", "6Q")))
+CRUMB_SLOT = Struct(
+    "CrumbSlot",
+    (("completed", "I"), ("used", "I"), ("stream", "Q"), ("replays", "I"), ("reserved0", "I"), ("reserved", "5Q")),
+)
 
 STRUCTS = (
     JOURNAL_HEADER,

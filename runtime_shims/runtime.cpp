@@ -169,6 +169,7 @@ CallState* push_call(ThreadState* thread) {
   memset(call->loops, 0, sizeof(call->loops));
   call->stream_slot = 0;
   call->guards.reset();
+  call->captured = nullptr;
   call->crumbs = false;
   call->flight = false;
   call->fault_seen = false;
@@ -198,11 +199,11 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->inspecting =
       call->level == LEVEL_SAVE ? run->store != nullptr : measures_tensors(call->level) || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;
-  call->watching = run->watchpoints != nullptr && !capturing;
   call->substituting = run->substitutions != nullptr && !capturing;
   call->inspecting |= call->summarised;
+  if (run->has_device) begin_breadcrumbs(*call);
+  call->watching = run->watchpoints != nullptr && (!capturing || call->captured != nullptr);
   if (run->has_device) {
-    begin_breadcrumbs(*call);
     if (!capturing && (call->level != LEVEL_NAMES || call->watching || call->summarised))
       call->queue = &run->stats_queue(stream, thread->id);
   }

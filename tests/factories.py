@@ -367,8 +367,8 @@ def statistics(**fields: Any) -> Statistics:
 def crumbs(*completed: int, every: int = 1) -> bytes:
     """crumbs.bin with one stream for each number; stream n has the handle 16 * n."""
     header = abi.CRUMB_HEADER.codec.pack(abi.CRUMB_MAGIC, abi.CRUMB_VERSION, len(completed) + 1, every)
-    used = b"".join(abi.CRUMB_SLOT.codec.pack(c, 1, 16 * index) for index, c in enumerate(completed))
-    return header + used + abi.CRUMB_SLOT.codec.pack(0, 0, 0)
+    used = b"".join(abi.CRUMB_SLOT.codec.pack(c, 1, 16 * index, 0) for index, c in enumerate(completed))
+    return header + used + abi.CRUMB_SLOT.codec.pack(0, 0, 0, 0)
 
 
 def run_info(**fields: Any) -> RunInfo:

@@ -205,8 +205,11 @@ class _Case:
 
     def _replay_of(self, launch: Launch) -> str:
         """Says that a launch ran in a replay; empty if its call was not captured."""
-        replay = f", in a replay of the CUDA graph that captured call {launch.key.call}"
-        return replay if self._is_captured(launch) else ""
+        if not self._is_captured(launch):
+            return ""
+        number = self.crumb_of[launch.stream_slot].replays
+        which = f"replay {number}" if number else "a replay"
+        return f", in {which} of the CUDA graph that captured call {launch.key.call}"
 
     def _why_no_crumbs(self) -> str:
         notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)

@@ -24,6 +24,7 @@ class Crumb:
     stream_slot: int
     stream: int
     completed: int  # Launch.sequence; 0: none yet
+    replays: int  # of a captured call, that have begun; 0: they are not counted, or the slot is a stream's
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,12 @@ def read(run: Path) -> Crumbs | None:
         raise RunDirError(f"{path} is truncated: it ends within its slots")
     slots = [slot.codec.unpack_from(data, header.size + index * slot.size) for index in range(n_slots)]
     return Crumbs(
-        every, tuple(Crumb(index, stream, completed) for index, (completed, used, stream) in enumerate(slots) if used)
+        every,
+        tuple(
+            Crumb(index, stream, completed, replays)
+            for index, (completed, used, stream, replays) in enumerate(slots)
+            if used
+        ),
     )
 
 

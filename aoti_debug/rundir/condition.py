@@ -22,6 +22,7 @@ from aoti_debug.rundir.statistics import Statistics
 COUNTS = ("nan", "inf", "posinf", "neginf", "nonfinite", "zeros", "numel")
 STATISTICS = ("min", "max", "absmax", "mean", "std", *COUNTS)
 _DEEPEST = 64
+_MOST_COMPARISONS = 32
 _TOKEN = re.compile(
     r"[ \t]*(?:(?P<word>[A-Za-z_]+)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<sign><=|>=|==|!=|<|>)"
     r"|(?P<other>.))"
@@ -157,6 +158,7 @@ class _Parser:
         self._numbers = numbers
         self._texts = texts
         self._depth = 0
+        self._comparisons = 0
 
     def whole(self) -> Condition:
         condition = self._either()
@@ -191,6 +193,9 @@ class _Parser:
 
     def _comparison(self) -> Comparison:
         left, begin = self._operand()
+        self._comparisons += 1
+        if self._comparisons > _MOST_COMPARISONS:
+            raise ConditionError(f"there are more than {_MOST_COMPARISONS} comparisons", begin)
         found = self._next()
         if found is None or not found["sign"]:
             if left.name in COUNTS:

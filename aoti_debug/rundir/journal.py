@@ -343,7 +343,7 @@ class _Block:
         return WatchRecord(time_ns, self.thread, watch, self._text(body + abi.WATCH.size, size))
 
     def watch_hit(self, body: int, flags: int, time_ns: int) -> WatchHitRecord:
-        call, launch, site, watch, thread, slot, kind, phase, statistic, element, value, number = (
+        call, launch, site, watch, thread, slot, kind, phase, statistic, replay, element, value, number = (
             abi.WATCH_HIT.codec.unpack_from(self.data, body)
         )
         return WatchHitRecord(
@@ -358,6 +358,7 @@ class _Block:
             None if element < 0 else element,
             value,
             number,
+            replay or None,
             WatchAction(flags),
         )
 

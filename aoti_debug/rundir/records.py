@@ -215,6 +215,7 @@ class WatchHitRecord(NamedTuple):
     element: int | None  # row-major index of an element that made it hold; None: none can be named
     value: float  # of that element, otherwise of the statistic
     number: int  # of the watchpoint's hits, from 1
+    replay: int | None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
     actions: WatchAction
 
 

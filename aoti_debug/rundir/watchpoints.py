@@ -24,6 +24,7 @@ class WatchHit:
         element: the row-major index of an element that made it hold; None if none can be named.
         value: of that element, otherwise of the statistic.
         number: of the watchpoint's hits, from 1.
+        replay: of the CUDA graph that captured the call, from 1; None if the call was not captured.
         actions: what was done.
     """
 
@@ -35,6 +36,7 @@ class WatchHit:
     element: int | None
     value: float
     number: int
+    replay: int | None
     actions: WatchAction
     thread: int
 
@@ -102,6 +104,7 @@ def _hit(record: WatchHitRecord, manifest: Manifest) -> WatchHit:
         element=record.element,
         value=record.value,
         number=record.number,
+        replay=record.replay,
         actions=record.actions,
         thread=record.thread,
     )

@@ -38,9 +38,9 @@ def stop_text(run: RunDir) -> str:
 def hit_text(hit: WatchHit) -> str:
     """ "0.3  cpp_fused_mul_0  buf7, element 12 is 12345.0"."""
     when = " before it" if hit.phase is Phase.BEFORE else ""
-    if hit.element is None:
-        return f"{hit.key}  {hit.site.kernel}  {hit.argument}{when}, {hit.statistic.name.lower()} is {hit.value:.9g}"
-    return f"{hit.key}  {hit.site.kernel}  {hit.argument}{when}, element {hit.element} is {hit.value:.9g}"
+    what = hit.statistic.name.lower() if hit.element is None else f"element {hit.element}"
+    replay = f", in replay {hit.replay} of the CUDA graph" if hit.replay is not None else ""
+    return f"{hit.key}  {hit.site.kernel}  {hit.argument}{when}, {what} is {hit.value:.9g}{replay}"
 
 
 def _recorded(run: RunDir) -> Sequence[WatchHit]:
@@ -93,6 +93,7 @@ def _hit(hit: WatchHit) -> dict[str, Any]:
         "element": hit.element,
         "value": hit.value if math.isfinite(hit.value) else str(hit.value),
         "number": hit.number,
+        "replay": hit.replay,
         "source": {"file": source[0].file, "line": source[0].line} if source else None,
         "saved": bool(hit.actions & WatchAction.SAVE),
         "stopped": bool(hit.actions & WatchAction.STOP),

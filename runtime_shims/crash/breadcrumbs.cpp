@@ -36,7 +36,7 @@ uint16_t Crumbs::captured_slot(void* stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (captured_ == kCaptured) return kNoSlot;
   ++captured_;
-  return take(stream, this, every_ == 0 ? 1 : every_);
+  return take(stream, this, most_launches());
 }
 
 uint16_t Crumbs::take(void* stream, const void* model, uint64_t every) {
@@ -48,9 +48,13 @@ uint16_t Crumbs::take(void* stream, const void* model, uint64_t every) {
   return static_cast<uint16_t>(used_++);
 }
 
+void* Crumbs::begin_captured(void* stream, uint16_t slot, uint32_t sequence) const {
+  const device::CrumbWord first{slot_offset(slot) + offsetof(CrumbSlot, completed), sequence};
+  return device::begin_captured(stream, first, slot_offset(slot) + offsetof(CrumbSlot, replays));
+}
+
 bool Crumbs::write(void* stream, uint16_t slot, uint32_t sequence) const {
-  const size_t offset = sizeof(CrumbHeader) + slot * sizeof(CrumbSlot) + offsetof(CrumbSlot, completed);
-  return device::write_crumb(stream, offset, sequence);
+  return device::write_crumb(stream, slot_offset(slot) + offsetof(CrumbSlot, completed), sequence);
 }
 
 }  // namespace aoti_debug

@@ -30,9 +30,14 @@ class Crumbs {
   // of two devices, which is why the model counts.
   uint16_t slot(void* stream, const void* model);
 
-  // A slot for one call that a CUDA graph captures on `stream`: its replays write to it whenever they run. Every launch
-  // has a crumb, unless open() was told otherwise. kNoSlot where kCaptured are taken: streams need slots too.
+  // A slot for one call that a CUDA graph captures on `stream`: its replays write to it whenever they run. As long as
+  // open() was not told otherwise, a crumb comes after most_launches(): what it costs is added to every replay. kNoSlot
+  // where kCaptured are taken: streams need slots too.
   uint16_t captured_slot(void* stream);
+
+  // Has every replay of what is captured now begin with `sequence`, and count itself. nullptr: it does not; otherwise
+  // what device::add_stats and device::add_watch take.
+  void* begin_captured(void* stream, uint16_t slot, uint32_t sequence) const;
 
   // Says, on the host, that the device has completed `sequence`.
   void complete(uint16_t slot, uint32_t sequence) {
@@ -74,6 +79,7 @@ class Crumbs {
 
   uint16_t take(void* stream, const void* model, uint64_t every);
 
+  static size_t slot_offset(uint16_t slot) { return sizeof(CrumbHeader) + slot * sizeof(CrumbSlot); }
   CrumbSlot* slots() const { return reinterpret_cast<CrumbSlot*>(shared_.base() + sizeof(CrumbHeader)); }
 
   SharedFile shared_;

@@ -4,79 +4,36 @@
 #include <string_view>
 
 #include "statistics_batch.h"
+#include "statistics_request.h"
 #include "stream_state.h"
 
 namespace aoti_debug::cuda {
 namespace {
 
-struct Dtype {
-  const char* module;  // of statistics.ptx
-  uint32_t integer;
-};
-
-// False: a dtype without statistics.
-bool find_dtype(int32_t scalar_type, Dtype* dtype) {
-  switch (scalar_type) {
-#define AOTI_DEBUG_CASE(TYPE, NUMBER)                           \
-  case NUMBER:                                                  \
-    *dtype = Dtype{#TYPE, integer_kind<typename TYPE::Wide>()}; \
-    return true;
-    AOTI_DEBUG_ELEMENT_TYPES(AOTI_DEBUG_CASE)
-#undef AOTI_DEBUG_CASE
-    default:
-      return false;
-  }
-}
-
-constexpr const char* kOpaqueModules[] = {"Opaque1", "Opaque2", "Opaque4", "Opaque8", "Opaque16"};
-
-// A tensor whose result has a place in the ring, and what its kernel is to do; without a module nothing.
+// A tensor whose result has a place in the ring.
 struct Prepared {
   uint64_t number;
-  const char* module;
-  StatisticsJob job;
-  Layout layout;
+  StatisticsRequest request;
 };
 
 void prepare(const device::TensorView& view, device::StatsWanted wanted, StreamState& mine, Prepared* prepared) {
-  PendingStatistics pending;
-  pending.numel = static_cast<uint64_t>(view.numel);
-  pending.bytes = pending.numel * view.element_bytes;
-  pending.wanted = wanted;
-  const bool counted = wanted != device::StatsWanted::kHash;
-  Dtype dtype{"", 0};
-  Layout& layout = prepared->layout;
-  const char* skipped = unreadable(view, mine);
-  if (counted && !find_dtype(view.dtype, &dtype)) skipped = "its dtype has no statistics";
-  if (skipped[0] == '\0' && !describe(view, &layout)) skipped = "it has too many dimensions";
-  pending.integer = dtype.integer;
-  pending.skipped = skipped;
-  prepared->module = nullptr;
-  const bool shown = wanted != device::StatsWanted::kNumbers && view.numel <= 64;
-  const bool measured = skipped[0] == '\0' && view.numel != 0;
-  if (measured && shown) pending.value_bytes = static_cast<uint32_t>(pending.bytes);
-  prepared->number = mine.ring->push(pending);
-  if (!measured) return mine.ring->arrive(prepared->number);
-  prepared->module = counted ? dtype.module : by_size(kOpaqueModules, view.element_bytes);
-  layout.elements.chunked = !shown && is_contiguous(layout, view.element_bytes) && view.data % kChunkBytes == 0;
-  StatisticsJob& job = prepared->job;
-  job.elements = layout.elements;
-  job.interleaving = layout.elements.chunked ? Interleaving{} : interleave(layout, view.element_bytes);
-  job.chunks = (pending.bytes + kChunkBytes - 1) / kChunkBytes;
-  job.shown = shown;
-  mine.ring->address(prepared->number, &job);
+  StatisticsRequest& request = prepared->request = request_statistics(view, wanted, mine);
+  prepared->number = mine.ring->push(request.pending);
+  if (request.module == nullptr) return mine.ring->arrive(prepared->number);
+  mine.ring->address(prepared->number, &request.job);
 }
 
 // Launches those that have the module of the first; none of them has one then. The rest is for further launches.
 void launch_alike(CUstream stream, StreamState& mine, bool hashed, Prepared* first, Prepared* end) {
-  const char* const module = first->module;
+  const char* const module = first->request.module;
   const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
   BatchBuilder builder(hashed, mine.most_blocks);
   uint64_t numbers[StatisticsBatch::kMostTensors];
   for (Prepared* each = first; each != end; ++each) {
-    if (each->module != module || !builder.add(each->job, each->layout.dims)) continue;
+    StatisticsRequest& request = each->request;
+    if (request.module != module || !builder.add(request.job, request.layout.dims)) continue;
     numbers[builder.batch().n_tensors - 1] = each->number;
-    each->module = nullptr;
+    request.module = nullptr;
   }
   mine.ring->address(&builder.batch());
   std::string_view why = kernel.error;
@@ -104,7 +61,7 @@ int begin_statistics(CUstream stream, const device::TensorView* views, int count
       prepare(views[begun], wanted, mine, end++);
     }
     for (Prepared* each = prepared; each != end; ++each) {
-      while (each->module != nullptr) {
+      while (each->request.module != nullptr) {
         launch_alike(stream, mine, wanted != device::StatsWanted::kNumbers, each, end);
       }
     }

@@ -39,6 +39,15 @@ struct StatisticsSlot {
 
 AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
 
+// What the words of a slot say; their tickets are left out.
+AOTI_DEBUG_FN Partial partial_in(const StatisticsSlot& slot) {
+  uint32_t words[kPartialWords];
+  for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = static_cast<uint32_t>(slot.words[i]);
+  Partial total;
+  __builtin_memcpy(&total, words, sizeof(total));
+  return total;
+}
+
 struct StatisticsJob {
   Elements elements;
   uint64_t chunks;

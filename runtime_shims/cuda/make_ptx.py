@@ -1,11 +1,11 @@
-"""Writes statistics.ptx: the kernels of statistics.cu as text that every supported driver compiles when it loads it.
+"""Writes statistics.ptx: the kernels of this folder as text that every supported driver compiles when it loads it.
 
     python make_ptx.py [--nvcc NVCC]
 
 The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run
-pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around buffers. nvcc writes
-its own, newest version; the instructions are older, so the version and the target are lowered to the oldest that have
-them all.
+pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around buffers, one for what
+CUDA graphs hold. nvcc writes its own, newest version; the instructions are older, so the version and the target are
+lowered to the oldest that have them all.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "statistics.ptx"
 KERNELS = "statistics.cu"
 GUARD_KERNELS = "guards.cu"
+GRAPH_KERNELS = "graphs.cu"
 SOURCES = (
     *(KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../formats/content_hash.h"),
     *(GUARD_KERNELS, "guard_jobs.h", "../formats/guard_zones.h"),
+    *(GRAPH_KERNELS, "graph_jobs.h", "partial_numbers.h", "../formats/watch_nodes.h", "../formats/statistic_value.h"),
+    *("../formats/journal_format.h", "../formats/host_device.h"),
 )
 ELEMENT_TYPE = re.compile(r"_\((\w+), \d+\)")
 GATHER = "Gather"
 GUARDS = "Guards"
+GRAPHS = "Graphs"
 
 COMPILED_FOR = "compute_75"  # the oldest that nvcc 13 knows
 ISA_VERSION = "6.0"
@@ -43,7 +47,7 @@ FLAGS = (
 
 def modules() -> list[str]:
     """The names of the modules, in the order of the file."""
-    return [*ELEMENT_TYPE.findall((HERE / "element_types.h").read_text()), GATHER, GUARDS]
+    return [*ELEMENT_TYPE.findall((HERE / "element_types.h").read_text()), GATHER, GUARDS, GRAPHS]
 
 
 def sources_hash() -> str:
@@ -97,6 +101,8 @@ def _compile(nvcc: str, module: str) -> str:
         definition = "-DAOTI_DEBUG_GATHER"
     elif module == GUARDS:
         definition, source = "-DAOTI_DEBUG_GUARDS", GUARD_KERNELS
+    elif module == GRAPHS:
+        definition, source = "-DAOTI_DEBUG_GRAPHS", GRAPH_KERNELS
     with tempfile.TemporaryDirectory(prefix="make_ptx-") as work:
         output = Path(work) / "module.ptx"
         subprocess.run(

@@ -40,16 +40,21 @@ class SharedWords {
   // A fill of one word comes after all work before it, as everything on a stream does. It keeps the stream busy for
   // less time than cuStreamWriteValue32, which fences the whole device: 1.3 µs against 2.1 µs on an H100.
   bool write(CUstream stream, size_t offset, uint32_t value) {
+    const CUdeviceptr to = address(stream, offset);
+    if (to == 0) return false;
+    if (cuMemsetD32Async(to, value, 1, stream) == CUDA_SUCCESS) return true;
+    const WithContext own(context_of(stream));
+    return cuMemsetD32Async(to, value, 1, stream) == CUDA_SUCCESS;
+  }
+
+  // Where a device sees a word; 0: it does not.
+  CUdeviceptr address(CUstream stream, size_t offset) {
     static thread_local Address known;
     const CUcontext context = current_context();
     if (known.context != context || known.generation != generation_.load(std::memory_order_acquire)) {
       known = find(context, stream);
     }
-    if (known.address == 0) return false;
-    const CUdeviceptr address = known.address + offset;
-    if (cuMemsetD32Async(address, value, 1, stream) == CUDA_SUCCESS) return true;
-    const WithContext own(context_of(stream));
-    return cuMemsetD32Async(address, value, 1, stream) == CUDA_SUCCESS;
+    return known.address == 0 ? 0 : known.address + offset;
   }
 
  private:

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "device/device.h"
 #include "driver.h"
 #include "kernel_arguments.h"
+#include "partial_numbers.h"
 
 namespace aoti_debug::cuda {
 
@@ -27,8 +27,6 @@ struct PendingStatistics {
   std::string_view skipped;  // why there are no statistics; then nothing was launched. It lives as long as the process
 };
 
-inline double quiet_nan() { return bits_as<double>(uint64_t{0x7ff8000000000000u}); }
-
 // Leaves what is behind `value_bytes` of the values as it is.
 inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot, device::StatsResult* result) {
   TensorStats& stats = result->stats;
@@ -41,34 +39,19 @@ inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot,
     memcpy(result->values, pending.skipped.data(), stats.value_bytes);
     return;
   }
-  uint32_t words[kPartialWords];
-  for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = static_cast<uint32_t>(slot.words[i]);
-  Partial total;
-  memcpy(&total, words, sizeof(total));
+  const Partial total = partial_in(slot);
   if (pending.wanted != device::StatsWanted::kNumbers) stats.hash = hash_finish(total.hash, pending.bytes);
   stats.value_bytes = pending.value_bytes;
   memcpy(result->values, slot.values, pending.value_bytes);
-  stats.integer = static_cast<uint8_t>(pending.integer);
-  stats.mean = stats.std = quiet_nan();
-  if (pending.wanted == device::StatsWanted::kHash) return;
-  stats.n_nan = total.nan;
-  stats.n_pos_inf = total.pos_inf;
-  stats.n_neg_inf = total.neg_inf;
-  stats.n_zero = total.zero;
+  if (pending.wanted == device::StatsWanted::kHash) {
+    stats.integer = static_cast<uint8_t>(pending.integer);
+    stats.mean = stats.std = quiet_nan();
+    return;
+  }
+  set_numbers(total, pending.integer, &stats);
   result->nan_index = total.nan_index;
   result->pos_inf_index = total.pos_inf_index;
   result->neg_inf_index = total.neg_inf_index;
-  if (total.finite == 0) {
-    if (pending.integer == 0) stats.min_bits = stats.max_bits = bits_as<uint64_t>(quiet_nan());
-    return;
-  }
-  stats.min_bits = total.min;
-  stats.max_bits = total.max;
-  stats.min_index = total.min_index;
-  stats.max_index = total.max_index;
-  const int scale = static_cast<int>(total.exponent) - Moments::unit_exponent;
-  stats.mean = std::ldexp(total.mean, scale);
-  stats.std = std::ldexp(std::sqrt(total.squares / static_cast<double>(total.finite)), scale);
 }
 
 class StatisticsRing {

@@ -7,6 +7,7 @@
 
 #include "formats/guard_zones.h"
 #include "formats/journal_format.h"
+#include "formats/watch_nodes.h"
 
 namespace aoti_debug::device {
 
@@ -33,6 +34,26 @@ bool register_crumbs(void* base, size_t bytes);
 
 // Enqueues on `stream` the store of `value` at base + offset, after everything enqueued so far.
 bool write_crumb(void* stream, size_t offset, uint32_t value);
+
+// ---- CUDA graphs: what a graph holds of a call that it captures, beside the model's own nodes
+
+// A word in the memory of breadcrumbs.
+struct CrumbWord {
+  size_t offset;
+  uint32_t value;
+};
+
+// Begins to add to the graph that captures `stream`: what begins a replay stores `first`, as write_crumb does, and
+// counts it in the word at `replays_offset`. Never given back, since the graph may be replayed at any time; nullptr:
+// nothing can be added.
+void* begin_captured(void* stream, CrumbWord first, size_t replays_offset);
+
+// Adds the statistics of a tensor. False where it has none.
+bool add_stats(void* captured, void* stream, const TensorView& view);
+
+// Adds a condition on the statistics that were added last; what is captured later does not wait for it. What it finds
+// may be read at any time until the process ends; nullptr: it could not be added.
+const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* nodes, uint32_t count);
 
 // ---- the flight recorder
 

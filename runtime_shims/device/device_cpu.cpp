@@ -11,6 +11,12 @@ bool register_crumbs(void*, size_t) { return false; }
 
 bool write_crumb(void*, size_t, uint32_t) { return false; }
 
+void* begin_captured(void*, CrumbWord, size_t) { return nullptr; }
+
+bool add_stats(void*, void*, const TensorView&) { return false; }
+
+const CapturedWatch* add_watch(void*, void*, const WatchNode*, uint32_t) { return nullptr; }
+
 bool register_flight(void*, size_t) { return false; }
 
 bool unregister_flight() { return true; }

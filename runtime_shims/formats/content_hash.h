@@ -20,11 +20,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define AOTI_DEBUG_HOST_DEVICE __host__ __device__
-#else
-#define AOTI_DEBUG_HOST_DEVICE
-#endif
+#include "host_device.h"
 
 namespace aoti_debug {
 

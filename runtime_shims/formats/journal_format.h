@@ -298,11 +298,11 @@ typedef struct WatchHit {
   uint8_t kind;
   uint8_t phase;       // Phase
   uint32_t statistic;  // WatchStatistic of the comparison that held
-  uint32_t reserved;
-  int64_t element;  // row-major index of an element that made it hold; -1: none can be named
-  double value;     // of that element, otherwise of the statistic
-  uint64_t number;  // of the watchpoint's hits, from 1
-} WatchHit;         // 56 bytes
+  uint32_t replay;     // of the CUDA graph that captured the call, from 1; 0: the call was not captured
+  int64_t element;     // row-major index of an element that made it hold; -1: none can be named
+  double value;        // of that element, otherwise of the statistic
+  uint64_t number;     // of the watchpoint's hits, from 1
+} WatchHit;            // 56 bytes
 
 typedef struct WatchCount {
   uint32_t watch;
@@ -343,7 +343,9 @@ typedef struct CrumbSlot {
   uint32_t completed;  // LaunchBegin::sequence of the last launch that is known to have completed in this slot
   uint32_t used;       // 1 once a stream has it, or a call that a CUDA graph captures
   uint64_t stream;
-  uint64_t reserved[6];
+  uint32_t replays;  // of a captured call, that have begun; 0 where they are not counted
+  uint32_t reserved0;
+  uint64_t reserved[5];
 } CrumbSlot;  // 64 bytes
 
 #ifdef __cplusplus

@@ -8,9 +8,23 @@ namespace {
 
 void note_capture_without_breadcrumbs(Run& run) {
   if (run.uncrumbed_capture_noted.exchange(true)) return;
+  const char* what = run.watchpoints != nullptr ? "neither breadcrumbs nor watchpoints" : "no breadcrumbs";
   const char* why = run.crumbs.is_open() ? "too many calls of this run were captured"
                                          : "the model was not called once, outside of a capture, before";
-  run.note(NOTE_CRUMBS_OFF, std::string("no breadcrumbs in a CUDA graph: ") + why, true);
+  run.note(NOTE_CRUMBS_OFF, std::string(what) + " in a CUDA graph: " + why, true);
+}
+
+// Says, once, what watchpoints cannot do in a call that is captured.
+void note_captured_watchpoints(const CallState& call) {
+  Run& run = *call.run;
+  if (run.watchpoints == nullptr) return;
+  if (call.captured == nullptr) {
+    if (run.unwatched_capture_noted.exchange(true)) return;
+    return run.note(NOTE_CAPTURING, "no watchpoints in a CUDA graph: the device could not add to it", true);
+  }
+  const bool acts = run.watchpoints->does(WATCH_SAVE) || run.watchpoints->does(WATCH_STACK);
+  if (!acts || run.idle_watch_actions_noted.exchange(true)) return;
+  run.note(NOTE_CAPTURING, "a hit in a CUDA graph saves no tensors and writes no stack", true);
 }
 
 }  // namespace
@@ -25,7 +39,10 @@ void begin_breadcrumbs(CallState& call) {
   }
   if (!call.capturing) return;
   if (call.crumbs) {
-    run.crumbs.write(call.stream, call.stream_slot, run.sequence.load(std::memory_order_relaxed));
+    const uint32_t before = run.sequence.load(std::memory_order_relaxed);
+    call.captured = run.crumbs.begin_captured(call.stream, call.stream_slot, before);
+    if (call.captured == nullptr) run.crumbs.write(call.stream, call.stream_slot, before);
+    note_captured_watchpoints(call);
   } else {
     call.stream_slot = Crumbs::kNoSlot;
     note_capture_without_breadcrumbs(run);

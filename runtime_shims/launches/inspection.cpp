@@ -11,7 +11,6 @@
 #include "deferral.h"
 #include "device/device.h"
 #include "launch_record.h"
-#include "statistics/statistics.h"
 #include "subjects.h"
 #include "tensors/dtype.h"
 #include "tensors/hashing.h"

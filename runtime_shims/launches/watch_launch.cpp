@@ -104,29 +104,60 @@ std::string hit_text(const Watchpoint& watchpoint, const AotiDebugSite& site, co
   }
   text += " is ";
   append_real(text, hit.value, 9);
+  if (hit.replay != 0) {
+    text += ", in replay ";
+    append_unsigned(text, hit.replay);
+    text += " of the CUDA graph that captured the call";
+  }
   return text;
 }
 
-void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const device::TensorView* elements) {
-  Run& run = *thread.run;
-  Watchpoints& watchpoints = *run.watchpoints;
-  const Watchpoint& watchpoint = watchpoints.all()[hit.watch];
-  hit.number = watchpoints.hit(hit.watch);
-  if (!(thread.last_hit == sight.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
-  thread.last_hit = sight.id;
-  if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
-  uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
-  const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
-  const bool recorded = watchpoints.does(WATCH_TALLY) ? stops : watchpoints.is_recorded(hit.number);
-  if (!recorded && !stops) return;
-  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight, elements);
-  hit.element = element.index;
-  hit.value = element.value;
+// What is known of a hit from the place of its tensor.
+WatchHit hit_of(const Sight& sight, uint32_t watch, uint32_t thread) {
+  WatchHit hit{};
+  hit.call = sight.id.call;
+  hit.launch = sight.id.launch;
+  hit.kind = sight.id.kind;
+  hit.site = sight.site->id;
+  hit.watch = watch;
+  hit.thread = thread;
+  hit.slot = sight.slot;
+  hit.phase = static_cast<uint8_t>(sight.phase);
+  return hit;
+}
+
+// Does what is asked for where a hit comes while its launch is at hand; returns the WatchActions that were done.
+uint16_t act_at_launch(ThreadState& thread) {
+  Watchpoints& watchpoints = *thread.run->watchpoints;
+  uint16_t actions = 0;
   if (thread.saves_hit) actions |= WATCH_SAVE;
   if (watchpoints.does(WATCH_STACK) && watchpoints.may_write_stack()) {
     actions |= WATCH_STACK;
     write_own_stack(thread.return_address);
   }
+  return actions;
+}
+
+// Records a hit with this number.
+void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const device::TensorView* elements) {
+  Run& run = *thread.run;
+  Watchpoints& watchpoints = *run.watchpoints;
+  const Watchpoint& watchpoint = watchpoints.all()[hit.watch];
+  const bool at_hand = hit.replay == 0;
+  if (at_hand) {
+    if (!(thread.last_hit == sight.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
+    thread.last_hit = sight.id;
+  }
+  if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
+  uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
+  const bool stops = watchpoints.does(WATCH_STOP) && run.stopped() == nullptr;
+  const bool tallies = watchpoints.does(WATCH_TALLY);
+  const bool recorded = !tallies && (at_hand ? watchpoints.is_recorded(hit.number) : watchpoints.may_record_captured());
+  if (!recorded && !stops) return;
+  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight, elements);
+  hit.element = element.index;
+  hit.value = element.value;
+  if (at_hand) actions |= act_at_launch(thread);
   const std::string text = hit_text(watchpoint, *sight.site, hit);
   if (stops) {
     actions |= WATCH_STOP;
@@ -144,20 +175,11 @@ void evaluate(ThreadState& thread, const Sight& sight, const device::TensorView*
     if (watched.slot != sight.slot) continue;
     for (const uint32_t watch : watched.watches) {
       const std::optional<WatchStatistic> statistic = watchpoints.all()[watch].condition.holds(sight.stats);
-      if (!statistic) {
-        watchpoints.pass(watch);
-        continue;
-      }
-      WatchHit hit{};
-      hit.call = sight.id.call;
-      hit.launch = sight.id.launch;
-      hit.kind = sight.id.kind;
-      hit.site = sight.site->id;
-      hit.watch = watch;
-      hit.thread = thread.id;
-      hit.slot = sight.slot;
-      hit.phase = static_cast<uint8_t>(sight.phase);
+      watchpoints.evaluate(watch, 1);
+      if (!statistic) continue;
+      WatchHit hit = hit_of(sight, watch, thread.id);
       hit.statistic = *statistic;
+      hit.number = watchpoints.hit(watch, 1);
       record_hit(thread, sight, hit, elements);
     }
   }
@@ -174,6 +196,24 @@ void watch_on_device(CallState& call, Sight sight, uint64_t handle) {
   const device::TensorView view = view_of(sight.meta);
   HeldTensor held = held_for(call, sight, handle);
   call.queue->begin(std::move(sight), view, std::move(held));
+}
+
+// Has the graph that captures the call look at the conditions in every replay.
+void watch_in_replays(CallState& call, const Sight& sight, const WatchedSlot& watched) {
+  Run& run = *call.run;
+  bool added = device::add_stats(call.captured, call.stream, view_of(sight.meta));
+  for (const uint32_t watch : watched.watches) {
+    if (!added) break;
+    const std::vector<WatchNode>& nodes = run.watchpoints->all()[watch].condition.nodes();
+    CapturedCondition condition{sight.id, sight.site, sight.slot, sight.phase, call.thread->id, sight.thread, watch};
+    condition.found = device::add_watch(call.captured, call.stream, nodes.data(), static_cast<uint32_t>(nodes.size()));
+    added = condition.found != nullptr;
+    if (added) run.captured_watches.add(condition);
+  }
+  if (!added && !run.unwatched_capture_noted.exchange(true)) {
+    run.note(NOTE_CAPTURING, "arguments are not watched in a CUDA graph: the device could not add to it", true);
+  }
+  run.replay_observer.start(std::chrono::milliseconds(100), [&run] { look_at_replays(run); });
 }
 
 void watch_on_host(ThreadState& thread, Sight& sight) {
@@ -209,7 +249,9 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
     sight.thread = thread.shown_id();
     sight.site = launch.site;
     if (sight.meta.device_type == kDeviceCpu) {
-      watch_on_host(thread, sight);
+      if (!call.capturing) watch_on_host(thread, sight);
+    } else if (call.captured != nullptr) {
+      watch_in_replays(call, sight, watched);
     } else if (call.queue != nullptr) {
       on_device = true;
       watch_on_device(call, std::move(sight), tensor_handle(slot, values));
@@ -227,8 +269,40 @@ void look_at_watched(ThreadState& thread, const Sight& sight) {
   evaluate(thread, sight, nullptr);
 }
 
+void look_at_replays(Run& run) {
+  Watchpoints& watchpoints = *run.watchpoints;
+  ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
+  std::vector<std::pair<Sight, WatchHit>> first_hits;  // each condition's first is recorded, the others are counted
+  run.captured_watches.take_news([&](const CapturedCondition& condition, uint64_t evaluated, uint64_t hits) {
+    watchpoints.evaluate(condition.watch, evaluated);
+    if (hits == 0) return;
+    const uint64_t number = watchpoints.hit(condition.watch, hits);
+    if (condition.hits != 0) return;
+    const CapturedWatch& found = *condition.found;
+    Sight sight;
+    sight.id = condition.id;
+    sight.thread = condition.shown_thread;
+    sight.site = condition.site;
+    sight.slot = condition.slot;
+    sight.phase = condition.phase;
+    sight.stats = found.stats;
+    sight.specials = {found.nan_index, found.pos_inf_index, found.neg_inf_index};
+    WatchHit hit = hit_of(sight, condition.watch, condition.thread);
+    hit.statistic = found.statistic;
+    hit.replay = found.replay;
+    hit.number = number;
+    first_hits.emplace_back(std::move(sight), hit);
+  });
+  std::stable_sort(first_hits.begin(), first_hits.end(),
+                   [](const auto& a, const auto& b) { return a.second.replay < b.second.replay; });
+  for (const auto& [sight, hit] : first_hits) record_hit(thread, sight, hit, nullptr);
+  if (!thread.text.empty()) run.live.write(thread.text);
+}
+
 void look_at_remaining(Run& run, bool wait) {
   if (run.watchpoints == nullptr) return;
+  run.replay_observer.stop();
+  look_at_replays(run);
   run.headlines.drain();
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
   for (StatsQueue* queue : run.stats_queues()) {

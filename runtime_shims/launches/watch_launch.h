@@ -14,6 +14,9 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
 // Looks at statistics that a device has measured for a watchpoint.
 void look_at_watched(ThreadState& thread, const Sight& sight);
 
+// Looks at what replays of CUDA graphs have found since the last time.
+void look_at_replays(Run& run);
+
 // Looks at what devices had yet to measure for watchpoints when the last call of the run ended. With `wait`, waits for
 // it.
 void look_at_remaining(Run& run, bool wait);

@@ -16,6 +16,7 @@
 #include "crash/breadcrumbs.h"
 #include "crash/flight_recorder.h"
 #include "journal/journal.h"
+#include "machine/periodic_thread.h"
 #include "run_directory.h"
 #include "saving/tensor_store.h"
 #include "statistics/statistics_queue.h"
@@ -23,6 +24,7 @@
 #include "substitutions.h"
 #include "text/headlines.h"
 #include "text/live_text.h"
+#include "watch/captured_watches.h"
 #include "watch/watchpoints.h"
 
 namespace aoti_debug {
@@ -101,12 +103,16 @@ class Run {
   Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;            // level 1, and for watchpoints that save
   std::unique_ptr<Watchpoints> watchpoints;      // nullptr: there are none
+  CapturedWatches captured_watches;              // of calls that CUDA graphs capture
+  PeriodicThread replay_observer;                // looks at them
   std::unique_ptr<Substitutions> substitutions;  // nullptr: there are none
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
   std::atomic<bool> capture_noted{false};
   std::atomic<bool> uncrumbed_capture_noted{false};
+  std::atomic<bool> unwatched_capture_noted{false};
+  std::atomic<bool> idle_watch_actions_noted{false};
   std::once_flag crumbs_tried;
   std::once_flag flight_tried;
   std::atomic<bool> faulted{false};        // a fault was recorded

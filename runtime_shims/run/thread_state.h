@@ -46,6 +46,7 @@ struct CallState {
   LaunchState* innermost;
   const void* model;
   void* stream;
+  void* captured;     // what a CUDA graph holds of this call, as the device knows it; nullptr: nothing
   StatsQueue* queue;  // levels 1, 2 and hash, and summaries, on a device
   SaveBatch saves;
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none

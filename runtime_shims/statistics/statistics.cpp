@@ -388,12 +388,4 @@ void host_statistics(const device::TensorView& view, TensorStats* stats) {
   }
 }
 
-double extremum_value(const TensorStats& stats, uint64_t bits) {
-  if (stats.integer == 1) return static_cast<double>(static_cast<int64_t>(bits));
-  if (stats.integer == 2) return static_cast<double>(bits);
-  double value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 }  // namespace aoti_debug

@@ -9,7 +9,4 @@ namespace aoti_debug {
 // describe the elements. The dtype must have values (Kind::kBool to Kind::kComplex).
 void host_statistics(const device::TensorView& view, TensorStats* stats);
 
-// TensorStats::min_bits or max_bits as a number.
-double extremum_value(const TensorStats& stats, uint64_t bits);
-
 }  // namespace aoti_debug

@@ -5,7 +5,6 @@
 
 #include "element_text.h"
 #include "number_text.h"
-#include "statistics/statistics.h"
 #include "tensors/dtype.h"
 
 namespace aoti_debug {

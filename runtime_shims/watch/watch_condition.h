@@ -7,13 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/journal_format.h"
+#include "formats/watch_nodes.h"
 
 namespace aoti_debug {
-
-// A statistic as a number. min, max and absmax take infinities into account and leave out NaN, which they are where
-// every element is one; mean and std are over the finite elements.
-double statistic_value(WatchStatistic statistic, const TensorStats& stats);
 
 class Condition {
  public:
@@ -23,25 +19,12 @@ class Condition {
   // The statistic of the first comparison that holds, where the condition as a whole does; otherwise nothing.
   std::optional<WatchStatistic> holds(const TensorStats& stats) const;
 
+  const std::vector<WatchNode>& nodes() const { return nodes_; }
+
  private:
   friend class ConditionParser;
 
-  struct Operand {
-    WatchStatistic statistic = WATCH_NUMBER;
-    double number = 0;
-  };
-  enum class Kind : uint8_t { kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kUnequal, kAnd, kOr };
-  struct Node {
-    Kind kind;
-    Operand left;  // of a comparison
-    Operand right;
-    size_t first = 0;  // of `and` and `or`: the nodes that they join
-    size_t second = 0;
-  };
-
-  std::optional<WatchStatistic> holds(size_t node, const TensorStats& stats) const;
-
-  std::vector<Node> nodes_;  // the last one is the whole
+  std::vector<WatchNode> nodes_;  // at most kMostWatchNodes
 };
 
 }  // namespace aoti_debug

@@ -52,18 +52,19 @@ class Watchpoints {
   const std::vector<WatchedSlot>& of(const AotiDebugSite& site) const { return sites_[site.id]; }
   bool does(WatchAction action) const { return (actions_ & action) != 0; }
 
-  // Counts an evaluation that did not hold.
-  void pass(uint32_t watch) { counts_[watch].evaluated.fetch_add(1, std::memory_order_relaxed); }
-
-  // Counts a hit; returns its number, from 1.
-  uint64_t hit(uint32_t watch) {
-    pass(watch);
-    return counts_[watch].hits.fetch_add(1) + 1;
+  // Counts evaluations.
+  void evaluate(uint32_t watch, uint64_t times) {
+    counts_[watch].evaluated.fetch_add(times, std::memory_order_relaxed);
   }
+
+  // Counts hits; returns the number of the first of them, from 1.
+  uint64_t hit(uint32_t watch, uint64_t times) { return counts_[watch].hits.fetch_add(times) + 1; }
   // Whether the hit with this number of a watchpoint is recorded.
   bool is_recorded(uint64_t number) const {
     return number <= std::max<uint64_t>(kMostRecorded / watchpoints_.size(), 1);
   }
+  // Whether one more first hit of a condition in a CUDA graph is recorded.
+  bool may_record_captured() { return captured_.fetch_add(1) < kMostRecorded; }
   bool may_save() { return saved_.fetch_add(1) < kMostSaved; }
   bool may_write_stack() { return !stack_written_.exchange(true); }
   WatchCount count(uint32_t watch) const;
@@ -78,6 +79,7 @@ class Watchpoints {
   uint32_t actions_;
   std::vector<std::vector<WatchedSlot>> sites_;
   std::unique_ptr<Count[]> counts_;
+  std::atomic<uint64_t> captured_{0};
   std::atomic<uint64_t> saved_{0};
   std::atomic<bool> stack_written_{false};
 };

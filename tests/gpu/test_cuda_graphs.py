@@ -59,4 +59,4 @@ def test_a_fault_in_a_replay_names_the_launch(build: Callable[[str], Built], tmp
     assert verdict.launch is not None, verdict.why
     assert "gather" in verdict.launch.kernel
     assert verdict.launch.key.call == 1
-    assert verdict.why.endswith("in a replay of the CUDA graph that captured call 1")
+    assert verdict.why.endswith("in replay 1000 of the CUDA graph that captured call 1")

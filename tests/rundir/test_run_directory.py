@@ -328,7 +328,7 @@ def test_notes(tmp_path: Path) -> None:
 def test_crumbs(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches(), crumbs=factories.crumbs(7, 3, every=16))
     crumbs = open_run(path).crumbs
-    assert crumbs == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7), breadcrumbs.Crumb(1, 16, 3)))
+    assert crumbs == breadcrumbs.Crumbs(16, (breadcrumbs.Crumb(0, 0, 7, 0), breadcrumbs.Crumb(1, 16, 3, 0)))
 
 
 def test_a_run_without_crumbs(tmp_path: Path) -> None:

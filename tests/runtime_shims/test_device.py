@@ -44,6 +44,7 @@ class CrumbSlot:
     completed: int
     used: int
     stream: int
+    replays: int = 0
 
 
 def crumbs(path: Path) -> tuple[int, list[CrumbSlot]]:
@@ -52,7 +53,7 @@ def crumbs(path: Path) -> tuple[int, list[CrumbSlot]]:
     magic, version, n_slots, every = struct.unpack_from("<8sIIQ", data)
     assert (magic, version) == (b"AOTIDBC1", 1)
     assert len(data) >= 64 + 64 * n_slots
-    slots = [CrumbSlot(*struct.unpack_from("<IIQ", data, 64 + 64 * i)) for i in range(n_slots)]
+    slots = [CrumbSlot(*struct.unpack_from("<IIQI", data, 64 + 64 * i)) for i in range(n_slots)]
     used = [slot for slot in slots if slot.used]
     assert used == slots[: len(used)]
     return every, used
@@ -169,7 +170,7 @@ def test_graph_capture(start: Start, journal: Decode, run: Path, capfd: pytest.C
 
 
 def test_a_replay_writes_breadcrumbs(start: Start, journal: Decode, run: Path) -> None:
-    runtime = start(LEVEL=3)
+    runtime = start(LEVEL=3, CRUMB_EVERY=1)
     site = runtime.site(0, "k", Slot("x", role=INOUT))
     x = on_device(runtime, torch.ones(3))
 
@@ -193,26 +194,51 @@ def test_a_replay_writes_breadcrumbs(start: Start, journal: Decode, run: Path) -
     assert completed() == [12, 5, 9]
     set_(runtime, "replay", 5)
     assert completed() == [12, 6, 6]
+    assert [slot.replays for slot in crumbs(run / "crumbs.bin")[1]] == [0, 2, 1]
     runtime.unload()
     begins = journal().of("launch_begin")
     assert [r.stream_slot for r in begins] == [0] * 3 + [1] * 3 + [2] * 3 + [0] * 3
 
 
-def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(start: Start, run: Path) -> None:
-    runtime = start(LEVEL=3, CRUMB_EVERY=2)
+@pytest.mark.parametrize(
+    ("every", "launches", "expected"), [({"CRUMB_EVERY": 2}, 3, [3, 5, 6]), ({}, 18, [18, 34, 36])]
+)
+def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(
+    start: Start, run: Path, every: dict[str, int], launches: int, expected: list[int]
+) -> None:
+    runtime = start(LEVEL=3, **every)
     site = runtime.site(0, "k", Slot("x", role=INOUT))
     x = on_device(runtime, torch.ones(3))
     for capturing in (0, 1, 0):
         set_(runtime, "capturing", capturing)
         with runtime.call():
-            for _ in range(3):
+            for _ in range(launches):
                 with runtime.launch(site, x.value):
                     pass
     reached = []
-    for words in (1, 2, 3):  # the begin, the second launch, the last one
+    for words in (1, 2, 3):  # the begin, the one in the middle, the last launch
         set_(runtime, "replay", words)
         reached.append(crumbs(run / "crumbs.bin")[1][1].completed)
-    assert reached == [3, 5, 6]
+    assert reached == expected
+
+
+def test_a_device_that_cannot_count_replays_writes_breadcrumbs_nevertheless(
+    start: Start, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = start(LEVEL=3, CRUMB_EVERY=1, WATCH="x: nan")
+    set_(runtime, "no graph nodes", 1)
+    site = runtime.site(0, "k", Slot("x", role=INOUT))
+    x = on_device(runtime, torch.ones(3))
+    for capturing in (0, 1, 0):
+        set_(runtime, "capturing", capturing)
+        with runtime.call(), runtime.launch(site, x.value):
+            pass
+    set_(runtime, "replay", 1)
+    assert crumbs(run / "crumbs.bin")[1][1] == CrumbSlot(1, 1, 0)
+    set_(runtime, "replay", 2)
+    assert crumbs(run / "crumbs.bin")[1][1] == CrumbSlot(2, 1, 0)
+    runtime.unload()
+    assert capfd.readouterr().err.count("no watchpoints in a CUDA graph: the device could not add to it") == 1
 
 
 def test_captured_calls_leave_slots_to_streams(

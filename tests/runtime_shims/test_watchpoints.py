@@ -39,6 +39,7 @@ BAD = (
     ("b: 1 < 2", 3, "it compares no statistic"),
     ("b: nan and", 10, "a statistic or a number is missing"),
     ("b: " + "(" * 65 + "nan", 67, "there are too many parentheses"),
+    ("b: " + "nan or " * 32 + "inf", 227, "there are more than 32 comparisons"),
 )
 
 

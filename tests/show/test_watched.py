@@ -22,6 +22,7 @@ HIT = WatchHitRecord(
     element=12,
     value=12345.0,
     number=5,
+    replay=None,
     actions=WatchAction.STOP,
 )
 
@@ -42,3 +43,5 @@ def test_a_hit_in_words() -> None:
     assert hit_text(hit) == f"0.3  cpp_fused_relu_0  {name}, element 12 is 12345"
     before = replace(hit, element=None, phase=Phase.BEFORE, value=math.nan, statistic=WatchStatistic.NAN)
     assert hit_text(before) == f"0.3  cpp_fused_relu_0  {name} before it, nan is nan"
+    replayed = replace(hit, replay=731)
+    assert hit_text(replayed) == f"{hit_text(hit)}, in replay 731 of the CUDA graph"

@@ -1,0 +1,146 @@
+#include "captured_call.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "statistics_batch.h"
+#include "statistics_request.h"
+#include "stream_state.h"
+
+namespace aoti_debug::cuda {
+namespace {
+
+// A stream of its own fills it: one that captures would fill it again in every replay.
+CUdeviceptr allocate_zeroed(size_t bytes) {
+  const RelaxedCapture relaxed;
+  const CUdeviceptr address = allocate(bytes);
+  if (address == 0) return 0;
+  CUstream stream = nullptr;
+  bool filled = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+  filled = filled && cuMemsetD32Async(address, 0, bytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
+  filled = filled && cuStreamSynchronize(stream) == CUDA_SUCCESS;
+  if (stream != nullptr) cuStreamDestroy(stream);
+  if (filled) return address;
+  cuMemFree(address);
+  return 0;
+}
+
+// Mapped rather than allocated by the driver, so that it can be read when the driver is gone.
+CUdeviceptr map_zeroed(size_t bytes) {
+  const RelaxedCapture relaxed;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  const unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  if (cuMemHostRegister(memory, bytes, flags) == CUDA_SUCCESS) {
+    const CUdeviceptr address = device_address(memory);
+    if (address == reinterpret_cast<CUdeviceptr>(memory)) return address;
+    cuMemHostUnregister(memory);
+  }
+  munmap(memory, bytes);
+  return 0;
+}
+
+// The graph that a stream captures into, and the nodes that its next one will follow.
+struct Capture {
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> after;
+};
+
+// `Query` is the type of cuStreamGetCaptureInfo, which CUDA 13 has given another parameter.
+template <class Query>
+CUresult query_capture(Query query, CUstream stream, CUstreamCaptureStatus* status, CUgraph* graph,
+                       const CUgraphNode** nodes, size_t* count) {
+  constexpr bool knows_edges = !std::is_invocable_v<Query, CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                                    const CUgraphNode**, size_t*>;
+  if constexpr (knows_edges) {
+    return query(stream, status, nullptr, graph, nodes, nullptr, count);
+  } else {
+    return query(stream, status, nullptr, graph, nodes, count);
+  }
+}
+
+// Without a graph where the stream captures nothing, or where edges say more than that one node follows another.
+Capture capture_of(CUstream stream) {
+  Capture capture;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+  CUgraph graph = nullptr;
+  const CUresult result = query_capture(cuStreamGetCaptureInfo, stream, &status, &graph, &nodes, &count);
+  if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return capture;
+  capture.graph = graph;
+  capture.after.assign(nodes, nodes + count);
+  return capture;
+}
+
+// Adds a kernel of one thread that follows what the stream has captured so far; what is captured later does not follow
+// it.
+bool add_beside(CUstream stream, CUfunction function, void* job) {
+  const Capture capture = capture_of(stream);
+  if (capture.graph == nullptr) return false;
+  void* arguments[] = {job};
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = function;
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  params.kernelParams = arguments;
+  CUgraphNode added = nullptr;
+  return cuGraphAddKernelNode(&added, capture.graph, capture.after.data(), capture.after.size(), &params) ==
+         CUDA_SUCCESS;
+}
+
+constexpr const char* kModule = "Graphs";
+constexpr size_t kCounterBytes = StatisticsBatch::kMostTensors * sizeof(uint32_t);
+constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + 1) * sizeof(Partial);
+
+}  // namespace
+
+CapturedCall::CapturedCall() : device_(allocate_zeroed), host_(map_zeroed) {}
+
+std::unique_ptr<CapturedCall> CapturedCall::begin(CUstream stream, ReplayJob job) {
+  std::unique_ptr<CapturedCall> call(new CapturedCall);
+  const Kernels::Kernel& kernel = state().kernels.get(kModule, "aoti_debug_begin_replay");
+  job.replays = call->replays_ = call->device_.take(sizeof(uint32_t));
+  if (kernel.function == nullptr || job.replays == 0) return nullptr;
+  return launch_kernel(kernel.function, Grid{1, 1}, stream, &job) ? std::move(call) : nullptr;
+}
+
+bool CapturedCall::add_statistics(CUstream stream, const device::TensorView& view) {
+  StreamState& mine = stream_state(current_context(), stream);
+  StatisticsRequest request = request_statistics(view, device::StatsWanted::kNumbers, mine);
+  if (request.module == nullptr) return false;
+  const Kernels::Kernel& kernel = state().kernels.get(request.module, "aoti_debug_statistics");
+  if (scratch_ == 0) scratch_ = device_.take(kScratchBytes);
+  const CUdeviceptr slot = device_.take(sizeof(StatisticsSlot));
+  if (kernel.function == nullptr || scratch_ == 0 || slot == 0) return false;
+  request.job.slot = slot;
+  BatchBuilder builder(false, mine.most_blocks);
+  builder.add(request.job, request.layout.dims);
+  builder.batch().counters = scratch_;
+  builder.batch().partials = scratch_ + kCounterBytes;
+  const Grid grid = builder.divide();
+  if (!launch_kernel(kernel.function, grid, stream, &builder.batch())) return false;
+  watched_ = WatchJob{};
+  watched_.slot = slot;
+  watched_.replays = replays_;
+  watched_.numel = request.pending.numel;
+  watched_.integer = request.pending.integer;
+  return true;
+}
+
+const CapturedWatch* CapturedCall::add_watch(CUstream stream, const WatchNode* nodes, uint32_t count) {
+  watched_.counts = device_.take(sizeof(WatchCounts));
+  watched_.record = host_.take(sizeof(CapturedWatch));
+  const Kernels::Kernel& kernel = state().kernels.get(kModule, "aoti_debug_watch");
+  if (kernel.function == nullptr || watched_.counts == 0 || watched_.record == 0) return nullptr;
+  std::copy(nodes, nodes + count, watched_.nodes);
+  watched_.n_nodes = count;
+  if (!add_beside(stream, kernel.function, &watched_)) return nullptr;
+  return reinterpret_cast<const CapturedWatch*>(watched_.record);
+}
+
+}  // namespace aoti_debug::cuda

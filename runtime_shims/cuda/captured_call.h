@@ -1,0 +1,62 @@
+// What a CUDA graph holds of a call that it captures, beside the model's own nodes: the count of replays and the
+// conditions of watchpoints. It stays until the process ends, since the graph may be replayed at any time.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "driver.h"
+#include "graph_jobs.h"
+
+namespace aoti_debug::cuda {
+
+// Zeroed memory that is handed out piece by piece and never given back.
+class Pieces {
+ public:
+  explicit Pieces(CUdeviceptr (*allocate_zeroed)(size_t bytes)) : allocate_zeroed_(allocate_zeroed) {}
+
+  // The address of `bytes` bytes; 0: there are none left.
+  CUdeviceptr take(size_t bytes) {
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (bytes > left_) {
+      next_ = allocate_zeroed_(std::max(bytes, kAtOnce));
+      left_ = next_ == 0 ? 0 : std::max(bytes, kAtOnce);
+    }
+    if (bytes > left_) return 0;
+    left_ -= bytes;
+    next_ += bytes;
+    return next_ - bytes;
+  }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  static constexpr size_t kAtOnce = size_t{1} << 16;
+
+  CUdeviceptr (*allocate_zeroed_)(size_t bytes);
+  CUdeviceptr next_ = 0;
+  size_t left_ = 0;
+};
+
+class CapturedCall {
+ public:
+  // Adds what begins a replay, except for `job.replays`. nullptr where that fails.
+  static std::unique_ptr<CapturedCall> begin(CUstream stream, ReplayJob job);
+
+  // Adds the statistics of a tensor, which the stream's next work waits for. False where there are none.
+  bool add_statistics(CUstream stream, const device::TensorView& view);
+
+  // Adds a condition on the statistics that were added last; nullptr where that fails. What is captured later does not
+  // wait for it.
+  const CapturedWatch* add_watch(CUstream stream, const WatchNode* nodes, uint32_t count);
+
+ private:
+  CapturedCall();
+
+  Pieces device_;
+  Pieces host_;
+  CUdeviceptr replays_ = 0;  // of a uint32_t in device memory
+  CUdeviceptr scratch_ = 0;  // of the statistics; 0: none were wanted yet
+  WatchJob watched_{};       // of the tensor that was added last
+};
+
+}  // namespace aoti_debug::cuda

@@ -1,0 +1,34 @@
+// What a CUDA graph holds of a call that it captures (device.h).
+#include "captured_call.h"
+#include "stream_state.h"
+
+namespace aoti_debug::device {
+
+using namespace aoti_debug::cuda;
+
+void* begin_captured(void* stream, CrumbWord first, size_t replays_offset) {
+  const auto begin = [&](CUstream captured, StreamState&) -> void* {
+    ReplayJob job{};
+    job.count = state().crumbs.address(captured, replays_offset);
+    job.crumb = state().crumbs.address(captured, first.offset);
+    job.value = first.value;
+    return job.crumb == 0 ? nullptr : CapturedCall::begin(captured, job).release();
+  };
+  return on_stream<decltype(begin), void*>(stream, begin, nullptr);
+}
+
+bool add_stats(void* captured, void* stream, const TensorView& view) {
+  const auto add = [&](CUstream of, StreamState&) {
+    return static_cast<CapturedCall*>(captured)->add_statistics(of, view);
+  };
+  return on_stream(stream, add, false);
+}
+
+const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* nodes, uint32_t count) {
+  const auto add = [&](CUstream of, StreamState&) {
+    return static_cast<CapturedCall*>(captured)->add_watch(of, nodes, count);
+  };
+  return on_stream<decltype(add), const CapturedWatch*>(stream, add, nullptr);
+}
+
+}  // namespace aoti_debug::device

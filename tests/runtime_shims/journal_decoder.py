@@ -46,7 +46,10 @@ STRUCTS = {
     "guard": ("<IIIB3xQQqqQ16s", "call launch allocation kind data bytes first last damaged found"),
     "print": ("<IIIB3x", "call launch text_bytes kind"),
     "watch": ("<II", "watch text_bytes"),
-    "watch_hit": ("<IIIIIHBBIIqdQ", "call launch site watch thread slot kind phase statistic replay element value number"),
+    "watch_hit": (
+        "<IIIIIHBBIIqdQ",
+        "call launch site watch thread slot kind phase statistic replay element value number",
+    ),
     "watch_count": ("<IIQQ", "watch _ hits evaluated"),
     "run_end": ("<", ""),
 }

@@ -14,6 +14,21 @@ EXPORT int harness_register_crumbs(void* base, size_t bytes) {
 EXPORT int harness_write_crumb(void* stream, size_t offset, uint32_t value) {
   return aoti_debug::device::write_crumb(stream, offset, value);
 }
+EXPORT void* harness_begin_captured(void* stream, size_t offset, uint32_t value, size_t replays_offset) {
+  return aoti_debug::device::begin_captured(stream, {offset, value}, replays_offset);
+}
+EXPORT int harness_add_stats(void* captured, void* stream, const TensorView* view) {
+  return aoti_debug::device::add_stats(captured, stream, *view);
+}
+// The condition `statistic > number`.
+EXPORT const aoti_debug::CapturedWatch* harness_add_watch(void* captured, void* stream, uint32_t statistic,
+                                                          double number) {
+  aoti_debug::WatchNode node;
+  node.kind = aoti_debug::WatchNode::kGreater;
+  node.left.statistic = statistic;
+  node.right.number = number;
+  return aoti_debug::device::add_watch(captured, stream, &node, 1);
+}
 EXPORT int harness_register_flight(void* base, size_t bytes) {
   return aoti_debug::device::register_flight(base, bytes);
 }

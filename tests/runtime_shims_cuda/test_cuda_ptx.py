@@ -52,7 +52,7 @@ def test_there_is_a_module_for_every_dtype() -> None:
     numbers = re.findall(r"_\((\w+), (\d+)\)", (RUNTIME / "cuda" / "element_types.h").read_text())
     counted = {int(number) for name, number in numbers if not name.startswith("Opaque")}
     assert counted == {SCALAR_TYPES[dtype] for dtype in samples.DTYPES}
-    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather", "Guards"]
+    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather", "Guards", "Graphs"]
 
 
 def test_each_module_has_its_kernels() -> None:

@@ -26,6 +26,7 @@ struct Stream {
   std::deque<Work> work;
   uint64_t done = 0;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  std::vector<std::function<void()>> graph;  // what was captured
 };
 
 struct Driver {
@@ -73,7 +74,12 @@ CUresult enqueue(CUstream stream, std::function<void()> body, bool borrows = tru
   if (context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const auto owner = driver.owners.find(stream);
   if (owner != driver.owners.end() && owner->second != context()) return CUDA_ERROR_INVALID_HANDLE;
-  if (driver.error == CUDA_SUCCESS) stream_of(stream).work.push_back(Work{std::move(body), borrows});
+  Stream& queue = stream_of(stream);
+  if (queue.capture == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    queue.graph.push_back(std::move(body));
+  } else if (driver.error == CUDA_SUCCESS) {
+    queue.work.push_back(Work{std::move(body), borrows});
+  }
   return driver.error;
 }
 
@@ -98,6 +104,12 @@ EXPORT void emulator_fail_after_queued(void* stream, int error) {
 EXPORT void emulator_capture(void* stream, int status, int query_result) {
   stream_of(static_cast<CUstream>(stream)).capture = static_cast<CUstreamCaptureStatus>(status);
   driver.capture_query = static_cast<CUresult>(query_result);
+}
+EXPORT void emulator_replay(void* stream) {
+  for (const std::function<void()>& node : stream_of(static_cast<CUstream>(stream)).graph) node();
+}
+EXPORT int emulator_nodes(void* stream) {
+  return static_cast<int>(stream_of(static_cast<CUstream>(stream)).graph.size());
 }
 EXPORT void emulator_fill(void* stream, uint8_t* memory, int value, uint64_t bytes) {
   enqueue(static_cast<CUstream>(stream), [=] { memset(memory, value, bytes); });
@@ -165,6 +177,29 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   *status = stream_of(stream).capture;
   return driver.error != CUDA_SUCCESS ? driver.error : driver.capture_query;
 }
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
+                                const CUgraphNode** nodes, const CUgraphEdgeData**, size_t* count) {
+  *status = stream_of(stream).capture;
+  *graph = reinterpret_cast<CUgraph>(&stream_of(stream));
+  *nodes = nullptr;
+  *count = 0;
+  return driver.error;
+}
+CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
+                              const CUDA_KERNEL_NODE_PARAMS* params) {
+  const emulator::Kernel kernel = *reinterpret_cast<emulator::Kernel*>(params->func);
+  const char* const argument = static_cast<const char*>(params->kernelParams[0]);
+  const std::vector<char> copy(argument, argument + kernel.argument_bytes);
+  const unsigned int blocks = params->gridDimX, threads = params->blockDimX;
+  reinterpret_cast<Stream*>(graph)->graph.push_back([=] { emulator::launch(kernel, copy.data(), blocks, threads); });
+  *node = nullptr;
+  return driver.error;
+}
+CUresult cuStreamCreate(CUstream* stream, unsigned int) {
+  *stream = reinterpret_cast<CUstream>(uintptr_t{0xf000});
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
 CUresult cuStreamQuery(CUstream stream) {
   if (stream_of(stream).capture != CU_STREAM_CAPTURE_STATUS_NONE) abort();  // it would end the capture
   if (driver.error != CUDA_SUCCESS) return driver.error;

@@ -1,4 +1,4 @@
-// The kernels of statistics.cu and guards.cu, compiled for the host.
+// The kernels of statistics.cu, guards.cu and graphs.cu, compiled for the host.
 #include "block.h"
 
 inline void __syncthreads() { emulator::Block::current().wait_for_block(); }
@@ -20,6 +20,7 @@ inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current()
 #include <cstring>
 #include <string>
 
+#include "cuda/graphs.cu"
 #include "cuda/guards.cu"
 #include "cuda/statistics.cu"
 #include "kernels.h"
@@ -42,6 +43,10 @@ void run_fill_guarded(const void* job) { fill_guarded(*static_cast<const GuardFi
 
 void run_check_guards(const void* job) { check_guards(*static_cast<const GuardCheckJob*>(job)); }
 
+void run_begin_replay(const void* job) { begin_replay(*static_cast<const ReplayJob*>(job)); }
+
+void run_watch(const void* job) { watch(*static_cast<const WatchJob*>(job)); }
+
 Kernel find_kernel(const std::string& module, const std::string& name) {
   if (name == "aoti_debug_statistics") {
 #define KERNEL(TYPE, NUMBER) \
@@ -60,6 +65,10 @@ Kernel find_kernel(const std::string& module, const std::string& name) {
   if (module == "Guards") {
     if (name == "aoti_debug_fill_guarded") return Kernel{run_fill_guarded, sizeof(GuardFillJob)};
     if (name == "aoti_debug_check_guards") return Kernel{run_check_guards, sizeof(GuardCheckJob)};
+  }
+  if (module == "Graphs") {
+    if (name == "aoti_debug_begin_replay") return Kernel{run_begin_replay, sizeof(ReplayJob)};
+    if (name == "aoti_debug_watch") return Kernel{run_watch, sizeof(WatchJob)};
   }
   return Kernel{nullptr, 0};
 }

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
+from aoti_debug.compare.measure.ulp import are_finite
 
 if TYPE_CHECKING:
     import torch
@@ -46,12 +47,15 @@ def bias(
     """
     import torch
 
+    if dtypes.bare_name(dtype) not in _FEW_BITS or actual.numel() < LEAST_ELEMENTS:
+        return 0.0
     double = evaluated[-1]
-    usable = actual.isfinite() & (double.abs() >= torch.finfo(dtype).smallest_normal)
-    for values in evaluated:
-        usable &= values.isfinite()
+    usable = double.abs() >= torch.finfo(dtype).smallest_normal
+    for values in (actual, *evaluated):
+        if not are_finite(values):
+            usable &= values.isfinite()
     count = int(usable.sum())
-    if dtypes.bare_name(dtype) not in _FEW_BITS or count < LEAST_ELEMENTS:
+    if count < LEAST_ELEMENTS:
         return 0.0
 
     def mean(first: torch.Tensor, second: torch.Tensor) -> float:

@@ -13,6 +13,8 @@ def measure_discrete(subject: Subject, output: Evaluated) -> Measurement:
 
     actual, eager = output.actual.reshape(-1), output.eager.reshape(-1)
     different = actual != eager
+    if not output.perturbed and not bool(different.any()):
+        return measurement(subject, output, equals_eager=True)
     unstable = torch.zeros_like(different)
     for other in (output.kernel, output.double, *output.perturbed):
         unstable |= other.reshape(-1) != eager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.measure.bias import bias
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
-from aoti_debug.compare.measure.ulp import finite, relative_difference, rms, ulp, unit
+from aoti_debug.compare.measure.ulp import are_finite, finite, median, relative_difference, rms, ulp, unit
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 _STORE, _ARITHMETIC, _EAGER = 2.0, 8.0, 4.0
-_SIMILAR_BITS = 4  # elements whose exponents differ by less than twice this are of similar size
+_SIMILAR_BITS = 2  # of an exponent: elements are of similar size if the others are equal, or differ by one
+_LEAST_EXPONENT = -1100  # below that of any float64
+_GROUPS = (1024 - _LEAST_EXPONENT >> _SIMILAR_BITS) + 1
 
 
 def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
@@ -23,76 +26,112 @@ def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
     import torch
 
     dtype = output.actual.dtype
-    wide = torch.float64
-    actual, eager, kernel, double = (
-        t.to(wide).reshape(-1) for t in (output.actual, output.eager, output.kernel, output.double)
-    )
-    kernel = kernel.to(dtype).to(wide)
-    step = ulp(double, dtype)
-    error, eager_error, kernel_error = ((t - double).abs() for t in (actual, eager, kernel))
-    both = actual.isfinite() & double.isfinite()
-    groups = _similar(double, step)
-    others = torch.maximum(finite(eager_error), finite(kernel_error))
-    changes = [finite((p.to(wide).reshape(-1) - double).abs()) for p in output.perturbed]
-    change = torch.stack(changes).amax(0) if changes else torch.zeros_like(double)
-    growth = 1 + output.terms**0.5 / 4
-    arithmetic = unit(dtype) * finite(double.abs()) + _largest_of(groups, change)
-    allowed = _STORE * step + _ARITHMETIC * growth * arithmetic + _EAGER * _largest_of(groups, others)
-    ratio = torch.where(both, error / allowed, torch.zeros_like(error))
-    misplaced = ~both & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
-    misplaced &= ~_overflows_in_another_order(actual, double, output)
-    ratio = torch.where(misplaced, torch.full_like(ratio, torch.inf), ratio)
-    leaning = 0.0
-    if not bool((ratio > 1).any()):
-        perturbed = [p.to(wide).reshape(-1) for p in output.perturbed]
-        leaning = bias(actual, (eager, kernel, double), perturbed, step, dtype)
+    actual, eager, double = (_flat(t) for t in (output.actual, output.eager, output.double))
+    is_equal = torch.equal(actual, eager)
+    error = (actual - double).abs_()
+    if is_equal and not output.perturbed and not bool(error.any()):
+        return measurement(subject, output, equals_eager=True)
+    has_own_kernel = output.kernel is not output.eager or output.kernel.dtype != dtype
+    kernel = _flat(output.kernel).to(dtype).to(torch.float64) if has_own_kernel else eager
+    eager_error = error if is_equal else (eager - double).abs_()
+    kernel_error = (kernel - double).abs_() if has_own_kernel else eager_error
+    are_numbers = all(map(are_finite, (error, eager_error, kernel_error)))
+    step, size = ulp(double, dtype), finite(double.abs())
+    others = torch.maximum(finite(eager_error), finite(kernel_error)) if has_own_kernel else finite(eager_error)
+    perturbed = [_flat(t) for t in output.perturbed]
+    change = torch.stack([finite((p - double).abs_()) for p in perturbed]).amax(0) if perturbed else None
+    allowed = _allowed(output, step, size, others, change)
+    ratio, in_ulp = error / allowed, error / step
+    misplaced: torch.Tensor | None = None
+    if not are_numbers:
+        both = actual.isfinite() & double.isfinite()
+        misplaced = ~both & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
+        misplaced &= ~_overflows_in_another_order(actual, double, output)
+        ratio = ratio.masked_fill_(~both, 0.0).masked_fill_(misplaced, torch.inf)
+        in_ulp = in_ulp.masked_fill_(~both, 0.0)
+        is_equal = bool(((actual == eager) | (actual.isnan() & eager.isnan())).all())
+    wrong = _count_beyond(ratio)
+    leaning = 0.0 if wrong else bias(actual, (eager, kernel, double), perturbed, step, dtype)
     if leaning:
-        ratio = torch.where(both & (actual != kernel), 1 + error / step, torch.zeros_like(error))
+        ratio = (1 + error / step).masked_fill_(~(actual.isfinite() & double.isfinite() & (actual != kernel)), 0.0)
+        wrong = _count_beyond(ratio)
     worst = int(ratio.argmax())
-    relative = relative_difference(output.actual, output.double)
-    in_ulp = torch.where(both, error / step, torch.zeros_like(error))
+    root, double_root = rms(finite(error)), rms(size)
+    eager_root = root if eager_error is error else rms(finite(eager_error))
+    if output.actual.is_contiguous() and output.double.is_contiguous():
+        relative = min(root / max(double_root, SMALLEST), LARGEST) if root else 0.0
+    else:  # in another order, sums are rounded otherwise
+        relative = relative_difference(output.actual, output.double)
     return measurement(
         subject,
         output,
-        wrong=int((ratio > 1).sum()),
+        wrong=wrong,
         excess=min(float(ratio[worst]), LARGEST),
         worst=element(worst, output) if float(ratio[worst]) > 0 else None,
         bias=leaning,
-        equals_eager=bool(((actual == eager) | (actual.isnan() & eager.isnan())).all()),
-        ulp_median=float(in_ulp.median()),
+        equals_eager=is_equal,
+        ulp_median=median(in_ulp),
         ulp_max=float(in_ulp.max()),
         atol=float(finite(error).max()),
-        rtol=_largest_relative(error, double, both),
-        rms=rms(finite(error)),
+        rtol=_largest_relative(error, actual, double),
+        rms=root,
         relative=relative,
         relative_ulp=relative / torch.finfo(dtype).eps,
-        eager_rms=rms(finite(eager_error)),
+        eager_rms=eager_root,
         eager_ulp_max=float((finite(eager_error) / step).max()),
-        sensitivity=rms(change) / max(unit(dtype) * rms(finite(double)), SMALLEST) if changes else -1.0,
-        spread=spread(output, ratio, in_ulp, misplaced),
+        sensitivity=-1.0 if change is None else rms(change) / max(unit(dtype) * double_root, SMALLEST),
+        spread=spread(output, ratio, in_ulp, misplaced) if wrong else None,
     )
 
 
-def _similar(values: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
-    """The group of each value, by its exponent; zero has that of the smallest numbers."""
+def _flat(values: torch.Tensor) -> torch.Tensor:
     import torch
 
-    magnitude = torch.maximum(finite(values.abs()), step)
-    return (torch.frexp(magnitude).exponent + 1100) // _SIMILAR_BITS
+    return values.to(torch.float64).reshape(-1)
+
+
+def _count_beyond(ratio: torch.Tensor) -> int:
+    """The number of elements above 1."""
+    return 0 if float(ratio.max()) <= 1 else int((ratio > 1).sum())
+
+
+def _allowed(
+    output: Evaluated, step: torch.Tensor, size: torch.Tensor, others: torch.Tensor, change: torch.Tensor | None
+) -> torch.Tensor:
+    """The error that each element may have.
+
+    Args:
+        step: one ULP at each element.
+        size: the magnitude of each element.
+        others: what eager and the kernel's arithmetic get wrong.
+        change: how much the elements move when the inputs are perturbed; None if it is not known.
+    """
+    groups = _similar(size, step)
+    growth = 1 + output.terms**0.5 / 4
+    allowed = size * unit(output.actual.dtype)
+    if change is not None:
+        allowed += _largest_of(groups, change)
+    allowed *= _ARITHMETIC * growth
+    return allowed.add_(step, alpha=_STORE).add_(_largest_of(groups, others), alpha=_EAGER)
+
+
+def _similar(size: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    """The group of each value, from 1, by its exponent; zero has that of the smallest numbers."""
+    import torch
+
+    exponent = torch.frexp(torch.maximum(size, step)).exponent.long()
+    return exponent.sub_(_LEAST_EXPONENT).bitwise_right_shift_(_SIMILAR_BITS).add_(1)
 
 
 def _largest_of(groups: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The largest of the values of the same group and of its two neighbours, for each element."""
     import torch
 
-    if not bool(values.any()):
-        return values
-    index = groups.long() + 1
-    own = torch.zeros(int(index.max()) + 2, dtype=values.dtype, device=values.device)
-    own.scatter_reduce_(0, index, values, "amax")
+    own = torch.zeros(_GROUPS + 2, dtype=values.dtype, device=values.device)
+    own.scatter_reduce_(0, groups, values, "amax")
     largest = own.clone()
     largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
-    return largest[index]
+    return largest.index_select(0, groups)
 
 
 def _nonfinite_as_expected(
@@ -119,8 +158,13 @@ def _overflows_in_another_order(actual: torch.Tensor, double: torch.Tensor, outp
     return ~actual.isfinite() & near & (output.largest_sum > largest)
 
 
-def _largest_relative(error: torch.Tensor, double: torch.Tensor, finite: torch.Tensor) -> float:
+def _largest_relative(error: torch.Tensor, actual: torch.Tensor, double: torch.Tensor) -> float:
+    """The largest relative error of the elements that are numbers, and not zero in float64."""
     import torch
 
-    counted = finite & (double != 0)
-    return float(torch.where(counted, error / double.abs(), torch.zeros_like(error)).nan_to_num(0, LARGEST).max())
+    relative = error / double.abs()
+    largest = float(relative.max())
+    if not math.isfinite(largest):
+        counted = actual.isfinite() & double.isfinite() & (double != 0)
+        largest = float(torch.where(counted, relative, torch.zeros_like(error)).nan_to_num(0, LARGEST).max())
+    return largest

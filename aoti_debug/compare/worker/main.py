@@ -20,6 +20,7 @@ from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import Failed, Started, message_line
 from aoti_debug.compare.protocol.request import CompareRequest, metric_function
 from aoti_debug.compare.worker.exported import exported_results
+from aoti_debug.compare.worker.heap import keep_freed_memory
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
@@ -39,6 +40,7 @@ def main() -> int:
     descriptor, device = int(sys.argv[1]), sys.argv[2]
     with os.fdopen(descriptor, "w", buffering=1) as messages, open(descriptor, closefd=False) as requests:
         messages.write(message_line(Started()) + "\n")
+        keep_freed_memory()
         try:
             _prepare(device)
             path = requests.readline().rstrip("\n")

@@ -188,11 +188,11 @@ class RegionEvaluator:
         named = graph.by_name[node.inputs[0]] if node.target == "_operator.getitem" and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
         ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
-        kernel = _nearest([expected(kernel) for kernel in kernels], actual)
+        in_eager = expected(eager)
         output = Evaluated(
             actual,
-            expected(eager),
-            kernel,
+            in_eager,
+            in_eager if eager in kernels else _nearest([expected(kernel) for kernel in kernels], actual),
             expected(double),
             ties=ties,
             terms=double.terms,

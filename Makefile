@@ -11,18 +11,25 @@ BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint ruff mypy clang-format format clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
 
-test: $(READY) lint
+test: $(READY)
+	$(MAKE) --jobs 3 lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-lint: $(READY)
+lint: ruff mypy clang-format
+
+ruff: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(READY)
 	$(BIN)/mypy
+
+clang-format: $(READY)
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: $(READY)

@@ -5,6 +5,7 @@ The file's presence puts tests/ on the import path: `factories` and `models` are
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -68,15 +69,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Lets the cycle collector visit what the tests make, and not what was collected."""
+    """Lets the cycle collector visit what the tests make, and not what was collected.
+
+    Until the interpreter ends, when it collects everything: Triton complains of what is left.
+    """
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.set_threshold(COLLECTED_AFTER)
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Lets the interpreter collect everything at its end: Triton complains of what is left."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

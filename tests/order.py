@@ -40,10 +40,13 @@ def dealt(tests: Sequence[T], file_of: Callable[[T], str], workers: int) -> list
     Args:
         file_of: the path of a test's file, below tests/.
     """
+    of_file: dict[str, list[T]] = {}
+    for test in tests:
+        of_file.setdefault(file_of(test), []).append(test)
     shares: list[list[T]] = [[] for _ in range(workers)]
     for number, long in enumerate(LONGEST):
-        shares[number % workers] += [test for test in tests if file_of(test) == long]
-    others = [test for test in tests if file_of(test) not in LONGEST]
+        shares[number % workers] += of_file.pop(long, [])
+    others = [test for file in of_file.values() for test in file]
     length = -(-len(tests) // workers)
     ordered: list[T] = []
     for share in shares:

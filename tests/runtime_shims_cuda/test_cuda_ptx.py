@@ -16,6 +16,7 @@ from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 from aoti_debug.machine import cuda_toolkit
 
 KERNELS = {
+    "Graphs": {"aoti_debug_begin_replay", "aoti_debug_watch"},
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
     "Guards": {"aoti_debug_fill_guarded", "aoti_debug_check_guards"},
 }

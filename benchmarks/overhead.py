@@ -46,7 +46,7 @@ import timed_models
 torch.export.save(timed_models.export(sys.argv[2], sys.argv[3]), sys.argv[4])
 """
 MIB = 1 << 20
-
+GRAPH_MODELS = ("blocks", "launches")
 
 Variants = dict[str, tuple[Path, dict[str, str]] | int]  # label -> package and environment, or bytes to write
 
@@ -107,11 +107,12 @@ class Bench:
         """Builds the packages of these sections, `jobs` at a time."""
         users = {"blocks": {"calls", "saving"}, "launches": {"launches"}, "mixed": {"coverage"}}
         names = [name for name, of in users.items() if of & {*sections}]
-        for name in ["blocks", *names]:
+        ours = dict.fromkeys([*names, *(GRAPH_MODELS if "graphs" in sections else ())])
+        for name in ["blocks", *ours]:
             self.program(name)
         printers = {"blocks": (1, 2, 3), "launches": (3,), "mixed": (1, 3)}
         with ThreadPoolExecutor(jobs) as pool:
-            done = [pool.submit(self.instrumented, name) for name in names]
+            done = [pool.submit(self.instrumented, name) for name in ours]
             done += [pool.submit(self.built_in, name, printer) for name in names for printer in printers[name]]
             for future in done:
                 future.result()
@@ -121,8 +122,12 @@ class Bench:
         directory.mkdir()
         return self.python(str(HERE / "recorded.py"), str(self.program(name)), str(package), env=env, cwd=directory)
 
-    def time(self, name: str, variants: Variants, rounds: int, repeats: int = 1) -> tuple[dict[str, Timing], float]:
+    def time(
+        self, name: str, variants: Variants, rounds: int, repeats: int = 1, what: str = "call"
+    ) -> tuple[dict[str, Timing], float]:
         """Times the variants in turn, in one new process; also its growth of peak resident memory in MiB.
+
+        `what` is timed: a "call", or the "replay" of a CUDA graph.
 
         The process's current directory is fresh and removed afterwards.
         """
@@ -132,7 +137,8 @@ class Bench:
             plain = {k: v if isinstance(v, int) else [str(v[0]), v[1]] for k, v in variants.items()}
             request.write_text(json.dumps(plain))
             script = str(HERE / "timed_calls.py")
-            out = self.python(script, str(self.program(name)), str(rounds), str(repeats), str(request), cwd=directory)
+            numbers = (str(rounds), str(repeats), str(request), what)
+            out = self.python(script, str(self.program(name)), *numbers, cwd=directory)
             data = json.loads(out)
             growth = float(data.pop("peak_growth_mib"))
             timings = {label: Timing(t["median_ms"], tuple(t["checksum"])) for label, t in data.items()}
@@ -176,6 +182,25 @@ def calls_section(bench: Bench, name: str) -> None:
     sums = {label: t.checksum for label, t in timings.items() if label.startswith("level")}
     if len(set(sums.values())) != 1:  # builds of their own may differ: Inductor tunes each anew
         raise SystemExit(f"outputs differ between the levels of {name}: {sums}")
+
+
+def graphs_section(bench: Bench, name: str) -> None:
+    """Replays of a CUDA graph: levels 0 and 3, and a watchpoint on every argument, against plain."""
+    ours = bench.instrumented(name)
+    variants: Variants = {
+        "plain": (bench.plain(name), {}),
+        "level 0": (ours, {"AOTI_DEBUG_LEVEL": "0"}),
+        "level 3": (ours, {"AOTI_DEBUG_LEVEL": "3"}),
+        "level 3, a breadcrumb every launch": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_CRUMB_EVERY": "1"}),
+        "level 3, `--watch '*: nan'`": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_WATCH": "*: nan"}),
+    }
+    timings, _ = bench.time(name, variants, bench.calls, repeats=5, what="replay")
+    plain = timings["plain"].median_ms
+    rows = [[label, f"{t.median_ms:.3f}", f"{t.median_ms / plain:.3f}"] for label, t in timings.items()]
+    print(f"### {name}: time of a replay of a CUDA graph\n")
+    table(["variant", "ms (median)", "x plain"], rows)
+    if len({t.checksum for label, t in timings.items() if label.startswith("level")}) != 1:
+        raise SystemExit(f"outputs differ between the levels of {name}")
 
 
 def new_bytes(runs: Path, first: int) -> int:
@@ -288,10 +313,11 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=20, help="rounds of timed calls")
     parser.add_argument("--busy", type=int, default=0, help="measure saving once more beside so many busy processes")
     sections = ["calls", "launches", "saving", "coverage", "build"]
-    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
+    parser.add_argument("--only", nargs="*", choices=[*sections, "graphs"], help="graphs: on a CUDA device alone")
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="packages that are built at a time")
     options = parser.parse_args()
+    options.only = options.only or [*sections, *(["graphs"] if options.device == "cuda" else [])]
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))
     work.mkdir(exist_ok=True)
     bench = Bench(work.resolve(), options.device, options.calls)
@@ -313,6 +339,9 @@ def main() -> None:
                     saving_section(bench, options.busy)
         if "coverage" in options.only:
             coverage_section(bench)
+        if "graphs" in options.only:
+            for name in GRAPH_MODELS:
+                graphs_section(bench, name)
         if "build" in options.only:
             build_section(bench)
     finally:

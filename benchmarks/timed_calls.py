@@ -1,11 +1,12 @@
 """Times calls of several packages of one model, in turn, in one process, and prints one JSON object.
 
-usage: python timed_calls.py PROGRAM.pt2 ROUNDS REPEATS VARIANTS.json
+usage: python timed_calls.py PROGRAM.pt2 ROUNDS REPEATS VARIANTS.json call|replay
 
 PROGRAM is the exported program whose example inputs are used. VARIANTS maps a label to [PACKAGE, ENVIRONMENT]; the
 environment holds while the package is loaded and called first. A number instead of them stands for plain write(2) of
 so many bytes, 8 MiB at a time, into new files of that size. Every round calls each variant REPEATS times, the device
 synchronised around each call, so that drift of the machine meets all alike; the inputs differ from round to round.
+With `replay` a CUDA graph captures each package after its first calls, and what is timed is its replays.
 What the printers print goes to a file.
 Printed for each label: `median_ms`, `checksum`; and `peak_growth_mib`, by how much the process's peak
 resident memory grew from the first call on.
@@ -53,12 +54,28 @@ class Writer:
         return []
 
 
+class Replayed:
+    """A model as a CUDA graph; a call replays it."""
+
+    def __init__(self, model: Any, args: Any, kwargs: Any) -> None:
+        self.model = model  # the graph uses its weights and kernels
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = model(*args, **kwargs)
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        self.graph.replay()
+        return self.outputs
+
+
 def main() -> None:
     args, kwargs = load(sys.argv[1]).example_inputs
     rounds, repeats, variants = int(sys.argv[2]), int(sys.argv[3]), json.loads(Path(sys.argv[4]).read_text())
+    replays = sys.argv[5] == "replay"
     cuda = any(a.is_cuda for a in args)
     wait = torch.cuda.synchronize if cuda else (lambda: None)
     answer = os.dup(1)
+    sys.stderr = os.fdopen(os.dup(2), "w")  # for a traceback
     printed = os.open("printed.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
@@ -68,10 +85,18 @@ def main() -> None:
         for label, variant in variants.items():
             package, environment = ("", {}) if isinstance(variant, int) else variant
             os.environ.update(environment)
-            models[label] = Writer(variant) if isinstance(variant, int) else torch._inductor.aoti_load_package(package)
+            models[label] = (
+                Writer(variant)
+                if isinstance(variant, int)
+                else torch._inductor.aoti_load_package(package, run_single_threaded=replays)
+            )
             before = before or peak_mib()
             for _ in range(2 if rounds < 10 else 10):
                 sums[label] = checksum(models[label](*args, **kwargs))
+            if replays:
+                wait()
+                models[label] = Replayed(models[label], args, kwargs)
+                sums[label] = checksum(models[label]())
             wait()
             for name in environment:
                 del os.environ[name]

@@ -79,13 +79,14 @@
     draw(figures[3], one.call, [...over, ...under], [...one.over, ...one.under], { zero: true, most: MOST_BITS });
   }
 
+  const MARGIN = 400; // pixels: what is so near to the window is drawn as well
+  const drawCard = (card) => charts(card.summary.one, card.summary.figures);
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries.filter((x) => x.isIntersecting)) {
-      seen.unobserve(entry.target);
-      const { one, figures } = entry.target.summary;
-      charts(one, figures);
+    for (const { target } of entries.filter((x) => x.isIntersecting)) {
+      seen.unobserve(target);
+      drawCard(target);
     }
-  }, { rootMargin: "400px" });
+  }, { rootMargin: `${MARGIN}px` });
 
   const cards = data.series.map((one) => {
     const marks = one.drift.map((text) => element("span", { class: "mark bad" }, "≠ ", text));
@@ -101,7 +102,8 @@
     return card;
   });
   place.append(...cards);
-  cards.forEach((card) => seen.observe(card));
+  const atFirst = new Set(cards.filter((card) => card.getBoundingClientRect().top < window.innerHeight + MARGIN));
+  cards.forEach((card) => (atFirst.has(card) ? drawCard(card) : seen.observe(card)));
 
   const search = document.getElementById("search");
   const only = document.getElementById("drifting");

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aoti_debug.rundir.load_tensors import load_file, load_launch
     from aoti_debug.rundir.run_directory import open_run
     from aoti_debug.torch_compile.debug import debug
+    from aoti_debug.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "__version__",
     "build",
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "__version__": "aoti_debug.version",
     "build": "aoti_debug.builder.build",
     "debug": "aoti_debug.torch_compile.debug",
     "diagnose": "aoti_debug.diagnosis.verdict",

@@ -12,7 +12,19 @@ import pytest
 from paths import PACKAGE, ROOT, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
-    *("errors", "dtypes", "abi", "levels", "wording", "machine", "manifest", "reference", "values", "printing"),
+    *(
+        "version",
+        "errors",
+        "dtypes",
+        "abi",
+        "levels",
+        "wording",
+        "machine",
+        "manifest",
+        "reference",
+        "values",
+        "printing",
+    ),
     *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
@@ -22,7 +34,9 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/
-MODULES = frozenset({"errors", "dtypes", "abi", "levels", "wording", "manifest", "values", "site_filter", "__main__"})
+MODULES = frozenset(
+    {"version", "errors", "dtypes", "abi", "levels", "wording", "manifest", "values", "site_filter", "__main__"}
+)
 # Within compare: a folder imports those before it and itself; the modules that lie directly in it come before locate
 COMPARE = ("protocol", "regions", "evaluate", "measure", "explain", "worker", "locate")
 # The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h

@@ -12,7 +12,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import __version__, wrapper
+from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
@@ -27,6 +27,7 @@ from aoti_debug.native.elf import Library
 from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.pt2.kernel_hashes import ORIGINAL
+from aoti_debug.version import __version__
 from aoti_debug.wrapper import input_checks, interface
 
 WEIGHTS = "_binary_constants_bin_start"

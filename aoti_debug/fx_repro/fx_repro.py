@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug import wording
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -28,6 +27,7 @@ from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.version import __version__
 
 WORKER = "aoti_debug.fx_repro.worker"
 PREFIX = "repro_fx"
@@ -140,7 +140,7 @@ def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> 
     version = run.info.torch_version or run.manifest.torch_version
     operators = wording.count(module.calls, "operator")
     yield f"Launch {launch.id} of {launch.kernel} as a graph: {operators}, with the recorded inputs and outputs."
-    yield f"written by  aoti-debug {aoti_debug.__version__}"
+    yield f"written by  aoti-debug {__version__}"
     yield f"run         {run.path.name}, started {run.info.started}, torch {version}, {run.manifest.device}"
     if len(region.launches) > 1:
         yield f"launches    {', '.join(region.launches)}: only together do they compute values of the graph"

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug.machine.fork_server.client import ForkServer, ForkServerError
 from aoti_debug.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.machine.process import Child
@@ -122,7 +121,7 @@ def _servers_for(variables: Mapping[str, str], after: str) -> list[ForkServer]:
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables, with the directory of aoti_debug at the end of PYTHONPATH."""
-    library = str(Path(aoti_debug.__file__).resolve().parent.parent)
+    library = str(Path(__file__).resolve().parents[2])
     search = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {**_waiting_briefly(variables), "PYTHONPATH": os.pathsep.join(dict.fromkeys([*search, library]))}
 

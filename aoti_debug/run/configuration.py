@@ -7,7 +7,6 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
@@ -20,6 +19,7 @@ from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.target import RunTarget
 from aoti_debug.rundir import ranks_directory, run_json
 from aoti_debug.rundir.run_json import RankInfo, RunInfo
+from aoti_debug.version import __version__
 
 HOST = "aoti-debug run"
 _NEEDS_A_LEVEL = {  # option -> what it does at a level above 0
@@ -53,7 +53,7 @@ def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
     """The information on a run that is known before its process starts."""
     poison = run_json.poison_in_force(options.guards, options.poison)
     return RunInfo(
-        tool_version=aoti_debug.__version__,
+        tool_version=__version__,
         torch_version=_torch_version(),
         pid=os.getpid(),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),

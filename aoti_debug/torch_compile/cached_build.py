@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import __version__, abi
+from aoti_debug import abi
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.toolchain import Toolchain
@@ -20,6 +20,7 @@ from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.machine.processor import this_processor
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM
+from aoti_debug.version import __version__
 
 if TYPE_CHECKING:
     import torch

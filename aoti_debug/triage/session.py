@@ -23,7 +23,7 @@ from aoti_debug.run import target
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import finding_kinds, triage_directory
+from aoti_debug.triage import check_order, triage_directory
 from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
@@ -110,7 +110,7 @@ def _outcome(model: Investigation) -> Outcome:
         return Outcome(_from_outside(first), first.run)
     warnings: tuple[str, ...] = ()
     seen = ["no fault"]
-    for check in finding_kinds.CHECKS:
+    for check in check_order.CHECKS:
         with model.steps.work(f"check: {check.KIND.value}"):
             suspicion = check.look(model, first)
         if suspicion is None:
@@ -120,7 +120,7 @@ def _outcome(model: Investigation) -> Outcome:
         if suspicion.finding.kind != CLEAN:
             finding = replace(suspicion.finding, warnings=warnings)
             with model.steps.work(f"confirm: {finding.kind.value}"):
-                return finding_kinds.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
+                return check_order.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
     calls = wording.count(model.options.calls, "call")
     what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import aoti_debug
 from aoti_debug.machine import stamped_directories
 from aoti_debug.machine.steps import StepListener, Steps
 from aoti_debug.machine.versions import installed_versions
 from aoti_debug.triage import session, triage_directory
 from aoti_debug.triage.options import TriageOptions
 from aoti_debug.triage.triage_directory import Record, TriageDir
+from aoti_debug.version import __version__
 
 
 def triage(options: TriageOptions, listener: StepListener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
@@ -41,7 +41,7 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
         finding=outcome.finding,
         steps=tuple(steps.done),
         versions={
-            "aoti-debug": aoti_debug.__version__,
+            "aoti-debug": __version__,
             **installed_versions("torch", "triton", "safetensors"),
         },
         command=tuple(command),

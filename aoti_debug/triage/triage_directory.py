@@ -21,6 +21,7 @@ from aoti_debug.machine.stamped_directories import LATEST
 from aoti_debug.machine.steps import Step
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage import finding_kinds
 
 BASE = "aoti_debug_triages"
 NAME = "triage.json"
@@ -196,8 +197,6 @@ def _record(path: Path, data: Mapping[str, Any]) -> Record:
     """Raises:
     DamagedJsonError: `data` is no triage.json.
     """
-    from aoti_debug.triage import finding_kinds  # the checks that it lists write to such directories
-
     fields = json_data.from_data(_RecordJson, data)
     finding = findings.from_json(fields.finding, finding_kinds.by_value(), "finding")
     return Record(

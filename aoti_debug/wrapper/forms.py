@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pkgutil
+import sys
 from importlib import import_module
 
-from aoti_debug import wrapper
 from aoti_debug.wrapper.calls import CallExpression
 from aoti_debug.wrapper.context import FunctionContext, Reading
 from aoti_debug.wrapper.launch_form import LaunchForm
@@ -15,8 +15,12 @@ _PREFIX = "forms_"
 
 def discovered() -> tuple[LaunchForm, ...]:
     """The forms of all modules, in the order of the modules' names."""
-    names = sorted(module.name for module in pkgutil.iter_modules(wrapper.__path__) if module.name.startswith(_PREFIX))
-    return tuple(form for name in names for form in import_module(f"{wrapper.__name__}.{name}").FORMS)
+    names = sorted(
+        module.name
+        for module in pkgutil.iter_modules(sys.modules[str(__package__)].__path__)
+        if module.name.startswith(_PREFIX)
+    )
+    return tuple(form for name in names for form in import_module(f"{__package__}.{name}").FORMS)
 
 
 FORMS = discovered()

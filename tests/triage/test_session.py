@@ -20,7 +20,7 @@ from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.triage import confirm, finding_kinds, session, triage_directory
+from aoti_debug.triage import check_order, confirm, finding_kinds, session, triage_directory
 from aoti_debug.triage.build_failures.build import BuiltWithout
 from aoti_debug.triage.confirm import Confirmation, Trial
 from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
@@ -186,7 +186,8 @@ def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
     triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = SimpleNamespace(KIND=SLOW, look=look, confirm=confirm_slow)
-    monkeypatch.setattr(finding_kinds, "CHECKS", (module, *finding_kinds.CHECKS))
+    monkeypatch.setattr(check_order, "CHECKS", (module, *check_order.CHECKS))
+    monkeypatch.setattr(finding_kinds, "KINDS", (*finding_kinds.KINDS, SLOW))
     found, told = triaged(of_negative)
     assert told.made == ["names", "tensors"], "it looks before those that need more runs"
     assert found.finding.kind is SLOW
@@ -203,6 +204,6 @@ def test_warnings_of_a_new_kind_are_told_with_whatever_is_found(
         return Suspicion(Finding(CLEAN, "", warnings=("one launch is slow",)), first.diagnosed)
 
     module = SimpleNamespace(KIND=SLOW, look=warn, confirm=confirm_slow)
-    monkeypatch.setattr(finding_kinds, "CHECKS", (module, *finding_kinds.CHECKS))
+    monkeypatch.setattr(check_order, "CHECKS", (module, *check_order.CHECKS))
     assert triaged(of_positive)[0].finding.warnings == ("one launch is slow",)
     assert triaged(of_negative)[0].finding.warnings == ("one launch is slow",)

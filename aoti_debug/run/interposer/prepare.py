@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import __version__, manifest, wrapper
+from aoti_debug import manifest, wrapper
 from aoti_debug.builder.runtime_objects import THIS_MACHINE
 from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.toolchain import Toolchain
@@ -24,6 +24,7 @@ from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs
 from aoti_debug.run.interposer.libraries import libraries
 from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
+from aoti_debug.version import __version__
 from aoti_debug.wrapper import proxy
 from aoti_debug.wrapper.prototypes import parse_prototypes
 

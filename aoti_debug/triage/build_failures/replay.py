@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug import wording
 from aoti_debug.builder.failed_kernel import SOURCE, error_text
 from aoti_debug.builder.options import BuildOptions
@@ -30,6 +29,7 @@ from aoti_debug.triage.build_failures.script_text import (
     loading_text,
     script_text,
 )
+from aoti_debug.version import __version__
 
 STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
 MOST = 600.0  # seconds that a script may take
@@ -150,6 +150,6 @@ def _header(failure: BuildFailure, what: str) -> list[str]:
     return [
         f"The {part_text(failure.position)} alone: {wording.first_line(failure.what)}",
         what,
-        f"Written by aoti-debug {aoti_debug.__version__}{version}.",
+        f"Written by aoti-debug {__version__}{version}.",
         'It prints "it compiles" and exits with 0 where nothing fails.',
     ]

@@ -364,10 +364,10 @@ def statistics(**fields: Any) -> Statistics:
     return Statistics(**(known | fields))
 
 
-def crumbs(*completed: int, every: int = 1) -> bytes:
-    """crumbs.bin with one stream for each number; stream n has the handle 16 * n."""
+def crumbs(*completed: int, every: int = 1, replays: int = 0) -> bytes:
+    """crumbs.bin with one stream for each number; stream n has the handle 16 * n and so many replays."""
     header = abi.CRUMB_HEADER.codec.pack(abi.CRUMB_MAGIC, abi.CRUMB_VERSION, len(completed) + 1, every)
-    used = b"".join(abi.CRUMB_SLOT.codec.pack(c, 1, 16 * index, 0) for index, c in enumerate(completed))
+    used = b"".join(abi.CRUMB_SLOT.codec.pack(c, 1, 16 * index, replays) for index, c in enumerate(completed))
     return header + used + abi.CRUMB_SLOT.codec.pack(0, 0, 0, 0)
 
 

@@ -172,7 +172,8 @@ def test_streams_are_told_apart(tmp_path: Path) -> None:
     assert both.next_commands == ("CUDA_LAUNCH_BLOCKING=1 aoti-debug run m.pt2",)
 
 
-def test_a_fault_in_a_replay_of_a_captured_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("replays", "which"), [(0, "a replay"), (1000, "replay 1000")])
+def test_a_fault_in_a_replay_of_a_captured_call(tmp_path: Path, replays: int, which: str) -> None:
     writer = started(TRITON, TRITON, crumb_every=1)
     writer.call_end(0, launches=2)
     writer.call_begin(1, stream_slot=1, flags=1)
@@ -180,10 +181,10 @@ def test_a_fault_in_a_replay_of_a_captured_call(tmp_path: Path) -> None:
         writer.launch(launch, TRITON, X, call=1, stream_slot=1)
     writer.call_end(1, launches=3)
     cuda_fault(writer, None)
-    verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(2, 3))
+    verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(2, 3, replays=replays))
     assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["1.1"])
     assert verdict
-    assert verdict.why.endswith("and not 1.1, in a replay of the CUDA graph that captured call 1")
+    assert verdict.why.endswith(f"and not 1.1, in {which} of the CUDA graph that captured call 1")
 
 
 def captured_without_crumbs() -> JournalWriter:

@@ -201,7 +201,9 @@ void watch_on_device(CallState& call, Sight sight, uint64_t handle) {
 // Has the graph that captures the call look at the conditions in every replay.
 void watch_in_replays(CallState& call, const Sight& sight, const WatchedSlot& watched) {
   Run& run = *call.run;
-  bool added = device::add_stats(call.captured, call.stream, view_of(sight.meta));
+  const device::TensorView view = view_of(sight.meta);
+  if (view.numel == 0) return;
+  bool added = device::add_stats(call.captured, call.stream, view);
   for (const uint32_t watch : watched.watches) {
     if (!added) break;
     const std::vector<WatchNode>& nodes = run.watchpoints->all()[watch].condition.nodes();

@@ -106,6 +106,20 @@ def test_what_a_hit_cannot_do_is_said_once(
     assert capfd.readouterr().err.count("a hit in a CUDA graph saves no tensors and writes no stack") == 1
 
 
+def test_a_tensor_without_elements_is_not_measured(
+    load: Load, device_library: Path, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = load(device_library, LEVEL=3, WATCH="x: numel == 0")
+    site = runtime.site(0, "k", Slot("x", role=IN), Slot("y", role=OUT, value=1))
+    x, y = Handle(torch.empty(0)), Handle(torch.ones(2))
+    for handle in (x, y):
+        runtime.lib.f_mark(handle.pointer)
+    captured(runtime, (site, x, y))
+    runtime.unload()
+    assert [(r.call, r.replay) for r in journal().of("watch_hit")] == [(0, 0)]
+    assert "not watched" not in capfd.readouterr().err
+
+
 def test_nothing_is_recorded_of_replays_without_a_hit(load: Load, device_library: Path, journal: Decode) -> None:
     runtime = load(device_library, LEVEL=3, WATCH="y: nan", ON_HIT="count")
     model = Model(runtime)

@@ -206,7 +206,7 @@ def test_a_replay_writes_breadcrumbs(start: Start, journal: Decode, run: Path) -
 def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(
     start: Start, run: Path, every: dict[str, int], launches: int, expected: list[int]
 ) -> None:
-    runtime = start(LEVEL=3, **every)
+    runtime = start(LEVEL=3, PRINT="none", **every)
     site = runtime.site(0, "k", Slot("x", role=INOUT))
     x = on_device(runtime, torch.ones(3))
     for capturing in (0, 1, 0):

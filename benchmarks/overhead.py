@@ -317,6 +317,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="packages that are built at a time")
     options = parser.parse_args()
+    if "graphs" in (options.only or ()) and options.device != "cuda":
+        parser.error("graphs need --device cuda")
     options.only = options.only or [*sections, *(["graphs"] if options.device == "cuda" else [])]
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))
     work.mkdir(exist_ok=True)

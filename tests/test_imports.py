@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import graphlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from imported_names import imported_names
 from paths import PACKAGE, package_sources
 
 
@@ -20,19 +20,13 @@ def module_names(root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     return names
 
 
-def imported(path: Path, modules: Iterable[str]) -> set[str]:
-    """The modules among `modules` that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            attributes = {f"{node.module}.{alias.name}" for alias in node.names}
-            submodules = attributes & set(modules)
-            found |= submodules
-            if submodules != attributes:
-                found.add(str(node.module))
-    return found & set(modules)
+def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules that a file imports; not a package, where it imports modules of it alone."""
+    names = imported_names(path)
+    packages = {name for name in names if modules.get(name, path).name == "__init__.py"}
+    attributes = {package: {n for n in names if n.rpartition(".")[0] == package} for package in packages}
+    only_modules = {package for package, of in attributes.items() if of and of <= modules.keys()}
+    return (names & modules.keys()) - only_modules
 
 
 def check_no_cycle(root: Path, paths: Iterable[Path]) -> None:

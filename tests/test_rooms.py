@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from imported_names import imported_names
 from paths import PACKAGE, ROOT, package_sources
 
 ROOMS = (  # along the way of the data; a room imports those before it and itself
@@ -49,20 +50,7 @@ FACADE = "__init__"  # aoti_debug/__init__.py offers names of every room but cli
 
 def first_parties(path: Path) -> set[str]:
     """The modules of aoti_debug (first name below the package) that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = (
-                [f"{node.module}.{alias.name}" for alias in node.names]
-                if node.module == "aoti_debug"
-                else [str(node.module)]
-            )
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("aoti_debug.")} - {"__version__"}
-    return found
+    return {name.split(".")[1] for name in imported_names(path) if name.startswith("aoti_debug.")}
 
 
 @pytest.mark.parametrize("path", package_sources(), ids=lambda p: str(p.relative_to(PACKAGE)))

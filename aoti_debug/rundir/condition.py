@@ -1,4 +1,4 @@
-"""Conditions on a tensor: "absmax > 1e4 or nan"; runtime_shims/watch/watch_condition.cpp parses and evaluates the same.
+"""Conditions on a tensor: "absmax > 1e4 or nan"; runtime_shims/watch/watch_condition.cpp parses the same.
 
     condition   =  all { "or" all }
     all         =  one { "and" one }

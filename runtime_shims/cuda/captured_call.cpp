@@ -102,10 +102,11 @@ constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + 1) * sizeof(Part
 CapturedCall::CapturedCall() : device_(allocate_zeroed), host_(map_zeroed) {}
 
 std::unique_ptr<CapturedCall> CapturedCall::begin(CUstream stream, ReplayJob job) {
-  std::unique_ptr<CapturedCall> call(new CapturedCall);
   const Kernels::Kernel& kernel = state().kernels.get(kModule, "aoti_debug_begin_replay");
+  if (kernel.function == nullptr) return nullptr;
+  std::unique_ptr<CapturedCall> call(new CapturedCall);
   job.replays = call->replays_ = call->device_.take(sizeof(uint32_t));
-  if (kernel.function == nullptr || job.replays == 0) return nullptr;
+  if (job.replays == 0) return nullptr;
   return launch_kernel(kernel.function, Grid{1, 1}, stream, &job) ? std::move(call) : nullptr;
 }
 

@@ -2,6 +2,7 @@
 // conditions of watchpoints. It stays until the process ends, since the graph may be replayed at any time.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "device/device.h"

@@ -1,4 +1,4 @@
-"""Breadcrumbs that a CUDA graph holds, on a real device: a fault in a replay names the launch of the captured call."""
+"""Breadcrumbs and watchpoints that a CUDA graph holds, on a real device: faults and hits name replay and launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-FAULT_IN_A_REPLAY = """
+CAPTURED = """
 import os, sys, torch
 import cuda_models
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
@@ -31,6 +31,8 @@ torch.cuda.synchronize()
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     model(*args)
+"""
+FAULT_IN_A_REPLAY = f"""{CAPTURED}
 for _ in range(999):
     graph.replay()
 torch.cuda.synchronize()
@@ -67,16 +69,7 @@ def test_a_fault_in_a_replay_names_replay_and_launches(
     assert verdict.why.endswith("in replay 1000 of the CUDA graph that captured call 1")
 
 
-NAN_IN_A_REPLAY = """
-import sys, torch
-import cuda_models
-args, kwargs = torch.export.load(sys.argv[1]).example_inputs
-model = torch._inductor.aoti_load_package(sys.argv[2], True)
-model(*args)
-torch.cuda.synchronize()
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    model(*args)
+NAN_IN_A_REPLAY = f"""{CAPTURED}
 for _ in range(730):
     graph.replay()
 torch.cuda.synchronize()

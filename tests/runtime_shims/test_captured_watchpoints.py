@@ -32,6 +32,16 @@ def captured(runtime: Runtime, *launches: tuple[Any, Handle, Handle]) -> None:
     runtime.lib.f_set(b"capturing", 0)
 
 
+def wait_for(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Returns once the runtime has written a text to standard error."""
+    deadline = time.monotonic() + 60
+    said = ""
+    while text not in said:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        said += capfd.readouterr().err
+
+
 class Model:
     """Two launches that each read and write a tensor in the memory of the device."""
 
@@ -82,14 +92,30 @@ def test_a_hit_is_told_while_replays_go_on(
     model = Model(runtime)
     model.outputs[0][0, 3] = -20.0
     model.replay()
-    deadline = time.monotonic() + 60
-    said = ""
-    while "element 3 is -20, in replay 1 " not in said:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-        said += capfd.readouterr().err
+    wait_for("element 3 is -20, in replay 1 ", capfd)
     runtime.unload()
     assert [(r.launch, r.value) for r in journal().of("watch_hit")] == [(0, -20.0)]
+
+
+def test_stop_ends_the_next_call_that_is_no_replay(
+    load: Load, device_library: Path, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = load(device_library, LEVEL=3, WATCH="x: max > 5", ON_HIT="stop")
+    runtime.site(0, "first", Slot("x"))
+    runtime.site(1, "second", Slot("x"))
+    tensor = torch.ones(2)
+    x = Handle(tensor)
+    runtime.lib.f_mark(x.pointer)
+    for capturing in (0, 1, 0):
+        runtime.lib.f_set(b"capturing", capturing)
+        assert runtime.lib.h_run_model(x.pointer, 0) == 0
+    tensor[1] = 6.0
+    replay(runtime, Model.NODES)
+    wait_for("element 1 is 6, in replay 1 ", capfd)
+    assert runtime.lib.h_run_model(x.pointer, 0) == -1
+    runtime.unload()
+    first = journal().of("watch_hit")[0]
+    assert (first.call, first.launch, first.replay) == (1, 0, 1)
 
 
 def test_what_a_hit_cannot_do_is_said_once(

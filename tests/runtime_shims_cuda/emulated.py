@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_uint64, c_void_p
+import ctypes
+import mmap
+from ctypes import c_int, c_uint32, c_uint64, c_void_p
 
 from runtime_shims_cuda.device_library import DeviceLibrary
 
@@ -15,6 +17,23 @@ def use_context(device: DeviceLibrary, number: int) -> None:
 def own_stream(device: DeviceLibrary, stream: int, number: int) -> None:
     """From now on the stream belongs to one context and says so."""
     device.library.emulator_own_stream(c_void_p(stream), c_uint64(number))
+
+
+def crumb_words(device: DeviceLibrary) -> ctypes.Array[c_uint32]:
+    """New memory of breadcrumbs, which the device knows."""
+    words = (c_uint32 * 1024).from_buffer(mmap.mmap(-1, 4096))
+    assert device.library.harness_register_crumbs(ctypes.addressof(words), 4096)
+    return words
+
+
+def capture(device: DeviceLibrary, stream: int, status: int, query_result: int = 0) -> None:
+    """Sets a stream's CUstreamCaptureStatus, and what asking for it returns; an active capture begins a new graph."""
+    device.library.emulator_capture(c_void_p(stream), c_int(status), c_int(query_result))
+
+
+def replay(device: DeviceLibrary, stream: int) -> None:
+    """Does at once what was captured last."""
+    device.library.emulator_replay(c_void_p(stream))
 
 
 def fail_after_queued(device: DeviceLibrary, stream: int, error: int) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-import mmap
 from collections.abc import Callable
-from ctypes import byref, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_double, c_size_t, c_uint32, c_uint64, c_void_p
 
 import pytest
 import torch
+from runtime_shims_cuda import emulated
 from runtime_shims_cuda.device_library import DeviceLibrary, Result, describe
 
 from aoti_debug.abi import WatchStatistic
@@ -51,7 +51,7 @@ class Capture:
         library.harness_add_stats.argtypes = [c_void_p, c_void_p, c_void_p]
         library.harness_add_watch.argtypes = [c_void_p, c_void_p, c_uint32, c_double]
         library.harness_add_watch.restype = ctypes.POINTER(Found)
-        library.emulator_capture(c_void_p(STREAM), c_int(ACTIVE), c_int(0))
+        emulated.capture(device, STREAM, ACTIVE)
         self.call = library.harness_begin_captured(STREAM, CRUMB, 5, REPLAYS)
 
     def watch(self, tensor: torch.Tensor, statistic: WatchStatistic, limit: float) -> Found | None:
@@ -63,23 +63,20 @@ class Capture:
         return found.contents if found else None
 
     def replay(self) -> None:
-        self.library.emulator_replay(c_void_p(STREAM))
+        emulated.replay(self.device, STREAM)
 
     def end(self) -> None:
-        self.library.emulator_capture(c_void_p(STREAM), c_int(0), c_int(0))
+        emulated.capture(self.device, STREAM, 0)
 
 
 @pytest.fixture
-def words(fresh_device: DeviceLibrary) -> ctypes.Array[ctypes.c_uint32]:
-    memory = mmap.mmap(-1, 4096)
-    words = (ctypes.c_uint32 * 1024).from_buffer(memory)
-    assert fresh_device.library.harness_register_crumbs(ctypes.addressof(words), 4096)
-    return words
+def words(device: DeviceLibrary) -> ctypes.Array[ctypes.c_uint32]:
+    return emulated.crumb_words(device)
 
 
 @pytest.fixture
-def capture(fresh_device: DeviceLibrary, words: ctypes.Array[ctypes.c_uint32]) -> Callable[[], Capture]:
-    return lambda: Capture(fresh_device)
+def capture(device: DeviceLibrary, words: ctypes.Array[ctypes.c_uint32]) -> Callable[[], Capture]:
+    return lambda: Capture(device)
 
 
 def test_a_replay_is_counted_before_its_first_launch(
@@ -158,10 +155,9 @@ def test_many_tensors_and_conditions(capture: Callable[[], Capture]) -> None:
     assert [each is not None and each.hits for each in found] == [0] * 150 + [1] * 150
 
 
-def test_nothing_is_added_where_device_memory_is_short(
-    fresh_device: DeviceLibrary, words: ctypes.Array[ctypes.c_uint32]
-) -> None:
-    fresh_device.library.emulator_limit_memory(c_uint64(0))
+def test_nothing_is_added_where_device_memory_is_short(fresh_device: DeviceLibrary) -> None:
+    emulated.crumb_words(fresh_device)
+    emulated.limit_memory(fresh_device, 0)
     captured = Capture(fresh_device)
     captured.end()
     assert captured.call is None

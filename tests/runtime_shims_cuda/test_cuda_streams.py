@@ -11,6 +11,8 @@ from runtime_shims_cuda import reference, samples
 from runtime_shims_cuda.device_library import DeviceLibrary, describe
 from runtime_shims_cuda.emulated import (
     allocated,
+    capture,
+    crumb_words,
     fail_after_queued,
     finish,
     limit_memory,
@@ -27,10 +29,7 @@ RING = 1024
 
 @pytest.fixture
 def crumbs(device: DeviceLibrary) -> ctypes.Array[ctypes.c_uint32]:
-    memory = mmap.mmap(-1, 4096)
-    words = (ctypes.c_uint32 * 1024).from_buffer(memory)
-    assert device.library.harness_register_crumbs(ctypes.addressof(words), 4096)
-    return words
+    return crumb_words(device)
 
 
 def run(device: DeviceLibrary, stream: int = STREAM) -> None:
@@ -116,12 +115,12 @@ def test_the_flight_recorder_after_a_fault(device: DeviceLibrary) -> None:
 
 @pytest.mark.parametrize(("status", "query", "expected"), [(0, 0, 0), (1, 0, 1), (2, 0, 1), (0, 906, 1), (0, 700, 0)])
 def test_capture(device: DeviceLibrary, status: int, query: int, expected: int) -> None:
-    device.library.emulator_capture(ctypes.c_void_p(STREAM), status, query)
+    capture(device, STREAM, status, query)
     try:
         assert device.library.harness_is_capturing(STREAM) == expected
         assert device.pending_error(STREAM) == (0, "")  # the emulator aborts on a query of a capturing stream
     finally:
-        device.library.emulator_capture(ctypes.c_void_p(STREAM), 0, 0)
+        capture(device, STREAM, 0)
 
 
 @pytest.mark.parametrize(

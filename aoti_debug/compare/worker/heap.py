@@ -1,7 +1,7 @@
 """Freed memory of the process that evaluates regions, which is kept for the next tensors. Runs in a child process.
 
 Otherwise glibc returns the memory of each larger tensor to the system, and the next one of that size is made of new
-pages, which the system clears one by one: on a CPU, that takes longer than most operators.
+pages, which the system clears one by one.
 """
 
 from __future__ import annotations

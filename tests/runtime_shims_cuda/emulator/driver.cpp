@@ -102,14 +102,13 @@ EXPORT void emulator_fail_after_queued(void* stream, int error) {
   enqueue(static_cast<CUstream>(stream), [error] { driver.error = static_cast<CUresult>(error); });
 }
 EXPORT void emulator_capture(void* stream, int status, int query_result) {
-  stream_of(static_cast<CUstream>(stream)).capture = static_cast<CUstreamCaptureStatus>(status);
+  Stream& captured = stream_of(static_cast<CUstream>(stream));
+  captured.capture = static_cast<CUstreamCaptureStatus>(status);
+  if (captured.capture == CU_STREAM_CAPTURE_STATUS_ACTIVE) captured.graph.clear();
   driver.capture_query = static_cast<CUresult>(query_result);
 }
 EXPORT void emulator_replay(void* stream) {
   for (const std::function<void()>& node : stream_of(static_cast<CUstream>(stream)).graph) node();
-}
-EXPORT int emulator_nodes(void* stream) {
-  return static_cast<int>(stream_of(static_cast<CUstream>(stream)).graph.size());
 }
 EXPORT void emulator_fill(void* stream, uint8_t* memory, int value, uint64_t bytes) {
   enqueue(static_cast<CUstream>(stream), [=] { memset(memory, value, bytes); });

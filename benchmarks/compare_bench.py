@@ -49,14 +49,19 @@ class Bench:
         coverage = comparison.coverage
         reasons = {reason for row in comparison.rows for reason in (row.reason, *row.notes) if reason}
         wrong = [row.launch.id for row in comparison.rows if row.verdict.value == "wrong"]
+        outputs = [f"output {error.index}: {error.relative:.2g}" for error in comparison.wrong_outputs]
         return Clean(
             self.name,
             coverage.launches,
             coverage.compared,
             coverage.compared_bytes / max(coverage.bytes, 1),
             (coverage.compared_bytes - coverage.same_code_bytes) / max(coverage.bytes, 1),
-            (*wrong, *(f"{state.name}: {state.advance.value}" for state in comparison.wrong_states)),
-            tuple(sorted(reasons)),
+            (
+                *wrong,
+                *(f"{state.name}: {state.advance.value}" for state in comparison.wrong_states),
+                *(outputs if comparison.is_program_altered else ()),
+            ),
+            tuple(sorted({*reasons, *outputs, *filter(None, [comparison.states_failure])})),
             middle - began,
             self._eager_seconds(),
             end - middle,
@@ -75,12 +80,12 @@ class Bench:
 
     def compared(self, run: RunDir) -> Comparison:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        scope = Scope(imports=self.example.imports, exported=self.program)
+        scope = Scope(imports=self.example.imports, exported=self.program, outputs=self.folder / "outputs")
         return compare_run(run, scope, folder, Steps(None))
 
     def run(self, package: Path) -> RunDir:
-        runs, imports = self.folder / "runs", self.example.imports
-        return runner.run(package, level=1, phase="both", out=runs, imports=imports, calls=_CALLS).run
+        runs, outputs, imports = self.folder / "runs", self.folder / "outputs", self.example.imports
+        return runner.run(package, level=1, phase="both", out=runs, imports=imports, calls=_CALLS, outputs=outputs).run
 
     def build(self, output: Path, imports: tuple[str, ...] | None = None) -> None:
         builder.build(

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug import site_filter, wording
+from aoti_debug.compare.alteration import alteration_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.output_errors import errors, of_program
-from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.compare.output_errors import OutputError, errors, of_program, with_double
+from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
-from aoti_debug.compare.regions.programs import program_runs
+from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import untouched_states
 from aoti_debug.compare.rows import assemble
@@ -72,7 +73,11 @@ def compare_run(
         note.text = wording.count(len(regions.regions), "region")
     with steps.step("evaluate") as note:
         programs = program_runs(run, reference, regions) if scope.inherited else ()
-        request = replace(request_for(run, package, scope, regions.regions), programs=programs)
+        request = replace(
+            request_for(run, package, scope, regions.regions),
+            programs=programs,
+            exported_run=exported_run(run, reference, regions, scope.outputs),
+        )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total), prepared)
         count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
@@ -81,8 +86,6 @@ def compare_run(
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
     states = _worst((*untouched, *evaluated.states))
-    returned = {} if scope.outputs is None else outputs.saved(scope.outputs)
-    expected = {} if evaluated.exported_outputs is None else outputs.saved(evaluated.exported_outputs)
     return Comparison(
         run,
         rows,
@@ -90,14 +93,20 @@ def compare_run(
         states=states,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
-        outputs=of_program(errors(returned, expected), _dtypes(reference)),
+        outputs=_output_errors(scope.outputs, evaluated.exported_outputs, reference),
+        alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
     )
 
 
-def _dtypes(reference: Reference) -> set[str]:
-    """The dtypes of all values of the program."""
-    nodes = (node for graph in reference.graphs for node in graph.nodes)
-    return {type_.dtype for node in nodes for type_ in node.types if type_ is not None}
+def _output_errors(
+    returned: Path | None, expected: ExportedOutputs | None, reference: Reference
+) -> tuple[OutputError, ...]:
+    """The errors of what the run returned against the exported program, if both are known."""
+    if returned is None or expected is None:
+        return ()
+    actual, eager = outputs.saved(returned), outputs.saved(Path(expected.eager))
+    found = of_program(errors(actual, eager), reference.dtypes)
+    return with_double(found, actual, eager, outputs.saved(Path(expected.double))) if expected.double else found
 
 
 def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aoti_debug import wording
+from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
@@ -88,6 +89,7 @@ class Comparison:
             if that is not known.
         outputs: the errors of what the last call returns, against the exported program in eager; () if they are not
             compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
+        alteration: what these have made of the program, if outputs are wrong; None otherwise, or if it is not known.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
         peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
@@ -102,6 +104,7 @@ class Comparison:
     directory: str = ""
     states_failure: str = ""
     outputs: tuple[OutputError, ...] = ()
+    alteration: Alteration | None = None
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:
@@ -114,9 +117,15 @@ class Comparison:
         return tuple(error for error in self.outputs if not error.is_right)
 
     @property
+    def is_program_altered(self) -> bool:
+        """True if outputs are wrong, and what the kernels were generated from already computes something else."""
+        return bool(self.wrong_outputs) and self.alteration is not None and self.alteration.is_proved
+
+    @property
     def is_clean(self) -> bool:
-        """True if neither a launch nor a state is wrong, and the run ended well."""
-        return self.first_wrong is None and not self.wrong_states and not self.unfinished
+        """True if no launch, no state and no pass over the program is wrong, and the run ended well."""
+        is_wrong = self.first_wrong is not None or bool(self.wrong_states) or self.is_program_altered
+        return not is_wrong and not self.unfinished
 
     @property
     def first_wrong(self) -> Row | None:

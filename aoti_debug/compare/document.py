@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import verdict_on_output
 from aoti_debug.compare.output_errors import OutputError
@@ -30,6 +31,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "states_failure": comparison.states_failure or None,
         "states": [asdict(state) for state in comparison.states],
         "outputs": [_returned(error) for error in comparison.outputs],
+        "alteration": None if comparison.alteration is None else _alteration(comparison.alteration),
         "launches": [_row(row) for row in rows],
     }
 
@@ -75,8 +77,25 @@ def _output(row: Row, output: Measurement) -> dict[str, Any]:
 
 def _returned(error: OutputError) -> dict[str, Any]:
     return asdict(error) | {
-        "relative": error.relative if math.isfinite(error.relative) else None,
+        "relative": _finite(error.relative),
+        "double": _finite(error.double),
+        "eager_double": _finite(error.eager_double),
         "is_right": error.is_right,
+    }
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _alteration(alteration: Alteration) -> dict[str, Any]:
+    return {
+        "relative": None if alteration.relative < 0 else _finite(alteration.relative),
+        "is_proved": alteration.is_proved,
+        "lost": [
+            {"node": lost.node, "operator": lost.operator, "text": lost.text, "line": _line(lost.line)}
+            for lost in alteration.lost
+        ],
     }
 
 

@@ -13,6 +13,7 @@ from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
 _ROUNDING |= {"bfloat16": 5e-2, "complex32": 1e-2}
+_MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
 
 
@@ -26,6 +27,8 @@ class OutputError:
         relative: root of the mean squared difference, divided by the root of the mean square of what it should be; inf
             where only one of them is finite.
         computed: the coarsest floating dtype that the program computes in; "" for that of the output.
+        double: `relative` against what it should be in float64; None if that is not known.
+        eager_double: that of what it should be in its own dtypes: what rounding does in eager.
     """
 
     index: int
@@ -34,15 +37,21 @@ class OutputError:
     different: int
     relative: float
     computed: str = ""
+    double: float | None = None
+    eager_double: float = 0.0
 
     @property
     def is_right(self) -> bool:
-        """True if rounding explains the difference."""
+        """True if rounding explains the difference: that of any model of these dtypes, or eager's own in this one."""
         if not self.different:
             return True
         exact = self.dtype == "bool" or self.dtype.startswith(("int", "uint"))
-        rounding = max(_ROUNDING.get(dtype, _COARSE) for dtype in (self.dtype, self.computed or self.dtype))
-        return self.relative <= (0.0 if exact else rounding)
+        rounding = (
+            0.0 if exact else max(_ROUNDING.get(dtype, _COARSE) for dtype in (self.dtype, self.computed or self.dtype))
+        )
+        if self.relative <= rounding or self.double is None:
+            return self.relative <= rounding
+        return self.double <= max(rounding, _MULTIPLE * self.eager_double)
 
 
 def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
@@ -54,6 +63,26 @@ def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[Ou
     common = (index for index in sorted(actual) if index in expected)
     found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
     return tuple(_error(index, first, second) for index, first, second in found if _kind(first) == _kind(second))
+
+
+def with_double(
+    found: Iterable[OutputError], actual: Mapping[int, Path], eager: Mapping[int, Path], double: Mapping[int, Path]
+) -> tuple[OutputError, ...]:
+    """The errors with those of what is returned, and of eager, against float64, where that is known.
+
+    Raises:
+        RunDirError: a file is damaged.
+    """
+    return tuple(
+        replace(
+            error,
+            double=_numeric_error(actual[error.index], double[error.index]),
+            eager_double=_numeric_error(eager[error.index], double[error.index]),
+        )
+        if error.index in double
+        else error
+        for error in found
+    )
 
 
 def of_program(found: Iterable[OutputError], dtypes: Iterable[str]) -> tuple[OutputError, ...]:
@@ -74,6 +103,14 @@ def output_error(actual: Path, expected: Path) -> OutputError:
         RunDirError: a file is damaged.
     """
     return _error(0, open_tensor(actual), open_tensor(expected))
+
+
+def _numeric_error(actual: Path, expected: Path) -> float:
+    """The relative error of one tensor file against another of the same number of elements."""
+    first, second = open_tensor(actual), open_tensor(expected)
+    if first.numel != second.numel:
+        return math.inf
+    return _relative(first.numbers(), second.numbers())
 
 
 def _kind(tensor: StoredTensor) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
+    AlteredProgram,
     ExportedOutputs,
     Inherited,
     PeakMemory,
@@ -43,7 +44,8 @@ class Evaluated:
     """The measurements of a run.
 
     Attributes:
-        exported_outputs: the folder with what the exported program returns; None if it was not called.
+        exported_outputs: what the exported program returns; None if it was not called.
+        altered: what passes have made of it; None unless the outputs are wrong.
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
 
@@ -54,7 +56,8 @@ class Evaluated:
     states: list[StateChange] = field(default_factory=list)
     values: list[SavedValue] = field(default_factory=list)
     outputs: list[SavedOutput] = field(default_factory=list)
-    exported_outputs: Path | None = None
+    exported_outputs: ExportedOutputs | None = None
+    altered: AlteredProgram | None = None
     program_failure: str = ""
     states_failure: str = ""
     peak_bytes: int = 0
@@ -189,8 +192,10 @@ def _run(
                 evaluated.values.append(value)
             case SavedOutput() as output:
                 evaluated.outputs.append(output)
-            case ExportedOutputs() as kept:
-                evaluated.exported_outputs = Path(kept.path)
+            case ExportedOutputs() as outputs:
+                evaluated.exported_outputs = outputs
+            case AlteredProgram() as altered:
+                evaluated.altered = altered
             case StatesFailure(reason):
                 evaluated.states_failure = reason
             case ProgramFailure(reason):

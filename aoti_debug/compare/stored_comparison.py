@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.document import FORMAT, document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -52,11 +53,30 @@ class _Returned:
     relative: float | None
     is_right: bool
     computed: str = ""
+    double: float | None = None
+    eager_double: float | None = 0.0
 
     @property
     def error(self) -> OutputError:
         relative = math.inf if self.relative is None else self.relative
-        return OutputError(self.index, self.dtype, self.elements, self.different, relative, self.computed)
+        eager = math.inf if self.eager_double is None else self.eager_double
+        return OutputError(
+            self.index, self.dtype, self.elements, self.different, relative, self.computed, self.double, eager
+        )
+
+
+@dataclass(frozen=True)
+class _Alteration:
+    """An alteration in the file; `relative` is None where it is not known."""
+
+    relative: float | None
+    is_proved: bool
+    lost: tuple[LostOperator, ...]
+
+    @property
+    def alteration(self) -> Alteration:
+        unknown = math.inf if self.is_proved else -1.0
+        return Alteration(unknown if self.relative is None else self.relative, self.lost)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,7 @@ class _File:
     repro: str | None = None
     states: tuple[StateChange, ...] = ()
     outputs: tuple[_Returned, ...] = ()
+    alteration: _Alteration | None = None
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -115,6 +136,7 @@ def read(run: RunDir) -> Comparison | None:
         file.states,
         states_failure=file.states_failure or "",
         outputs=tuple(returned.error for returned in file.outputs),
+        alteration=None if file.alteration is None else file.alteration.alteration,
     )
 
 

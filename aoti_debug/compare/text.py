@@ -111,18 +111,33 @@ def state_lines(comparison: Comparison) -> list[str]:
 
 
 def output_lines(comparison: Comparison, width: int) -> list[str]:
-    """The outputs that no wrong launch or state explains: what Inductor does before it makes kernels may be wrong."""
-    if comparison.first_wrong is not None or comparison.wrong_states:
+    """The outputs that no wrong launch or state explains, and what passes have made of the program."""
+    if comparison.first_wrong is not None or comparison.wrong_states or not comparison.wrong_outputs:
         return []
-    return [
-        line
-        for error in comparison.wrong_outputs
-        for line in wording.wrapped(
-            f"note: {output_text(error)}, and no launch is wrong: a pass or a decomposition of Inductor may be; "
-            "aoti-debug bisect PROGRAM.pt2 --settings looks for it",
-            width,
-        )
+    is_proved = comparison.is_program_altered
+    head = "WRONG: " if is_proved else "note: "
+    sentences = [*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison)]
+    if not is_proved:
+        sentences[-1] += ", and no launch is wrong"
+    return [line for sentence in sentences for line in wording.wrapped(f"{head}{sentence}", width)]
+
+
+def alteration_sentences(comparison: Comparison) -> list[str]:
+    """What is known about wrong outputs that no launch explains: how the graph differs, and what it lost first."""
+    alteration = comparison.alteration
+    if alteration is None:
+        return []
+    if not alteration.is_proved:
+        return ["the graph that the kernels were generated from computes what the program says, in float64"]
+    difference = "not finite alike" if not math.isfinite(alteration.relative) else f"{_short(alteration.relative)} off"
+    sentences = [
+        "a graph pass or a decomposition of Inductor changed the program: the graph that the kernels were generated "
+        f"from is {difference} in float64, where rounding does not matter"
     ]
+    for lost in alteration.lost:
+        place = f" at {lost.line.place}" if lost.line is not None else ""
+        sentences.append(f"it has lost the value of {lost.text}{place}, and what depends on it")
+    return sentences
 
 
 def output_text(error: OutputError) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
 USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
+EXPORTED = "exported"  # the function of a graph before Inductor's decompositions and passes: none is compiled from it
 
 
 class NodeKind(str, Enum):
@@ -123,8 +124,9 @@ class Graph:
 
     Attributes:
         name: "" for a whole function, "true_graph_0" for a branch.
-        function: MODEL or FOLDING.
-        nodes: in the order of execution.
+        function: MODEL, FOLDING or EXPORTED.
+        nodes: in the order of execution. The output node of an exported program returns what the user gets; its
+            keyword arguments are what replaces weights and buffers, by their names, after a call.
     """
 
     name: str
@@ -176,6 +178,9 @@ class Reference:
 
     Attributes:
         failure: why a graph is missing or incomplete; "" if none is.
+        exported: the graph of the exported program, and those of its branches and loops; () if they are not known.
+            Nodes overwrite tensors in place there, and views of them.
+        exported_failure: why they are not known; "" if they are, or if the program is not known either.
     """
 
     format: int
@@ -183,10 +188,23 @@ class Reference:
     graphs: tuple[Graph, ...]
     lines: tuple[ModelLine, ...] = ()
     failure: str = ""
+    exported: tuple[Graph, ...] = ()
+    exported_failure: str = ""
 
     def graph(self, name: str, function: str) -> Graph | None:
         """The graph of a name and function; None if there is none."""
         return next((graph for graph in self.graphs if (graph.name, graph.function) == (name, function)), None)
+
+    @cached_property
+    def of_exported(self) -> Reference | None:
+        """The exported program's graphs as a reference of their own; None if they are not known."""
+        return replace(self, graphs=self.exported, exported=()) if self.exported else None
+
+    @cached_property
+    def dtypes(self) -> frozenset[str]:
+        """The dtypes of all values that are lowered."""
+        nodes = (node for graph in self.graphs for node in graph.nodes)
+        return frozenset(type_.dtype for node in nodes for type_ in node.types if type_ is not None)
 
     def line(self, node: Node) -> ModelLine | None:
         """The model line of a node; None if it is unknown."""

@@ -32,6 +32,7 @@ class Trials:
 
     Attributes:
         evaluation: the process that prepares to evaluate the program while the model runs; None if none was started.
+        outputs: the folder for what the model returned in the run with all tensors.
     """
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
@@ -50,6 +51,7 @@ class Trials:
             environment=_QUIET,
         )
         self._steps = steps
+        self.outputs = folder.with_name("outputs")
         self._ahead: BackgroundRun | None = None
         self.evaluation: EvaluationProcess | None = None
 
@@ -77,10 +79,14 @@ class Trials:
         """Level 1: the tensors of all launches. A run that was begun ahead is taken if it was not disturbed."""
         finished = self._finished_ahead()
         if finished is None:
-            return self._run(_ALL_TENSORS, replace(self._options, level=1, phase="both"))
+            return self._run(_ALL_TENSORS, self._all_tensors)
         result, timings = finished.result, finished.result.run.info.timings
         self._steps.add(Step(_ALL_TENSORS, finished.seconds, _outcome(result), timings, finished.began))
         return result
+
+    @property
+    def _all_tensors(self) -> RunOptions:
+        return replace(self._options, level=1, phase="both", outputs=self.outputs)
 
     @property
     def has_begun_ahead(self) -> bool:
@@ -89,7 +95,7 @@ class Trials:
 
     def begin_all_tensors(self) -> None:
         """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
-        self._ahead = BackgroundRun(replace(self._options, level=1, phase="both"), self._steps)
+        self._ahead = BackgroundRun(self._all_tensors, self._steps)
 
     def prepare_evaluation(self, device: str, folder: Path) -> None:
         """Starts the process that will evaluate the program; where it does not start, there is none.

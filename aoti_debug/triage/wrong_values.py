@@ -9,8 +9,8 @@ from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.compare.text import state_text, values_text
-from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.compare.text import alteration_sentences, output_text, state_text, values_text
+from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, Place, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.values import unravel
@@ -24,6 +24,8 @@ WRONG_VALUE = FindingKind(
 def finding_of(comparison: Comparison) -> Finding:
     """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
     row = comparison.first_wrong
+    if row is None and comparison.is_program_altered and not comparison.wrong_states:
+        return _altered(comparison)
     if row is None:
         return _state(comparison) if comparison.wrong_states else _clean(comparison)
     worst, launch = row.worst, row.launch
@@ -77,16 +79,36 @@ def _state(comparison: Comparison) -> Finding:
     return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
 
 
+def _altered(comparison: Comparison) -> Finding:
+    """Wrong outputs of kernels that are right: what they were generated from is not the program any more."""
+    alteration = comparison.alteration
+    assert alteration is not None
+    first, *others = map(output_text, comparison.wrong_outputs)
+    right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
+    evidence = (*alteration_sentences(comparison), *others, right)
+    lost = alteration.lost[0] if alteration.lost else None
+    origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
+    return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)
+
+
 def _clean(comparison: Comparison) -> Finding:
     coverage = comparison.coverage
     if not coverage.compared:
         return Finding(CLEAN, "", warnings=("no launch could be compared with the program",))
-    sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
-    said = "what the sources of their kernels say" if sources else "what the program says"
-    what = f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed {said}"
+    if comparison.wrong_outputs:
+        errors = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
+        return Finding(CLEAN, _compared_text(comparison), warnings=errors)
+    what = _compared_text(comparison)
     if coverage.compared + coverage.through_readers == coverage.launches:
         return Finding(CLEAN, what)
     return Finding(CLEAN, what, warnings=("aoti-debug compare tells why the other launches were not compared",))
+
+
+def _compared_text(comparison: Comparison) -> str:
+    coverage = comparison.coverage
+    sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
+    said = "what the sources of their kernels say" if sources else "what the program says"
+    return f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed {said}"
 
 
 def _element(worst: Measurement) -> tuple[str, ...]:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate import random_numbers, tensor_float
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, first_line, implementation_of, is_random
+from aoti_debug.compare.evaluate.functions import (
+    CONDITION,
+    LOOP,
+    WITH_GRADIENTS,
+    NotEvaluableError,
+    first_line,
+    implementation_of,
+    is_random,
+)
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -19,8 +27,6 @@ from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, Value
 if TYPE_CHECKING:
     import torch
 
-CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
-_BRANCHES = (CONDITION, LOOP)
 _BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
@@ -111,8 +117,12 @@ class Evaluation:
         args, kwargs = self.arguments(node)
         if self._arithmetic is Arithmetic.KERNEL:
             args = with_rounded_numbers(self._graph, node, args)
-        if node.target in _BRANCHES:
-            return self._branch(args) if node.target == CONDITION else self._loop(args)
+        if node.target == CONDITION:
+            return self._branch(args)
+        if node.target == LOOP:
+            return self._loop(args)
+        if node.target == WITH_GRADIENTS:
+            return self._subgraph(args[1], args[2:])
         if node.target in random_numbers.DRAWN:
             return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
@@ -180,7 +190,7 @@ class Evaluation:
         graph = self._reference.graph(name, self._graph.function)
         if graph is None:
             raise NotEvaluableError(f"the reference lacks {name}")
-        inner = Evaluation(self._reference, graph, self._arithmetic, self._device)
+        inner = type(self)(self._reference, graph, self._arithmetic, self._device)
         inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
         for node, operand in zip(inputs, operands, strict=True):
             inner.values[ValueKey(node.name)] = operand
@@ -204,11 +214,15 @@ class Evaluation:
                 continue
             value = self.value(self._graph.value_for(name, node.name))
             if name in node.mutates:
-                value = self.values[ValueKey(name, node.name)] = value.clone()
+                value = self.values[ValueKey(name, node.name)] = self.to_overwrite(value)
             current[name] = value
         return [python_value(item, current, self._arithmetic, self._device) for item in node.args], {
             name: python_value(item, current, self._arithmetic, self._device) for name, item in node.kwargs.items()
         }
+
+    def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
+        """The tensor that a node gets which overwrites a value: a copy."""
+        return value.clone()
 
     def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of the operator of a node for some arguments, in this arithmetic.

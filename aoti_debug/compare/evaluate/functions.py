@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aoti_debug.compare.evaluate import inductor_operators, random_numbers
 from aoti_debug.reference.program import USER_TRITON
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
+WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a program in which gradients are on or off
+_WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
 
 
@@ -68,6 +71,17 @@ def operator_of(target: str) -> Callable[..., Any]:
         raise NotEvaluableError(f"{target} is no function")
     operator: Callable[..., Any] = function
     return operator
+
+
+def missing_function_reason(targets: Iterable[str]) -> str:
+    """The reason why one of these targets cannot be called here; "" if all can."""
+    try:
+        for target in dict.fromkeys(targets):
+            if target not in _WITH_BODIES:
+                operator_of(target)
+    except NotEvaluableError as error:
+        return str(error)
+    return ""
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:

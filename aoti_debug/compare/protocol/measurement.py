@@ -7,6 +7,9 @@ from enum import Enum
 
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 
+# Folders beside the request: what the exported program returns.
+EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"
+
 
 @dataclass(frozen=True)
 class Element:
@@ -196,9 +199,29 @@ class SavedOutput:
 
 @dataclass(frozen=True)
 class ExportedOutputs:
-    """A folder with what the exported program returns in the last call, in the files of `aoti_debug.run.outputs`."""
+    """Folders with what the exported program returns in the last call, in the files of `aoti_debug.run.outputs`.
 
-    path: str
+    Attributes:
+        eager: in the program's own dtypes.
+        double: in float64; "" where rounding explains what the run returned, or it could not be computed.
+    """
+
+    eager: str
+    double: str = ""
+
+
+@dataclass(frozen=True)
+class AlteredProgram:
+    """What Inductor's decompositions and passes have made of a program whose outputs are wrong.
+
+    Attributes:
+        relative: the largest relative difference of an output of the graph that kernels were generated from, both in
+            float64; -1 if it could not be computed.
+        lost: the nodes of the exported program before which all values are in that graph, while their own are not.
+    """
+
+    relative: float
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
+    AlteredProgram,
     ExportedOutputs,
     Inherited,
     PeakMemory,
@@ -41,6 +42,7 @@ Outcome = (
     | StateChange
     | StatesFailure
     | ExportedOutputs
+    | AlteredProgram
     | ProgramFailure
     | SavedValue
     | SavedOutput
@@ -57,6 +59,7 @@ _MESSAGES: Messages[Message] = Messages(
         "state": StateChange,
         "states failure": StatesFailure,
         "exported outputs": ExportedOutputs,
+        "altered program": AlteredProgram,
         "program failure": ProgramFailure,
         "saved value": SavedValue,
         "saved output": SavedOutput,

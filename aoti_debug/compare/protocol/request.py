@@ -114,6 +114,36 @@ class ProgramRun:
     states: tuple[ProgramState, ...] = ()
 
 
+@dataclass(frozen=True)
+class RecordedWeight:
+    """A weight, a buffer or a constant of the program, as a launch was passed it before anything overwrote it.
+
+    Attributes:
+        name: the attribute of the model, "linear.weight".
+        path: of its file.
+    """
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """The calls of a run, to be made by the exported program in eager.
+
+    Attributes:
+        calls: their number.
+        returned: a folder with what the last one returned; "" if it was not saved.
+        first: the first call of the graph that the kernels were generated from, without what launches wrote; None if
+            the run does not tell what it began with.
+    """
+
+    calls: int
+    returned: str = ""
+    weights: tuple[RecordedWeight, ...] = ()
+    first: ProgramRun | None = None
+
+
 class ValueArithmetic(str, Enum):
     """The arithmetic of values that are saved."""
 
@@ -141,8 +171,8 @@ class CompareRequest:
             regions are not measured.
         faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
         imports, libraries: Python modules and shared libraries that register operators.
-        exported: the program that the package was built from, to be called for its states and outputs; "" if it is not
-            known.
+        exported: the program that the package was built from, for its weights; "" if it is not known.
+        exported_run: the calls of the exported program, for its states and outputs; None to make none.
         inputs: the inputs file of the run; "" for those embedded in the package.
         wanted: regions whose values are saved beside the request; these regions are not measured.
         outputs: also save what the programs return, beside the request.
@@ -158,6 +188,7 @@ class CompareRequest:
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     exported: str = ""
+    exported_run: ExportedRun | None = None
     inputs: str = ""
     wanted: tuple[WantedValues, ...] = ()
     outputs: bool = False

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded
+from aoti_debug.compare.protocol.request import (
+    ExportedRun,
+    KnownValue,
+    ProgramOutput,
+    ProgramRun,
+    Recorded,
+    RecordedWeight,
+)
 from aoti_debug.compare.regions.finder import storage_of
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import program_states
@@ -25,6 +34,32 @@ def program_runs(run: RunDir, reference: Reference, regions: Regions) -> tuple[P
         return ()
     calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
     return tuple(_program_run(run, graph, regions, call) for call in calls)
+
+
+def exported_run(run: RunDir, reference: Reference, regions: Regions, returned: Path | None) -> ExportedRun | None:
+    """The calls of a run that the exported program is to make too; None if nothing was called, or nothing is kept.
+
+    Args:
+        returned: the folder with what the last call returned; None if it was not saved.
+    """
+    graph = reference.graph("", MODEL)
+    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
+    if graph is None or not calls:
+        return None
+    first = replace(_program_run(run, graph, regions, calls[0]), outputs=(), states=())
+    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), first)
+
+
+def _weights(run: RunDir) -> Iterator[RecordedWeight]:
+    """The weights that launches were passed as a whole, before any launch overwrote them."""
+    names = {constant.name: constant.fqn for constant in run.manifest.constants if constant.fqn}
+    seen: set[str] = set()
+    for launch in run.launches:
+        for argument, path in _recorded(run, launch):
+            if argument.name in names and argument.name not in seen and not argument.spec.base:
+                seen.add(argument.name)
+                yield RecordedWeight(names[argument.name], path)
+        seen.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
 
 
 def _program_run(run: RunDir, graph: Graph, regions: Regions, call: int) -> ProgramRun:

@@ -1,86 +1,250 @@
 """Calls the exported program of a run as often in eager, for its states and outputs. Runs in a child process.
 
-The graph that kernels are generated from may be wrong already: Inductor's passes fold what they take for constant.
-Programs that draw random numbers are not called: their states and outputs are others each time.
+The graph that kernels are generated from may be wrong already: Inductor decomposes operators, folds what it takes for
+constant, and replaces patterns. Programs that draw random numbers are not called: their states and outputs are others
+each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug import wording
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
+from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.state_change import state_change
-from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange, StatesFailure
-from aoti_debug.compare.protocol.request import ProgramRun, Recorded
+from aoti_debug.compare.output_errors import errors, of_program, with_double
+from aoti_debug.compare.protocol.measurement import (
+    EXPORTED_DOUBLE,
+    EXPORTED_EAGER,
+    AlteredProgram,
+    ExportedOutputs,
+    StateChange,
+    StatesFailure,
+)
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, ProgramRun, Recorded
+from aoti_debug.compare.worker.altered import altered_program
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.reference.program import Node, NodeKind, Reference
 from aoti_debug.run import outputs
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
 
+Result = StateChange | ExportedOutputs | AlteredProgram | StatesFailure
+
+
+class Program(Protocol):
+    """An exported program that keeps its state from call to call."""
+
+    def call(self) -> Sequence[Any]:
+        """What the user gets, as leaves."""
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer by its name; None if it is not known."""
+
 
 def exported_results(
-    exported: Path, package: Artifact, inputs: str, reference: Reference, runs: Sequence[ProgramRun], kept: Path
-) -> Iterator[StateChange | ExportedOutputs | StatesFailure]:
+    request: CompareRequest,
+    package: Artifact,
+    reference: Reference,
+    device: str,
+    weights: ExportedWeights,
+    folder: Path,
+) -> Iterator[Result]:
     """Yields the changes of the states of a run that its exported program has too, and what that returns in the end.
 
     If it could not be called, the reason.
 
     Args:
-        inputs: the inputs file of the run; "" for those embedded in the package.
-        runs: the calls of the run, in order.
-        kept: a folder for the outputs.
+        folder: for the outputs.
     """
-    if not runs or _draws_random_numbers(reference):
-        return
-    given = files.read(inputs, files.read_signature(package)) if inputs else files.read_embedded(package)
-    if given is None:
+    if request.exported_run is None or _draws_random_numbers(reference):
         return
     try:
-        yield from _results(exported, given, runs, kept)
+        source = _Source(request, request.exported_run, package, reference, device, weights)
+        if source.inputs is not None:
+            yield from _results(source, request, folder)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
-        yield StatesFailure(f"it fails in eager: {type(error).__name__}: {wording.first_line(str(error))}")
+        what = str(error) if isinstance(error, NotEvaluableError) else f"{type(error).__name__}: {error}"
+        yield StatesFailure(f"it fails in eager: {wording.first_line(what)}")
 
 
-def _results(
-    exported: Path, given: Inputs, runs: Sequence[ProgramRun], kept: Path
-) -> Iterator[StateChange | ExportedOutputs]:
+class _Source:
+    """What the exported program is made of.
+
+    Attributes:
+        run: the calls to make.
+    """
+
+    def __init__(
+        self,
+        request: CompareRequest,
+        run: ExportedRun,
+        package: Artifact,
+        reference: Reference,
+        device: str,
+        weights: ExportedWeights,
+    ) -> None:
+        self.run = run
+        self.reference = reference
+        self.device = device
+        self._path = request.exported
+        self._inputs_file = request.inputs
+        self._package = package
+        self._recorded = {weight.name: weight.path for weight in run.weights}
+        self._exported_weights = weights
+
+    @cached_property
+    def inputs(self) -> files.Inputs | None:
+        """The inputs of the run; None if they are not known."""
+        if self._inputs_file:
+            return files.read(self._inputs_file, files.read_signature(self._package))
+        return files.read_embedded(self._package)
+
+    def program(self, arithmetic: Arithmetic) -> Program:
+        """The program as it is before the first call.
+
+        Raises:
+            NotEvaluableError: it is not known, or cannot be computed in this arithmetic.
+        """
+        exported = self.reference.of_exported
+        reason = self.reference.exported_failure or "the package does not hold its graph"
+        if exported is not None:
+            reason = missing_function_reason(node.target for graph in exported.graphs for node in _calls(graph.nodes))
+        if exported is not None and not reason:
+            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight)
+        if not self._path or arithmetic is not Arithmetic.EAGER:
+            raise NotEvaluableError(reason)
+        return _Loaded(self._path, self.inputs)
+
+    def _leaves(self) -> list[Any]:
+        """The leaves of the inputs: tensors that a call may overwrite."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        given = self.inputs
+        assert given is not None
+        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def _weight(self, node: Node) -> torch.Tensor | None:
+        path = self._recorded.get(node.target)
+        if path is not None:
+            (type_,) = node.types
+            value = _load(Recorded("", node.target, path))
+            if type_ is not None and value is not None and tuple(map(str, value.shape)) == type_.shape:
+                return value
+        value = self._exported_weights.value(node)
+        return None if value is None else value.clone()
+
+
+class _Loaded:
+    """A program whose graph cannot be evaluated here, loaded by torch."""
+
+    def __init__(self, path: str, inputs: files.Inputs | None) -> None:
+        import torch
+
+        assert inputs is not None
+        registration.register()
+        self._module = torch.export.load(path).module()
+        self._inputs = inputs
+        self._held: Mapping[str, torch.Tensor] = {
+            **dict(self._module.named_buffers()),
+            **dict(self._module.named_parameters()),
+        }
+
+    def call(self) -> Sequence[Any]:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        with torch.no_grad():
+            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*self._inputs.args, **self._inputs.kwargs))
+        return leaves
+
+    def state(self, name: str) -> torch.Tensor | None:
+        return self._held.get(name)
+
+
+def _results(source: _Source, request: CompareRequest, folder: Path) -> Iterator[Result]:
+    program = source.program(Arithmetic.EAGER)
+    runs = dict(enumerate(request.programs))
+    began_alike: set[str] = set()
+    returned: Sequence[Any] = ()
+    for number in range(source.run.calls):
+        run = runs.get(number)
+        names = [state.name for state in run.states] if run is not None else []
+        earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
+        returned = program.call()
+        if run is not None:
+            yield from _state_changes(program, run, earlier, began_alike, is_first=number == 0)
+    outputs.save(list(returned), folder / EXPORTED_EAGER)
+    del program
+    yield from _judged(source, folder)
+
+
+def _state_changes(
+    program: Program, run: ProgramRun, earlier: Mapping[str, torch.Tensor], began_alike: set[str], is_first: bool
+) -> Iterator[StateChange]:
+    """Yields the changes in a call of those states that the run began with as the program does."""
     import torch
 
-    registration.register()
-    module = torch.export.load(str(exported)).module()
-    held: Mapping[str, torch.Tensor] = {**dict(module.named_buffers()), **dict(module.named_parameters())}
-    began_alike: set[str] = set()
-    with torch.no_grad():
-        for n, run in enumerate(runs):
-            earlier = {state.name: held[state.name].clone() for state in run.states if state.name in held}
-            returned = module(*given.args, **given.kwargs)
-            for state in run.states:
-                before, after = _load(state.before), _load(state.after)
-                if state.name not in earlier or before is None or after is None:
-                    continue
-                expected, old = held[state.name].cpu(), earlier[state.name].cpu()
-                if not old.shape == before.shape == after.shape:
-                    continue
-                if n == 0 and torch.equal(before.nan_to_num(), old.nan_to_num()):
-                    began_alike.add(state.name)
-                if state.name in began_alike:
-                    yield state_change(state.name, run.call, state.launch, before, after, expected)
-        outputs.save(returned, kept)
-        yield ExportedOutputs(str(kept))
+    for state in run.states:
+        before, after, expected = _load(state.before), _load(state.after), program.state(state.name)
+        if state.name not in earlier or before is None or after is None or expected is None:
+            continue
+        old = earlier[state.name]
+        if not old.shape == before.shape == after.shape:
+            continue
+        if is_first and torch.equal(before.nan_to_num(), old.nan_to_num()):
+            began_alike.add(state.name)
+        if state.name in began_alike:
+            yield state_change(state.name, run.call, state.launch, before, after, expected.cpu())
+
+
+def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:
+    """Yields what eager returns; where the run returned something else, also in float64, and what passes have made."""
+    actual = outputs.saved(Path(source.run.returned)) if source.run.returned else {}
+    eager = outputs.saved(folder / EXPORTED_EAGER)
+    dtypes = source.reference.dtypes
+    found = of_program(errors(actual, eager), dtypes)
+    if all(error.is_right for error in found):
+        yield ExportedOutputs(str(folder / EXPORTED_EAGER))
+        return
+    try:
+        exact = source.program(Arithmetic.DOUBLE)
+        for _ in range(source.run.calls):
+            returned = exact.call()
+    except NotEvaluableError:
+        yield ExportedOutputs(str(folder / EXPORTED_EAGER))
+        return
+    outputs.save(list(returned), folder / EXPORTED_DOUBLE)
+    yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
+    wrong = [
+        error.index
+        for error in with_double(found, actual, eager, outputs.saved(folder / EXPORTED_DOUBLE))
+        if not error.is_right
+    ]
+    program = source.program(Arithmetic.DOUBLE)
+    if wrong and source.run.first is not None and isinstance(program, ExportedCalls):
+        yield altered_program(source.reference, program, source.run.first, source.device, wrong)
+
+
+def _calls(nodes: Sequence[Node]) -> Iterator[Node]:
+    return (node for node in nodes if node.kind is NodeKind.CALL)
 
 
 def _draws_random_numbers(reference: Reference) -> bool:
-    for node in (node for graph in reference.graphs for node in graph.nodes if node.kind is NodeKind.CALL):
+    for node in (node for graph in (*reference.graphs, *reference.exported) for node in _calls(graph.nodes)):
         try:
             if is_random(node.target, node.args, node.kwargs):
                 return True

@@ -32,8 +32,6 @@ from aoti_debug.machine.error_data import ErrorData
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 
-EXPORTED_OUTPUTS = "exported_outputs"  # a folder beside the request
-
 
 def main() -> int:
     """Evaluates the regions of the request; 1 if that raised an exception, else 0."""
@@ -97,11 +95,10 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
             kept = folder if request.outputs else None
             for difference in evaluate_program(reference, run, device, weights, kept):
                 pipe.write(message_line(difference) + "\n")
-    if request.exported:
-        package = archive.inspect(request.package)
-        with threads_for(item for run in request.programs for item in run.inputs):
-            exported, kept = Path(request.exported), folder / EXPORTED_OUTPUTS
-            for result in exported_results(exported, package, request.inputs, reference, request.programs, kept):
+    if request.exported_run is not None:
+        package, first = archive.inspect(request.package), request.exported_run.first
+        with threads_for(() if first is None else first.inputs):
+            for result in exported_results(request, package, reference, device, weights, folder):
                 pipe.write(message_line(result) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
 

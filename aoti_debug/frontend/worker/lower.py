@@ -84,7 +84,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         positions.watched(folder, nodes) as noted,
         candidates.noted(noted),
         record_layouts() as layouts,
-        record_graphs() as graphs,
+        record_graphs(program) as graphs,
     ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.frontend.worker import after_fusion
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import (
+    EXPORTED,
     FOLDING,
     FORMAT,
     MODEL,
@@ -36,11 +38,14 @@ class ReferenceGraphs:
 
     Attributes:
         failure: why a graph is missing; "" if none is.
+        exported_failure: why those of the exported program are; "" if they are not.
     """
 
     def __init__(self) -> None:
         self.failure = ""
+        self.exported_failure = ""
         self._graphs: dict[tuple[str, str], Graph] = {}
+        self._exported: tuple[Graph, ...] = ()
         self._lines: dict[ModelLine, int] = {}
         self._line_of_stack: dict[str, int] = {}
         self._function = MODEL
@@ -73,12 +78,44 @@ class ReferenceGraphs:
         """Records the graph of an exported program, which was not lowered: no buffers hold its values."""
         self._graphs["", MODEL] = Graph("", MODEL, tuple(map(self._node, nodes)), ())
 
+    def record_exported(self, program: Any) -> None:
+        """Records the graphs of an exported program (torch.export.ExportedProgram) that is about to be lowered."""
+        given = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
+        returned = _returned(program.graph_signature)
+        whole = tuple(self._exported_node(node, given, returned) for node in program.graph.nodes)
+        bodies = [(path, module) for path, module in _graph_modules("", program.graph_module) if path]
+        graphs = [(path, [self._inner_node(node, path) for node in module.graph.nodes]) for path, module in bodies]
+        self._exported = tuple(Graph(path, EXPORTED, tuple(nodes), ()) for path, nodes in [("", whole), *graphs])
+
+    def _inner_node(self, node: Any, path: str) -> Node:
+        """A node of the body at this path: the names of bodies within it are paths too."""
+        recorded = self._node(node)
+        is_body = recorded.kind is NodeKind.SUBGRAPH
+        return replace(recorded, target=f"{path}.{recorded.target}") if is_body else recorded
+
+    def _exported_node(self, node: Any, given: Mapping[str, str], returned: Returned) -> Node:
+        """A node of the whole program: weights are inputs there, and what replaces them is returned."""
+        recorded = self._node(node)
+        if node.op == "placeholder" and node.name in given:
+            return replace(recorded, kind=NodeKind.WEIGHT, target=given[node.name])
+        if node.op != "output":
+            return recorded
+        values = list(recorded.args[0])
+        new = {target: values[position] for position, target in returned.replaced.items()}
+        return replace(recorded, args=([values[position] for position in returned.to_user],), kwargs=new)
+
     def reference(self) -> Reference:
         """The recorded graphs."""
         import torch
 
         return Reference(
-            FORMAT, str(torch.__version__), tuple(self._graphs.values()), tuple(self._lines), failure=self.failure
+            FORMAT,
+            str(torch.__version__),
+            tuple(self._graphs.values()),
+            tuple(self._lines),
+            failure=self.failure,
+            exported=self._exported,
+            exported_failure=self.exported_failure,
         )
 
     def _node(self, node: Any) -> Node:
@@ -106,10 +143,51 @@ class ReferenceGraphs:
         return self._line_of_stack[stack]
 
 
+@dataclass(frozen=True)
+class Returned:
+    """What an exported program returns, by its positions in the graph's output.
+
+    Attributes:
+        to_user: what the user gets, in order.
+        replaced: what replaces a weight, a buffer or an input, with its name.
+    """
+
+    to_user: tuple[int, ...]
+    replaced: Mapping[int, str]
+
+
+def _returned(signature: Any) -> Returned:
+    """Reads a torch.export.ExportGraphSignature."""
+    to_user, replaced = [], {}
+    for position, spec in enumerate(signature.output_specs):
+        if spec.kind.name == "USER_OUTPUT":
+            to_user.append(position)
+        elif spec.target is not None:
+            replaced[position] = spec.target
+    return Returned(tuple(to_user), replaced)
+
+
+def _graph_modules(path: str, module: Any) -> Iterator[tuple[str, Any]]:
+    """A graph module and those of its branches and loops, at any depth, with their paths: "true_graph_0"."""
+    yield path, module
+    for node in module.graph.nodes:
+        inner = getattr(module, node.target, None) if node.op == "get_attr" else None
+        if hasattr(inner, "graph"):
+            yield from _graph_modules(f"{path}.{node.target}" if path else node.target, inner)
+
+
 @contextlib.contextmanager
-def record_graphs() -> Iterator[ReferenceGraphs]:
-    """Yields the graphs of the programs that are lowered inside the `with`."""
+def record_graphs(program: Any) -> Iterator[ReferenceGraphs]:
+    """Yields the graphs of a program, which is lowered inside the `with`, and of what it is lowered to.
+
+    Args:
+        program: a torch.export.ExportedProgram.
+    """
     graphs = ReferenceGraphs()
+    try:
+        graphs.record_exported(program)
+    except Exception as error:  # noqa: BLE001 - torch's own classes change from one version to the next
+        graphs.exported_failure = f"{type(error).__name__}: {error}"
     with after_fusion.shown_to(graphs):
         yield graphs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import replace
 
@@ -11,8 +12,11 @@ from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage import confirm as replay
@@ -77,7 +81,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way."""
     launch = suspicion.launch
     if launch is None:
-        return Outcome(suspicion.finding, suspicion.run)
+        return Outcome(_with_search(suspicion.finding, model), suspicion.run)
     confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
         program_values.move_to_repro(model.repro.parent, confirmation.repro)
@@ -89,10 +93,31 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
 
 
+def _with_search(finding: Finding, model: Investigation) -> Finding:
+    """The finding with the command that looks for the pass or the decomposition, where there is a program to build."""
+    options = model.options
+    if finding.where is not None or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
+        return finding
+    chosen = [word for name in options.imports for word in ("--import", name)]
+    chosen += [word for path in options.libraries for word in ("--load-library", str(path))]
+    chosen += [] if options.inputs is None else ["--inputs", str(options.inputs)]
+    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *chosen])
+    return replace(finding, next=(command,))
+
+
 def _compared(model: Investigation, saved: RunResult) -> Comparison:
     options = model.options
     exported = exported_of(options.model, options.exported)
-    scope = Scope(inherited=False, imports=options.imports, libraries=options.libraries, exported=exported)
-    comparison = compare_run(saved.run, scope, model.repro.parent, model.steps, model.trials.evaluation)
+    scope = Scope(
+        inherited=False,
+        imports=options.imports,
+        libraries=options.libraries,
+        exported=exported,
+        outputs=model.trials.outputs,
+    )
+    folder = model.repro.parent
+    comparison = compare_run(saved.run, scope, folder, model.steps, model.trials.evaluation)
+    for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
+        shutil.rmtree(returned, ignore_errors=True)
     stored_comparison.keep_in_run(comparison, model.steps)
     return comparison

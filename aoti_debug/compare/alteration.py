@@ -1,0 +1,54 @@
+"""What Inductor's decompositions and passes have made of an exported program whose outputs are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.node_text import node_text
+from aoti_debug.reference.program import Reference
+
+_LEAST = 1e-6  # relative; float64 rounds far less
+
+
+@dataclass(frozen=True)
+class LostOperator:
+    """An operator of the exported program whose value the graph that kernels were generated from lacks.
+
+    Attributes:
+        text: the node: "tanh = aten.tanh.default(linear)".
+        line: of the model; None if it is unknown.
+    """
+
+    node: str
+    operator: str
+    text: str
+    line: ModelLine | None
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """The difference of a program before and after Inductor's decompositions and passes.
+
+    Attributes:
+        relative: the largest relative difference of an output, both computed in float64; -1 if it is not known.
+        lost: the operators whose values are lost first, on the way to the wrong outputs.
+    """
+
+    relative: float
+    lost: tuple[LostOperator, ...] = ()
+
+    @property
+    def is_proved(self) -> bool:
+        """True if the program computes something else afterwards, which no rounding explains."""
+        return self.relative > _LEAST
+
+
+def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
+    """The alteration that the evaluating process found, with the operators and model lines of its nodes."""
+    exported = reference.of_exported
+    nodes = {} if exported is None else exported.graphs[0].by_name
+    found = (nodes[name] for name in altered.lost if name in nodes)
+    lost = (LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
+    return Alteration(altered.relative, tuple(lost))

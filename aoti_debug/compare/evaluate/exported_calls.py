@@ -1,0 +1,142 @@
+"""Calls the graph of an exported program as eager does, several times one after the other. Runs in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+Weight = Callable[[Node], "torch.Tensor | None"]
+Seen = Callable[[Node, Any], None]
+
+
+class ExportedCalls:
+    """An exported program, and the state that its calls leave.
+
+    Args:
+        reference: its graphs (`Reference.of_exported`).
+        inputs: the leaves of what it is called with, in order; it may overwrite them.
+        weight: the tensor of a weight, a buffer or a constant, which may be overwritten; None if it is not known.
+
+    Attributes:
+        graph: of the whole program.
+    """
+
+    def __init__(
+        self, reference: Reference, arithmetic: Arithmetic, device: str, inputs: Sequence[Any], weight: Weight
+    ) -> None:
+        self._reference = reference
+        self.graph = reference.graphs[0]
+        self._arithmetic = arithmetic
+        self._device = device
+        self._weight = weight
+        self._inputs = dict(zip((node.name for node in self._nodes(NodeKind.INPUT)), inputs, strict=False))
+        self._replaced: dict[str, torch.Tensor] = {}
+        self._kept = frozenset(_overwritten(self.graph))
+        self._last_readers = _last_readers(self.graph)
+
+    def call(self, seen: Seen | None = None) -> list[Any]:
+        """What the user gets from one call: tensors, and other values.
+
+        Args:
+            seen: called with each node of the whole graph that a value was computed for, and this value.
+
+        Raises:
+            NotEvaluableError: an operator cannot be called here, or a weight or an input is not known.
+        """
+        import torch
+
+        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device)
+        *nodes, output = self.graph.nodes
+        with torch.no_grad():
+            for node in nodes:
+                if node.kind is not NodeKind.CALL:
+                    continue
+                self._load(evaluation, node)
+                evaluation.run(node)
+                if node.name in evaluation.failures:
+                    raise NotEvaluableError(evaluation.failures[node.name])
+                if seen is not None:
+                    seen(node, evaluation.values[ValueKey(node.name)])
+                self._drop(evaluation, self._last_readers.get(node.name, frozenset()))
+            self._load(evaluation, output)
+            (returned,), replaced = evaluation.arguments(output)
+        self._keep(evaluation, replaced)
+        return list(returned)
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer after the last call, by its name; None if it is not known."""
+        if name in self._replaced:
+            return self._replaced[name]
+        node = next((node for node in self._nodes(NodeKind.WEIGHT) if node.target == name), None)
+        return None if node is None else self._weight(node)
+
+    def _nodes(self, kind: NodeKind) -> Iterator[Node]:
+        return (node for node in self.graph.nodes if node.kind is kind)
+
+    def _load(self, evaluation: Evaluation, reader: Node) -> None:
+        """Sets the inputs and weights that a node reads, when it is the first one that does."""
+        import torch
+
+        for name in reader.inputs:
+            node = self.graph.by_name[name]
+            if node.kind not in (NodeKind.INPUT, NodeKind.WEIGHT) or ValueKey(name) in evaluation.values:
+                continue
+            value = self._inputs.get(name) if node.kind is NodeKind.INPUT else self.state(node.target)
+            if value is None:
+                raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
+            evaluation.set(ValueKey(name), value.to(self._device) if isinstance(value, torch.Tensor) else value)
+
+    def _drop(self, evaluation: Evaluation, names: Set[str]) -> None:
+        for key in [key for key in evaluation.values if key.node in names and key.node not in self._kept]:
+            del evaluation.values[key]
+
+    def _keep(self, evaluation: Evaluation, replaced: dict[str, Any]) -> None:
+        """Keeps what the call has overwritten or replaced, for the next one."""
+        for name in self._kept:
+            value, node = evaluation.values.get(ValueKey(name)), self.graph.by_name[name]
+            if value is None:
+                continue
+            if node.kind is NodeKind.INPUT:
+                self._inputs[name] = value
+            else:
+                self._replaced[node.target] = value
+        for name, value in replaced.items():
+            (self._inputs if name in self._inputs else self._replaced)[name] = value
+
+
+class InPlaceEvaluation(Evaluation):
+    """An evaluation in which nodes overwrite tensors themselves, so that views of them change too."""
+
+    def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
+        """The tensor itself."""
+        return value
+
+
+def _overwritten(graph: Graph) -> Iterator[str]:
+    """The inputs and weights that nodes may overwrite, directly or through views."""
+    for node in graph.nodes:
+        for name in node.mutates:
+            base = graph.by_name[name]
+            while base.kind is NodeKind.CALL and base.inputs:
+                base = graph.by_name[base.inputs[0]]  # the tensor that a view is of comes first
+            if base.kind in (NodeKind.INPUT, NodeKind.WEIGHT):
+                yield base.name
+
+
+def _last_readers(graph: Graph) -> dict[str, frozenset[str]]:
+    """The values that a node is the last one to read, by that node."""
+    last: dict[str, str] = {}
+    for node in graph.nodes:
+        last |= dict.fromkeys((node.name, *node.inputs), node.name)
+    readers: dict[str, frozenset[str]] = {}
+    for name, reader in last.items():
+        readers[reader] = readers.get(reader, frozenset()) | {name}
+    return readers

@@ -1,0 +1,135 @@
+"""What Inductor's decompositions and passes have made of an exported program. Runs in a child process.
+
+Both graphs are evaluated in float64 from the same inputs and weights, so that rounding does not tell them apart. The
+graph that kernels are generated from holds most values of the exported program, under other names. What a pass has
+made wrong is missing in it, and so is everything that is computed from it: the first missing one is where it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.measure.fingerprint import Fingerprints
+from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.request import ProgramRun
+from aoti_debug.compare.worker.layouts import load_value
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST = 3  # operators that are named
+
+
+def altered_program(
+    reference: Reference, exported: ExportedCalls, lowered: ProgramRun, device: str, wrong: Sequence[int]
+) -> AlteredProgram:
+    """The largest difference of the lowered graph's outputs, and the operators whose values it lacks first.
+
+    Args:
+        exported: the exported program in float64, before its first call.
+        lowered: the first call of the graph that kernels were generated from.
+        wrong: the outputs to look at, counted from 0.
+    """
+    held, returned = _lowered_values(reference, lowered, device)
+    lost: set[str] = set()
+
+    def look(node: Node, value: Any) -> None:
+        if _is_tensor(value) and not held.has_like(value):
+            lost.add(node.name)
+
+    expected = exported.call(look)
+    known = {n: actual for n, actual in enumerate(returned[: len(expected)]) if n in wrong and actual is not None}
+    differences = [
+        relative_difference(actual, expected[n])
+        for n, actual in known.items()
+        if _is_tensor(expected[n]) and expected[n].shape == actual.shape
+    ]
+    graph = exported.graph
+    return AlteredProgram(max(differences, default=-1.0), _first_lost(graph, lost, _returned_nodes(graph), wrong))
+
+
+def _lowered_values(
+    reference: Reference, program: ProgramRun, device: str
+) -> tuple[Fingerprints, list[torch.Tensor | None]]:
+    """The fingerprints of all values of the lowered graph in float64, and what it returns; None for unknown values."""
+    import torch
+
+    graph = reference.graph("", MODEL)
+    assert graph is not None
+    symbols = Symbols(known=program.symbols)
+    evaluation = Evaluation(reference, graph, Arithmetic.DOUBLE, device)
+    held, used = Fingerprints(), _used(graph)
+    with torch.no_grad():
+        for item in program.inputs:
+            try:
+                evaluation.set(item.value, load_value(graph, item, symbols, device))
+            except (NotEvaluableError, RunDirError) as error:
+                evaluation.failures[item.value.node] = str(error)
+        for node in (node for node in graph.nodes if node.name in used):
+            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
+            if is_evaluated and ValueKey(node.name) not in evaluation.values:
+                evaluation.run(node, symbols.value(node.size) if node.size else None)
+            for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
+                for value in _tensors(evaluation.values.get(key)):
+                    held.add(value)
+        returned = [_value(evaluation, graph, name) for name in _returned_nodes(graph)]
+    return held, returned
+
+
+def _used(graph: Graph) -> frozenset[str]:
+    """The nodes that outputs, or what nodes overwrite, depend on: a pass may leave others behind."""
+    used: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.kind is NodeKind.OUTPUT or node.mutates or node.name in used:
+            used.update((node.name, *node.inputs))
+    return frozenset(used)
+
+
+def _value(evaluation: Evaluation, graph: Graph, name: str) -> torch.Tensor | None:
+    if not name:
+        return None
+    try:
+        value = evaluation.value(graph.value_for(name, graph.nodes[-1].name))
+    except NotEvaluableError:
+        return None
+    return value if _is_tensor(value) else None
+
+
+def _first_lost(graph: Graph, lost: set[str], returned: Sequence[str], wrong: Sequence[int]) -> tuple[str, ...]:
+    """The lost nodes behind wrong outputs that read none that is lost, in order."""
+    behind: set[str] = set()
+    waiting = [returned[n] for n in wrong if n < len(returned)]
+    while waiting:
+        name = waiting.pop()
+        if name not in lost or name in behind:
+            continue
+        behind.add(name)
+        waiting += graph.by_name[name].inputs
+    first = [node.name for node in graph.nodes if node.name in behind and not behind.intersection(node.inputs)]
+    return tuple(first[:_MOST])
+
+
+def _returned_nodes(graph: Graph) -> list[str]:
+    """The node of each output; "" for one that is no node."""
+    (values,) = graph.nodes[-1].args
+    return [value.get("node", "") if isinstance(value, dict) else "" for value in values]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    members = value if isinstance(value, list | tuple) else [value]
+    return [member for member in members if _is_tensor(member)]
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.machine.steps import Steps
-from aoti_debug.run import runner
+from aoti_debug.run.options import recording_everything
+from aoti_debug.run.runner import run_with
+from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.run_directory import RunDir
 
 _CALLS = 2
@@ -84,8 +87,9 @@ class Bench:
         return compare_run(run, scope, folder, Steps(None))
 
     def run(self, package: Path) -> RunDir:
-        runs, outputs, imports = self.folder / "runs", self.folder / "outputs", self.example.imports
-        return runner.run(package, level=1, phase="both", out=runs, imports=imports, calls=_CALLS, outputs=outputs).run
+        options = recording_everything(package, self.folder / "runs")
+        options = replace(options, level=1, phase="both", imports=self.example.imports, calls=_CALLS)
+        return run_with(replace(options, outputs=self.folder / "outputs"), Observer()).run
 
     def build(self, output: Path, imports: tuple[str, ...] | None = None) -> None:
         builder.build(

@@ -16,8 +16,8 @@ from aoti_debug.bisect.found import Bisection, Suspect
 from aoti_debug.bisect.options import BisectOptions
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
+from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.output_errors import OutputError, errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import difference_of, differing_inputs, pair_runs
 from aoti_debug.diff.pair import Pairing

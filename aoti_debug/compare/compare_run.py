@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug import site_filter, wording
 from aoti_debug.compare.alteration import alteration_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.output_errors import OutputError, errors, of_program, with_double
+from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
 from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import exported_run, program_runs

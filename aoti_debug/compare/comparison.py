@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.compare.alteration import Alteration
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.rundir.run_directory import RunDir

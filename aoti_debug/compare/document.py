@@ -8,8 +8,8 @@ from typing import Any
 
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import verdict_on_output
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import ModelLine
 

@@ -12,8 +12,8 @@ from typing import Any
 from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.document import FORMAT, document
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError
 
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aoti_debug.compare.output_errors import output_error
+from aoti_debug.compare.measure.output_errors import output_error
 from aoti_debug.diff.difference import TensorDifference
 from aoti_debug.diff.pair import LaunchPair
 from aoti_debug.replay.instructions import Replace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.compare_run import Scope
-from aoti_debug.compare.output_errors import errors
+from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError

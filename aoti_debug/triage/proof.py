@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aoti_debug import wording
-from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.replay.options import ReplayOptions
 from aoti_debug.replay.outputs import Healing

@@ -13,8 +13,8 @@ from aoti_debug.bisect.settings import SettingsBisection
 from aoti_debug.bisect.settings_text import settings_lines
 from aoti_debug.bisect.text import bisection_lines
 from aoti_debug.bisect.trials import Finding, Trial
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.diff.pair import PairedBy
 from aoti_debug.replay.outputs import Outputs
 

@@ -24,9 +24,9 @@ from aoti_debug.compare import run_worker
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, TargetError, UsageError

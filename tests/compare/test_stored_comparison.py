@@ -16,7 +16,7 @@ from subjects import comparison_of, run
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.document import document
-from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.steps import Steps

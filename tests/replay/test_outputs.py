@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aoti_debug.compare.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.replay.outputs import Healing, Outputs
 
 

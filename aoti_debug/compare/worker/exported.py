@@ -17,8 +17,8 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
 from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.measure.output_errors import errors, of_program, with_double
 from aoti_debug.compare.measure.state_change import state_change
-from aoti_debug.compare.output_errors import errors, of_program, with_double
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_DOUBLE,
     EXPORTED_EAGER,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.output_errors import OutputError, errors, of_program
+from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program
 from aoti_debug.rundir.write_tensor import write_tensor
 
 

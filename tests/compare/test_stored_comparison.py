@@ -15,6 +15,7 @@ import schema
 from subjects import comparison_of, run
 
 from aoti_debug.compare import stored_comparison
+from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
@@ -41,8 +42,13 @@ def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
 
 @pytest.mark.parametrize("relative", [0.25, math.inf])
 def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
-    outputs = (OutputError(0, "float32", 8, 3, relative), OutputError(2, "int64", 4, 0, 0.0))
-    comparison = replace(comparison_of(compared), outputs=outputs)
+    wrong = OutputError(0, "float32", 8, 3, relative, double=0.5, eager_double=1e-7)
+    lost = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", None)
+    comparison = replace(
+        comparison_of(compared),
+        outputs=(wrong, OutputError(2, "int64", 4, 0, 0.0)),
+        alteration=Alteration(relative, (lost,)),
+    )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison
     assert schema.problems(json.loads((compared.path / stored_comparison.NAME).read_text()), SCHEMA) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program
+from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
 from aoti_debug.rundir.write_tensor import write_tensor
 
 
@@ -54,6 +54,22 @@ def test_integers_have_to_be_equal(tmp_path: Path) -> None:
     other = many.clone()
     other[3] += 1
     assert not error(other, many, tmp_path).is_right
+
+
+@pytest.mark.parametrize(("double", "eager", "is_right"), [(0.08, 0.01, True), (0.09, 0.01, False), (0.2, 0.0, False)])
+def test_eagers_own_error_may_be_made_too(double: float, eager: float, is_right: bool) -> None:
+    assert OutputError(0, "float32", 8, 8, 0.2, double=double, eager_double=eager).is_right is is_right
+
+
+def test_errors_against_float64(tmp_path: Path) -> None:
+    exact = torch.full((4,), 2.0, dtype=torch.float64)
+    eager, actual = exact.float() * 1.01, exact.float() * 1.05
+    files = [written(tmp_path / name, tensor) for name, tensor in (("a", actual), ("e", eager), ("d", exact))]
+    (found,) = with_double(errors(files[0], files[1]), *files)
+    assert (found.double, found.eager_double) == (pytest.approx(0.05), pytest.approx(0.01))
+    assert found.is_right
+    (unknown,) = with_double(errors(files[0], files[1]), files[0], files[1], {})
+    assert unknown.double is None
 
 
 def test_outputs_of_another_kind_are_not_compared(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import StatesFailure
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
 from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
+from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.reference.program import FORMAT, Reference
 from aoti_debug.run import outputs
@@ -41,17 +43,34 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return read
 
 
-def results(exported: Path, calls: int = 1) -> list[Any]:
-    runs: Any = [SimpleNamespace(states=(), call=call) for call in range(calls)]
+def results(exported: Path, calls: int = 1, returned: Path | None = None, known: bool = True) -> list[Any]:
+    """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
     package: Any = "package.pt2"
-    reference = Reference(FORMAT, "2.13.0", ())
-    return list(exported_results(exported, package, "", reference, runs, exported.parent / "outputs"))
+    run = ExportedRun(calls, str(returned or ""))
+    request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
+    graphs = ReferenceGraphs()
+    if known:
+        graphs.record_exported(torch.export.export(Counter(), ()))
+    reference = Reference(FORMAT, "2.13.0", (), exported=graphs.reference().exported)
+    weights = ExportedWeights(exported)
+    return list(exported_results(request, package, reference, "cpu", weights, exported.parent))
 
 
-def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[object]) -> None:
+def saved(folder: Path) -> Path:
+    torch.export.save(torch.export.export(Counter(), ()), folder / "model.pt2")
+    return folder / "model.pt2"
+
+
+def value(folder: str) -> float:
+    (output,) = outputs.saved(Path(folder)).values()
+    return float(load_file(output)["0"].item())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[object], known: bool) -> None:
     broken = tmp_path / "model.pt2"
     broken.write_bytes(b"no archive")
-    (failure,) = results(broken)
+    (failure,) = results(broken, known=known)
     assert isinstance(failure, StatesFailure)
     assert failure.reason.startswith("it fails in eager: ")
     assert called
@@ -62,10 +81,17 @@ def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) ->
     assert called == []
 
 
-def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object]) -> None:
-    path = tmp_path / "model.pt2"
-    torch.export.save(torch.export.export(Counter(), ()), path)
-    (kept,) = results(path, calls=3)
-    (output,) = outputs.saved(Path(kept.path)).values()
-    assert load_file(output)["0"].item() == 3
-    assert called
+@pytest.mark.parametrize("known", [True, False])
+def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object], known: bool) -> None:
+    (kept,) = results(saved(tmp_path), calls=3, known=known)
+    assert (value(kept.eager), kept.double) == (3, "")
+
+
+@pytest.mark.parametrize(("returned", "is_wrong"), [(3.0, False), (3.0001, False), (4.0, True)])
+def test_float64_is_asked_for_where_a_run_returned_something_else(
+    tmp_path: Path, called: list[object], returned: float, is_wrong: bool
+) -> None:
+    outputs.save([torch.tensor(returned)], tmp_path / "returned")
+    (kept,) = results(saved(tmp_path), calls=3, returned=tmp_path / "returned")
+    assert bool(kept.double) is is_wrong
+    assert not is_wrong or value(kept.double) == 3

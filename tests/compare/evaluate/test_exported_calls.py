@@ -1,0 +1,130 @@
+"""The graph of an exported program, called as often as eager calls it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.reference.program import Node
+
+CALLS = 3
+
+
+class Views(nn.Module):
+    """Views that are overwritten, a state that grows, a part without gradients, normalisation with running means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.register_buffer("state", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        self.state[1:].add_(x.sum())
+        y = x.clone()
+        y[:, 0].mul_(2)
+        y.view(-1)[3:5].fill_(7.0)
+        with torch.no_grad():
+            self.state.mul_(1.5)
+        dropped = torch.nn.functional.dropout(y, 0.5, False)
+        return {"z": self.norm(self.linear(y)), "state": self.state + 1, "half": y.chunk(2, 1)[1], "n": (3, dropped)}
+
+
+class Branches(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+
+class OverwritesItsInput(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x.add_(1)
+        return x * 2
+
+
+CASES = [Views, Branches, OverwritesItsInput]
+
+
+def exported(module: nn.Module, x: Tensor) -> Any:
+    return torch.export.export(module, (x,))
+
+
+def calls(program: Any, x: Tensor, arithmetic: Arithmetic = Arithmetic.EAGER) -> ExportedCalls:
+    graphs = ReferenceGraphs()
+    graphs.record_exported(program)
+    reference = graphs.reference().of_exported
+    assert reference is not None
+    tensors = {name: tensor.detach().clone() for name, tensor in {**program.constants, **program.state_dict}.items()}
+    return ExportedCalls(reference, arithmetic, "cpu", [x.clone()], lambda node: tensors.get(node.target))
+
+
+@pytest.mark.parametrize("module", CASES)
+@pytest.mark.parametrize("functional", [False, True])
+def test_every_call_returns_what_eager_returns(module: type[nn.Module], functional: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 8)
+    program = exported(module().train(), x)
+    program = program.run_decompositions() if functional else program
+    called, eager, given = calls(program, x), copy.deepcopy(program.module()), x.clone()
+    for _ in range(CALLS):
+        expected = pytree.tree_leaves(eager(given))
+        returned = called.call()
+        assert len(returned) == len(expected)
+        for value, wanted in zip(returned, expected, strict=True):
+            assert torch.equal(value, wanted) if isinstance(wanted, Tensor) else value == wanted
+        for name, buffer in eager.named_buffers():
+            held = called.state(name)
+            assert held is not None
+            assert torch.equal(held, buffer)
+
+
+def test_float64_rounds_less() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 8)
+    program = exported(Views().train(), x)
+    double, single = calls(program, x, Arithmetic.DOUBLE), calls(program, x)
+    for _ in range(CALLS):
+        exact, rounded = double.call()[0], single.call()[0]
+    assert exact.dtype == torch.float64
+    assert 0 < float((exact - rounded).abs().max()) < 1e-5
+
+
+def test_each_node_is_shown_with_its_value() -> None:
+    x = torch.randn(2, 8)
+    seen: dict[str, float] = {}
+
+    def look(node: Node, value: Any) -> None:
+        seen[node.name] = float(value.sum())
+
+    (result,) = calls(exported(OverwritesItsInput(), x), x).call(look)
+    assert list(seen) == ["add_", "mul"]
+    assert seen["mul"] == pytest.approx(float(result.sum()))
+
+
+def test_a_weight_that_is_not_known() -> None:
+    x = torch.randn(2, 8)
+    graphs = ReferenceGraphs()
+    graphs.record_exported(exported(Views(), x))
+    reference = graphs.reference().of_exported
+    assert reference is not None
+    with pytest.raises(NotEvaluableError, match="the weight state is not known"):
+        ExportedCalls(reference, Arithmetic.EAGER, "cpu", [x], lambda _: None).call()
+
+
+def test_random_numbers_are_not_drawn() -> None:
+    x = torch.randn(2, 8)
+
+    class Random(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.nn.functional.dropout(x, 0.5, True)
+
+    with pytest.raises(NotEvaluableError, match=r"random numbers: aten\.dropout\.default"):
+        calls(exported(Random(), x), x).call()

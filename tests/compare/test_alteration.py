@@ -1,0 +1,61 @@
+"""What passes have made of a program, in words and in a finding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from subjects import comparison_of, run
+
+from aoti_debug.compare import text
+from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.manifest import ModelLine
+from aoti_debug.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
+
+LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
+LOST = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", LINE)
+WRONG = OutputError(1, "float32", 8, 3, 0.25, double=0.25, eager_double=1e-7)
+
+
+def compared(folder: Path, alteration: Alteration | None) -> Comparison:
+    right = comparison_of(run(folder, 2, fault=False))
+    return replace(right, rows=(), outputs=(WRONG,), alteration=alteration)
+
+
+def lines(comparison: Comparison) -> str:
+    return " ".join(text.output_lines(comparison, 500))
+
+
+def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
+    node = Node("tanh", NodeKind.CALL, "aten.tanh.default", ({"node": "x"},), line=0)
+    exported = Graph("", EXPORTED, (node,), ())
+    reference = Reference(FORMAT, "2.13.0", (), (LINE,), exported=(exported,))
+    assert alteration_of(AlteredProgram(0.5, ("tanh",)), reference) == Alteration(0.5, (LOST,))
+
+
+@pytest.mark.parametrize(("relative", "proved"), [(0.5, True), (1e-9, False), (-1.0, False), (math.inf, True)])
+def test_a_proof_needs_more_than_rounding(tmp_path: Path, relative: float, proved: bool) -> None:
+    comparison = compared(tmp_path, Alteration(relative, (LOST,)))
+    assert comparison.is_program_altered is proved
+    assert comparison.is_clean is not proved
+
+
+def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(0.5, (LOST,))))
+    assert "WRONG: output 1 is 0.25 off" in said
+    assert "a graph pass or a decomposition of Inductor changed the program" in said
+    assert "is 0.5 off in float64" in said
+    assert "it has lost the value of tanh = aten.tanh.default(x) at /home/user/model.py:8" in said
+
+
+def test_without_a_proof_it_is_a_note(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(1e-12)))
+    assert "WRONG" not in said
+    assert said.startswith("note: output 1 is 0.25 off")
+    assert "computes what the program says, in float64" in said
+    assert lines(compared(tmp_path / "unknown", None)).endswith("and no launch is wrong")

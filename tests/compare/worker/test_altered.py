@@ -1,0 +1,115 @@
+"""The operators whose values a pass has changed, from the graphs before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
+from aoti_debug.compare.worker.altered import altered_program
+from aoti_debug.reference.program import (
+    EXPORTED,
+    FORMAT,
+    MODEL,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+    TensorType,
+    ValueKey,
+)
+from aoti_debug.rundir.write_tensor import write_tensor
+
+KIND = TensorType("float32", "cpu", ("8",), ("1",))
+X = torch.linspace(-2, 3, 8)
+Calls = Sequence[tuple[str, str, tuple[object, ...]]]  # name, target, arguments; text that begins with % is a node
+
+
+def graph(function: str, calls: Calls, returned: Sequence[str]) -> Graph:
+    def argument(value: object) -> object:
+        return {"node": value[1:]} if isinstance(value, str) and value.startswith("%") else value
+
+    nodes = [
+        Node(name, NodeKind.CALL, target, tuple(map(argument, args)), types=(KIND,)) for name, target, args in calls
+    ]
+    output = Node("output", NodeKind.OUTPUT, "output", ([{"node": name} for name in returned],))
+    return Graph("", function, (Node("x", NodeKind.INPUT, types=(KIND,)), *nodes, output), ())
+
+
+def altered(folder: Path, before: Graph, after: Graph, wrong: Sequence[int]) -> AlteredProgram:
+    reference = Reference(FORMAT, torch.__version__, (after,), exported=(before,))
+    write_tensor(folder / "x.safetensors", "x", X)
+    known = KnownValue(ValueKey("x"), Recorded("0.0", "x", str(folder / "x.safetensors")))
+    exported = reference.of_exported
+    assert exported is not None
+    calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
+    return altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", wrong)
+
+
+BEFORE = graph(
+    EXPORTED,
+    [
+        ("sin", "aten.sin.default", ("%x",)),
+        ("tanh", "aten.tanh.default", ("%sin",)),
+        ("mul", "aten.mul.Tensor", ("%tanh", 3.0)),
+        ("exp", "aten.exp.default", ("%x",)),
+        ("add", "aten.add.Tensor", ("%mul", "%exp")),
+    ],
+    ["add", "exp"],
+)
+SAME = graph(
+    MODEL,
+    [
+        ("a", "aten.sin.default", ("%x",)),
+        ("b", "aten.tanh.default", ("%a",)),
+        ("c", "aten.mul.Tensor", ("%b", 3.0)),
+        ("d", "aten.exp.default", ("%x",)),
+        ("e", "aten.add.Tensor", ("%c", "%d")),
+    ],
+    ["e", "d"],
+)
+
+
+def changed(name: str, **members: object) -> Graph:
+    return replace(SAME, nodes=tuple(replace(n, **members) if n.name == name else n for n in SAME.nodes))  # type: ignore[arg-type]
+
+
+def test_a_program_that_no_pass_has_changed(tmp_path: Path) -> None:
+    assert altered(tmp_path, BEFORE, SAME, [0, 1]) == AlteredProgram(0.0)
+
+
+@pytest.mark.parametrize(
+    ("node", "members", "lost"),
+    [
+        ("a", {"target": "aten.cos.default"}, "sin"),
+        ("b", {"target": "aten.sigmoid.default"}, "tanh"),
+        ("c", {"args": ({"node": "b"}, 2.0)}, "mul"),
+        ("e", {"target": "aten.sub.Tensor"}, "add"),
+    ],
+)
+def test_the_first_operator_whose_value_is_lost(
+    tmp_path: Path, node: str, members: dict[str, object], lost: str
+) -> None:
+    found = altered(tmp_path, BEFORE, changed(node, **members), [0])
+    assert found.relative > 0.01
+    assert found.lost == (lost,)
+
+
+def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
+    left_out = replace(
+        SAME,
+        nodes=tuple(replace(n, args=({"node": "x"},)) if n.name == "b" else n for n in SAME.nodes),
+    )
+    assert altered(tmp_path, BEFORE, left_out, [0]).lost == ("sin",)
+
+
+def test_operators_that_no_wrong_output_needs_are_not_named(tmp_path: Path) -> None:
+    both = changed("d", target="aten.neg.default")
+    assert altered(tmp_path, BEFORE, both, [1]).lost == ("exp",)

@@ -1,0 +1,81 @@
+"""The graphs of an exported program, as they are recorded before it is lowered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs, record_graphs
+from aoti_debug.reference import program
+from aoti_debug.reference.program import EXPORTED, Graph, NodeKind, Reference
+
+
+class Stateful(nn.Module):
+    """A buffer that is overwritten, a branch, and an output that is a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
+        self.count.add_(1)
+        chosen = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+        return self.linear(chosen), self.count * 2, 3
+
+
+def exported() -> Any:
+    with torch.no_grad():
+        return torch.export.export(Stateful().eval(), (torch.ones(2, 4),))
+
+
+def recorded(exported_program: Any) -> Reference:
+    graphs = ReferenceGraphs()
+    graphs.record_exported(exported_program)
+    found = program.from_json(program.to_json(graphs.reference())).of_exported
+    assert found is not None
+    return found
+
+
+def nodes(graph: Graph, kind: NodeKind) -> list[str]:
+    return [node.target or node.name for node in graph.nodes if node.kind is kind]
+
+
+def test_weights_and_inputs_are_told_apart() -> None:
+    whole = recorded(exported()).graphs[0]
+    assert nodes(whole, NodeKind.WEIGHT) == ["linear.weight", "linear.bias", "count"]
+    assert nodes(whole, NodeKind.INPUT) == ["x"]
+    assert (whole.name, whole.function) == ("", EXPORTED)
+
+
+def test_what_is_overwritten_in_place() -> None:
+    whole = recorded(exported()).graphs[0]
+    (add,) = (node for node in whole.nodes if node.target == "aten.add_.Tensor")
+    assert add.mutates == ("b_count",)
+    assert len(whole.nodes[-1].args[0]) == 3
+    assert whole.nodes[-1].args[0][2] == 3
+    assert whole.nodes[-1].kwargs == {}
+
+
+def test_what_replaces_a_buffer_is_not_for_the_user() -> None:
+    whole = recorded(exported().run_decompositions()).graphs[0]
+    assert len(whole.nodes[-1].args[0]) == 3
+    assert list(whole.nodes[-1].kwargs) == ["count"]
+
+
+def test_branches_are_graphs_too() -> None:
+    reference = recorded(exported())
+    assert {graph.name for graph in reference.graphs} == {"", "true_graph_0", "false_graph_0"}
+    assert nodes(reference.graphs[0], NodeKind.SUBGRAPH) == ["true_graph_0", "false_graph_0"]
+
+
+def test_a_program_of_another_torch_does_not_end_the_build() -> None:
+    with record_graphs(SimpleNamespace()) as graphs:
+        pass
+    reference = graphs.reference()
+    assert reference.exported == ()
+    assert reference.exported_failure.startswith("AttributeError: ")
+    assert reference.of_exported is None

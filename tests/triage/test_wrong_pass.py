@@ -1,0 +1,66 @@
+"""A triage of a program that a graph pass of Inductor has changed: its kernels compute what they were made for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from corpus.case import origin_lines
+from torch import Tensor, nn
+
+from aoti_debug.cli.main import group
+
+pytestmark = pytest.mark.slow
+
+PASS = """
+import torch
+import torch._inductor.config
+
+
+def sigmoid_for_tanh(graph):
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.tanh.default:
+            node.target = torch.ops.aten.sigmoid.default
+
+
+torch._inductor.config.post_grad_custom_post_pass = sigmoid_for_tanh
+"""
+
+
+class Chain(nn.Module):
+    """A state that is overwritten in each call, and an operator that a pass replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("count", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.count.add_(1)
+        bent = self.linear(x).tanh()  # origin
+        return bent.softmax(-1) + self.count, x.sin()
+
+
+def test_the_operator_and_its_line_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    (tmp_path / "sigmoid_for_tanh.py").write_text(PASS)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Chain().eval(), (torch.randn(4, 8),)), tmp_path / "model.pt2")
+    monkeypatch.chdir(tmp_path)
+    command = ["triage", "model.pt2", "--import", "sigmoid_for_tanh", "--calls", "2", "--json"]
+    result = CliRunner().invoke(group, command)
+    assert result.exit_code == 1, result.output
+    finding = json.loads(result.stdout)
+    assert finding["kind"] == "wrong_value"
+    assert finding["what"].startswith("output 0 is ")
+    assert finding["launch"] is None
+    assert finding["origin"]["operator"] == "aten.tanh.default"
+    (line,) = origin_lines(Chain())
+    assert (finding["origin"]["file"], finding["origin"]["line"]) == (str(line.file), line.line)
+    assert any("it has lost the value of tanh = aten.tanh.default(" in said for said in finding["evidence"])
+    assert finding["next"] == ["aoti-debug bisect model.pt2 --settings --import sigmoid_for_tanh"]
+    (folder,) = (path for path in (tmp_path / "aoti_debug_triages").iterdir() if not path.is_symlink())
+    assert not [path.name for path in folder.iterdir() if "outputs" in path.name]

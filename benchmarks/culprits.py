@@ -29,7 +29,7 @@ from aoti_debug.bisect.options import BisectOptions
 from aoti_debug.bisect.packages import bisect_packages
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine import python_process
+from aoti_debug.machine.fork_server import python_process
 from aoti_debug.replay.outputs import Healing
 from aoti_debug.run import runner
 from aoti_debug.run.preloaded import PRELOADED

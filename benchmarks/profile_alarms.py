@@ -23,8 +23,8 @@ from overhead import table
 
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.manifest import Kind
 from aoti_debug.profile.against import compare_with
 from aoti_debug.profile.changes import Change, Changes, Verdict

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Manifest, Operand
 from aoti_debug.repro import export_numbers, literals, schema
 from aoti_debug.repro.arguments import ReproArguments

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug import wording
-from aoti_debug.frontend.left_out import Candidate, LeftOut
+from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
 
 _DISABLED = "disabled_passes"
 _MOST = 3  # names in a line

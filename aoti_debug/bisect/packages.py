@@ -22,8 +22,8 @@ from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import difference_of, differing_inputs, pair_runs
 from aoti_debug.diff.pair import Pairing
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.replay.instructions import Replace
 from aoti_debug.replay.outputs import Outputs
 from aoti_debug.replay.program_values import program_values

@@ -21,9 +21,9 @@ from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
-from aoti_debug.frontend.left_out import Applied
-from aoti_debug.machine import json_data
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from aoti_debug.bisect.search_state import interrupted
 from aoti_debug.bisect.smallest import Outcome
-from aoti_debug.frontend.left_out import Applied
-from aoti_debug.machine import files, json_data
+from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.machine.files import atomic_write, json_data
 
 FORMAT = 2
 NAME = "bisect.json"
@@ -114,4 +114,4 @@ class Trials:
 
     def _write(self, state: _State) -> None:
         self._state = state
-        files.write(self._path, json_data.to_text(state))
+        atomic_write.write(self._path, json_data.to_text(state))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from aoti_debug.builder.toolchain import CompileError, Toolchain
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.build_failure import (
+from aoti_debug.frontend.lowered_model import LoweredModel
+from aoti_debug.frontend.protocol.build_failure import (
     HINT,
     BuildFailure,
     BuildFailureError,
@@ -18,8 +19,7 @@ from aoti_debug.frontend.build_failure import (
     Position,
     Stage,
 )
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine import process
+from aoti_debug.machine.processes import child_process
 from aoti_debug.manifest import Kernel
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
@@ -59,7 +59,7 @@ def error_text(code: int, output: str) -> str:
         output: its messages.
     """
     said = _ERROR.search(output)
-    return process.fatal_signal(code) or (said[1] if said else process.describe_exit(code))
+    return child_process.fatal_signal(code) or (said[1] if said else child_process.describe_exit(code))
 
 
 def _failure(tools: Toolchain, work: Path, text: str, words: Sequence[str]) -> CompileError | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wrapper
-from aoti_debug.frontend.worker.protocol import TritonConfig
+from aoti_debug.frontend.protocol.messages import TritonConfig
 from aoti_debug.manifest import Kernel
 from aoti_debug.pt2 import kernel_hashes
 from aoti_debug.triton_config.infer import infer_config

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine import cache, process
+from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Compiler, Torch
-from aoti_debug.machine.process import Children
+from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes.child_process import Children
 
 # The weights' object file does not mark its stack as non-executable; a system may refuse to load such a library.
 NO_EXEC_STACK = "-Wl,-z,noexecstack"
@@ -91,7 +92,7 @@ class Toolchain:
         if result.code != 0:
             log = cache.keep_log("compile", f"{shlex.join(command)}\n\n{result.stdout}{result.stderr}")
             lines = [line[:LINE_WIDTH] for line in result.stderr.strip().splitlines()[:ERROR_LINES]]
-            ended = process.describe_exit(result.code)
+            ended = child_process.describe_exit(result.code)
             message = "\n".join([f"{failed} ({ended})", *lines, f"log: {log}"])
             raise CompileError(message, command, result.code, result.stderr)
 

@@ -10,8 +10,11 @@ from aoti_debug import wording
 from aoti_debug.call_text.call import Call
 from aoti_debug.call_text.eager_protocol import EagerAnswer, EagerRequest
 from aoti_debug.errors import ArtifactError, RunDirError, TargetError, UsageError
-from aoti_debug.machine import cache, json_data, process, python_process
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine import cache
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
 from aoti_debug.manifest import Certainty, Provenance
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
@@ -96,7 +99,7 @@ def _answer(request: EagerRequest, folder: Path) -> EagerAnswer:
             status = child.wait()
     if not Path(request.answer).exists():
         raise TargetError(
-            f"the process that calls the program in eager ended with {process.describe_end(status, log)}",
+            f"the process that calls the program in eager ended with {child_process.describe_end(status, log)}",
             hint="call the program in a script of your own",
         )
     return json_data.parse(EagerAnswer, Path(request.answer).read_bytes())

@@ -19,8 +19,8 @@ from aoti_debug.call_text.eager_protocol import EagerAnswer, EagerCall, EagerReq
 from aoti_debug.frontend.worker.reference_graphs import module_path
 from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
-from aoti_debug.machine import json_data
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.printing import registration
 from aoti_debug.pt2 import archive
 from aoti_debug.rundir.content_hash import content_hash

@@ -20,7 +20,7 @@ from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli import options
 from aoti_debug.cli.filters import modules_and_lines, unmatched_warning
 from aoti_debug.cli.lines import is_live, print_lines, width
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.manifest import Form, Manifest, PackageOrigin
 
 LABEL = 18  # columns

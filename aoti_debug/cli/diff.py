@@ -20,8 +20,8 @@ from aoti_debug.diff.document import document
 from aoti_debug.diff.options import BASE, DiffOptions
 from aoti_debug.diff.text import MOST, diff_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.machine import stamped_directories
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.progress.last_durations import LastDurations
 
 
 @click.command("diff")

@@ -11,7 +11,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.errors import UsageError
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.memory.document import document
 from aoti_debug.memory.memory import memory
 from aoti_debug.memory.options import BASE, MemoryOptions

@@ -12,7 +12,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.minify.document import document
 from aoti_debug.minify.found import Minified
 from aoti_debug.minify.minify import minify

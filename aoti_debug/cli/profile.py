@@ -12,8 +12,8 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.machine import files
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.files import atomic_write
+from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.profile.document import document
 from aoti_debug.profile.options import BASE, CALLS, WARM_UP, ProfileOptions
 from aoti_debug.profile.profile import profile
@@ -108,6 +108,6 @@ def _write(path: Path, text: str) -> None:
         UsageError: it cannot be written.
     """
     try:
-        files.write(path, text)
+        atomic_write.write(path, text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="--trace FILE names another file") from error

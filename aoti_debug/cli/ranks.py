@@ -13,7 +13,7 @@ import click
 from aoti_debug.cli.filters import unmatched_expectation_warning
 from aoti_debug.cli.lines import print_lines
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import stamped_directories
+from aoti_debug.machine.files import stamped_directories
 from aoti_debug.ranks import agreement, ranks_run
 from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.ranks.analysis import RanksAnalysis, analyse, representative
@@ -21,7 +21,7 @@ from aoti_debug.ranks.document import document
 from aoti_debug.ranks.text import ranks_lines
 from aoti_debug.report import ranks_page, report
 from aoti_debug.rundir import ranks_directory, run_directory
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage.results import triage_directory
 
 
 def ranks_named(what: str | None, run: str | None) -> Path | None:

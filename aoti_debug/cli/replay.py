@@ -13,7 +13,7 @@ from aoti_debug.cli import options
 from aoti_debug.cli.lines import print_lines, width
 from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.machine.last_durations import LastDurations
+from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.replay.options import BASE, ReplayOptions
 from aoti_debug.replay.outputs import Healing
 from aoti_debug.replay.replay import replay

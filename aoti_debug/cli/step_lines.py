@@ -7,8 +7,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from aoti_debug import wording
 from aoti_debug.cli.lines import is_live, print_lines, width
-from aoti_debug.machine.last_durations import LastDurations
-from aoti_debug.machine.steps import Step, StepListener
+from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.machine.progress.steps import Step, StepListener
 from aoti_debug.show.cells import shorten_middle
 
 _NAME = 30  # columns

@@ -21,17 +21,17 @@ from aoti_debug.cli.step_lines import StepLines
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.machine.last_durations import LastDurations
-from aoti_debug.machine.timings import since_process_start
+from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.ranks import ranks_run
 from aoti_debug.ranks.analysis import analyse
 from aoti_debug.report import report
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.ranks_finding import ranks_finding
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.triage import triage
 
 _REPORT = "report"  # the step that follows the triage

@@ -22,8 +22,9 @@ from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.machine import python_process, stamped_directories
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind

@@ -17,7 +17,7 @@ from aoti_debug.compare.regions.states import untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.reference import program

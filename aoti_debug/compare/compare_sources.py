@@ -19,7 +19,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.rundir.run_directory import RunDir

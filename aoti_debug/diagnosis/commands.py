@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from aoti_debug.abi import Variable
-from aoti_debug.machine.stamped_directories import LATEST
+from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.rundir.run_directory import RunDir, base_directory
 from aoti_debug.rundir.run_json import RunInfo
 from aoti_debug.rundir.timeline import Launch

@@ -18,8 +18,9 @@ from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.options import DiffOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import python_process, stamped_directories
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.options import recording_everything

@@ -16,9 +16,9 @@ from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Request
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Request
 from aoti_debug.inputs import signature
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
@@ -67,14 +67,14 @@ def prepare_package(package: Artifact, model: str, request: Request, torch: Torc
     package_sources = read(package, directory, torch)
     names = interface.inputs(package_sources.wrapper)
     model_signature = input_checks.signature(package_sources.wrapper, names, package_sources.device)
-    (folder / protocol.SIGNATURE).write_text(signature.to_json(model_signature))
+    (folder / messages.SIGNATURE).write_text(signature.to_json(model_signature))
     answer = _query_operators(package, request, package_sources.extern_nodes, torch, timeout)
     return LoweredModel(
         sources=package_sources,
         archive=package,
         inputs=embedded_inputs(folder, answer),
-        signature_file=folder / protocol.SIGNATURE,
-        log=folder / protocol.LOG,
+        signature_file=folder / messages.SIGNATURE,
+        log=folder / messages.LOG,
         answer=answer,
         triton_configs=answer.triton_configs,
         model=model,
@@ -204,8 +204,8 @@ def _query_operators(package: Artifact, request: Request, extern_nodes: str, tor
 
     def fill(folder: Path) -> None:
         folder_request = replace(worker_request, folder=str(folder))
-        protocol.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
+        messages.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
 
-    answer = protocol.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
+    answer = messages.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
     assert isinstance(answer, Answer)
     return answer

@@ -21,7 +21,7 @@ from aoti_debug.fx_repro.describe import describe
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.machine.versions import installed_versions
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program

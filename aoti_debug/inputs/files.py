@@ -21,7 +21,7 @@ from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs import validate
 from aoti_debug.inputs.signature import Leaf, ModelSignature
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def check_is_file(path: Path) -> None:
         ArtifactError: there is none, or it is a directory, a FIFO or a device.
     """
     try:
-        members.open_named(path).close()
+        untrusted_files.open_named(path).close()
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         reason = "does not exist"
-        if isinstance(error, members.NotAFileError):
+        if isinstance(error, untrusted_files.NotAFileError):
             reason = f"is not a file: it is {error.kind}"
         elif isinstance(error, PermissionError):
             reason = "cannot be read: permission denied"

@@ -16,7 +16,8 @@ from pathlib import Path
 import platformdirs
 
 from aoti_debug.errors import ToolchainError
-from aoti_debug.machine import cache, private_directory
+from aoti_debug.machine import cache
+from aoti_debug.machine.files import private_directory
 
 _ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
 _FOLDER = "made_here"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.memory.memory import RunMemory
 from aoti_debug.memory.timeline import CallMemory, Storage, Use
 

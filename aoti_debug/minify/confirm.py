@@ -11,8 +11,8 @@ from aoti_debug import wording
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError, TargetError
 from aoti_debug.fx_repro.module_text import CLASS
-from aoti_debug.machine import process, tied_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.processes import child_process, tied_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.minify.finding import finding_of
 from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.verdict import Confirmation, Verdict
@@ -56,4 +56,4 @@ def _export(script: Path, program: Path) -> None:
         raise TargetError(f"the part cannot be exported: {error}") from error
     if done.code:
         said = wording.first_line(done.stderr.strip().rpartition("\n")[2])
-        raise TargetError(f"the part cannot be exported: {said or process.describe_exit(done.code)}")
+        raise TargetError(f"the part cannot be exported: {said or child_process.describe_exit(done.code)}")

@@ -10,14 +10,14 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.trials import Known, Trials
-from aoti_debug.triage import finding_kinds, triage_directory
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.results import finding_kinds, triage_directory
+from aoti_debug.triage.results.triage_directory import TriageDir
+from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 from aoti_debug.triage.triage import triage
-from aoti_debug.triage.triage_directory import TriageDir
-from aoti_debug.triage.wrong_values import WRONG_VALUE
 
 
 def known_finding(

@@ -12,8 +12,9 @@ from aoti_debug.bisect.smallest import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import files
-from aoti_debug.machine import python_process, user_modules
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine import user_modules
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.minify import candidates, scripts
 from aoti_debug.minify.attempt import Attempt, Script
 from aoti_debug.minify.check import Check, checks_of

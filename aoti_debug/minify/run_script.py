@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.machine import process, tied_process
+from aoti_debug.machine.processes import child_process, tied_process
 from aoti_debug.minify.script_text import OBSERVED
 from aoti_debug.minify.trials import Trial
 
@@ -38,7 +38,9 @@ def run_script(path: Path, trial: Trial, stall: float) -> Trial:
     last = done.stderr.strip().rpartition("\n")[2]
     match = _LINE.fullmatch(last)
     if match is None:
-        return replace(trial, failure=wording.first_line(last) or process.describe_exit(done.code), seconds=seconds)
+        return replace(
+            trial, failure=wording.first_line(last) or child_process.describe_exit(done.code), seconds=seconds
+        )
     return replace(trial, observed=match["what"], shown=int(match["shown"] or 1), seconds=seconds)
 
 

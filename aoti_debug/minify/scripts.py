@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aoti_debug.bisect.smallest import Outcome
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.minify.attempt import Attempt, Script, script_of
 from aoti_debug.minify.run_script import is_like
 from aoti_debug.minify.script_text import Setting

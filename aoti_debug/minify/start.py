@@ -12,8 +12,10 @@ from pathlib import Path
 
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import TargetError
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
 from aoti_debug.minify.request import REFERENCE, REGION, VALUES, EvaluateRequest, Value
 from aoti_debug.reference import program
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
@@ -113,7 +115,9 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
             except subprocess.TimeoutExpired:  # an operator that hangs: what was computed before it counts
                 code = -signal.SIGKILL
     if not values.is_file() or (reference is None and not (folder / REGION).is_file()):
-        raise TargetError(f"{name} cannot be computed in eager: {process.describe_end(code, log)}", hint=f"see {log}")
+        raise TargetError(
+            f"{name} cannot be computed in eager: {child_process.describe_end(code, log)}", hint=f"see {log}"
+        )
     whole_lines = (
         values.read_bytes().rpartition(b"\n")[0].splitlines()
     )  # the process may have ended within the last one

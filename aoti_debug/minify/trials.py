@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.bisect.search_state import interrupted
-from aoti_debug.machine import files, json_data
+from aoti_debug.machine.files import atomic_write, json_data
 from aoti_debug.minify.verdict import Verdict
 
 FORMAT = 1
@@ -114,4 +114,4 @@ class Trials:
 
     def _write(self, state: _State) -> None:
         self._state = state
-        files.write(self._path, json_data.to_text(state))
+        atomic_write.write(self._path, json_data.to_text(state))

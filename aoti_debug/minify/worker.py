@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.fx_repro.describe import describe
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.minify import whole_program
 from aoti_debug.minify.request import END, REFERENCE, REGION, VALUES, EvaluateRequest, Value
 from aoti_debug.printing import registration

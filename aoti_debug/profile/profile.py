@@ -11,8 +11,8 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.profile.against import compare_with
 from aoti_debug.profile.measured_call import measured_calls
 from aoti_debug.profile.model_profile import ModelProfile, site_profiles

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.pt2 import archive
 from aoti_debug.replay.session import ReplaySession

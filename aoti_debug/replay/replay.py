@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.replay import substitution
 from aoti_debug.replay.instructions import Instruction
 from aoti_debug.replay.options import ReplayOptions

@@ -15,8 +15,8 @@ from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import stamped_directories
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.replay.instructions import Instruction

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.ranks import text
 from aoti_debug.ranks.analysis import RanksAnalysis
 from aoti_debug.ranks.document import document

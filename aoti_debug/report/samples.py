@@ -6,7 +6,7 @@ from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
 from aoti_debug.rundir.run_directory import RunDir

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.messages import Messages
+from aoti_debug.machine.processes.error_data import ErrorData
+from aoti_debug.machine.processes.messages import Messages
 from aoti_debug.rundir.run_json import Stage
 
 

@@ -21,14 +21,15 @@ from aoti_debug.abi import Variable
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import files, random_inputs
 from aoti_debug.inputs.files import Inputs
-from aoti_debug.machine import json_data, ranks
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine import ranks
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run import outputs
 from aoti_debug.run.inspector import Inspector, user_function
-from aoti_debug.run.interposer.attach import Interposed
+from aoti_debug.run.interposed_model import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.memory_meter import MemoryMeter
 from aoti_debug.run.protocol import (

@@ -29,7 +29,7 @@ from aoti_debug.abi import (
     WatchStatistic,
 )
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 from aoti_debug.rundir.records import (
     CallBegin,
     CallEnd,
@@ -83,7 +83,7 @@ def has_begun(path: Path) -> bool:
         RunDirError: it cannot be opened.
     """
     try:
-        with members.open_file(path.parent, path.name) as file:
+        with untrusted_files.open_file(path.parent, path.name) as file:
             return any(file.read(len(abi.JOURNAL_MAGIC)))
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
@@ -96,7 +96,7 @@ def read(path: Path) -> Journal:
         RunDirError: it cannot be opened, its header is truncated, or it has another version.
     """
     try:
-        with members.open_file(path.parent, path.name) as file:
+        with untrusted_files.open_file(path.parent, path.name) as file:
             header, block_bytes = _read_header(path, file)
             blocks = [block for o in _offsets(file, block_bytes) if (block := _read_block(file, o, block_bytes))]
     except OSError as error:

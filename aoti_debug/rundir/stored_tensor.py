@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import dtypes
 from aoti_debug.dtypes import Category
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.wording import printable
 
 if TYPE_CHECKING:

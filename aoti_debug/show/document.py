@@ -9,7 +9,7 @@ from typing import Any
 from aoti_debug import levels
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Form
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics

@@ -14,8 +14,8 @@ from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import files
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import Step, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import Step, Steps
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
@@ -23,13 +23,14 @@ from aoti_debug.run import target
 from aoti_debug.run.preloaded import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import check_order, triage_directory
+from aoti_debug.triage import check_order
 from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation import Investigation, Outcome
-from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.trials import Trials
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.results import triage_directory
 
 PACKAGE = "package.pt2"
 
@@ -48,7 +49,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         built = _package(options, folder, steps)
         if built.failures and not built.left_out:
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
-        trials = Trials(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
+        trials = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Certainty, Provenance, Site
 from aoti_debug.wrapper.inference import infer
 from aoti_debug.wrapper.sites import SiteCall

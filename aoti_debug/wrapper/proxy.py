@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.manifest import Operand
 
 _KEYWORD = 2  # ArgumentKind of torch's export schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.bisect.changes import Build, LeaveOut, Part, SettingChange, applied, lines_of, name_of
-from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.frontend.protocol.inductor_parts import LeftOut
 
 RELU, CAT = (LeaveOut(Part.LOWERING, f"aten.{name}.default") for name in ("relu", "cat"))
 NOOPS, FOLDING = (LeaveOut(Part.PASS, name) for name in ("remove_noop_ops", "constant_folding"))

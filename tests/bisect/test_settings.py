@@ -17,7 +17,7 @@ from aoti_debug.bisect.suspects import suspects
 from aoti_debug.bisect.trials import NAME, Finding, Trial, Trials
 from aoti_debug.cli.main import group
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.frontend.left_out import Applied
+from aoti_debug.frontend.protocol.inductor_parts import Applied
 
 WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 

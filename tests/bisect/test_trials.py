@@ -9,7 +9,7 @@ import pytest
 from aoti_debug.bisect.smallest import Outcome
 from aoti_debug.bisect.trials import NAME, Finding, Trial, Trials
 from aoti_debug.errors import RunDirError
-from aoti_debug.frontend.left_out import Applied
+from aoti_debug.frontend.protocol.inductor_parts import Applied
 
 AS_IT_IS = Trial(
     "as it is",

@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug.builder import failed_kernel
 from aoti_debug.builder.toolchain import CompileError, Toolchain
-from aoti_debug.frontend.build_failure import BuildFailureError, Ending, Position, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
 from aoti_debug.machine.compiler import Compiler, Torch
 from aoti_debug.reference import program
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference

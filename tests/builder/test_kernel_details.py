@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder.kernel_details import HELPERS, complete_kernels, triton_helpers
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, TritonConfig
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, TritonConfig
 from aoti_debug.manifest import Kernel, Origin
 
 CONFIG = TritonConfig((("XBLOCK", "128"), ("num_warps", "4"), ("num_stages", "1")), global_scratch=256)
@@ -64,5 +64,5 @@ def test_helpers_come_from_the_torch_that_compiled_the_kernels(tmp_path: Path) -
 
 def test_configurations_cross_the_process_border(tmp_path: Path) -> None:
     answer = Answer("2.13.0", ("aten.addmm.default",), {}, "O1", "", {"lower": 1.5}, {"triton_a": CONFIG})
-    protocol.write_answer(tmp_path, answer)
-    assert protocol.read_answer(tmp_path) == answer
+    messages.write_answer(tmp_path, answer)
+    assert messages.read_answer(tmp_path) == answer

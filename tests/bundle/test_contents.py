@@ -24,8 +24,8 @@ from aoti_debug.rundir import journal
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.document import document
 from aoti_debug.show.measured import Measurer
-from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.triage.results import triage_directory
 
 SOURCES = ("secret_", "made_by_inductor")
 

@@ -14,7 +14,7 @@ import pytest
 from opened_runs import Counts
 
 from aoti_debug.cli import main
-from aoti_debug.machine import python_process
+from aoti_debug.machine.fork_server import python_process
 from aoti_debug.manifest import Kind
 from aoti_debug.rundir import flight_recorder, shared_files
 from aoti_debug.rundir.run_directory import RunDir

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.cli import step_lines
-from aoti_debug.machine.last_durations import LastDurations
-from aoti_debug.machine.steps import Step
+from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.machine.progress.steps import Step
 from aoti_debug.show import cells
 
 

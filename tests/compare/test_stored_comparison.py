@@ -19,7 +19,7 @@ from aoti_debug.compare.document import document
 from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())

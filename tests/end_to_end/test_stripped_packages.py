@@ -23,7 +23,7 @@ from aoti_debug.manifest import Kind, PackageOrigin
 from aoti_debug.pt2 import archive
 from aoti_debug.run import runner, target
 from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are interposed on x86-64 only")

@@ -18,9 +18,9 @@ from unpacked_archive import KERNELS, WRAPPER, unpacked
 from aoti_debug import wrapper
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.build_failure import BuildFailureError, Ending, Stage
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Request, TritonConfig
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
+from aoti_debug.frontend.protocol.messages import Answer, Request, TritonConfig
 from aoti_debug.inputs import files
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.machine import cache, compiler
@@ -280,7 +280,7 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
     """Of a model whose kernel binaries have to be named by their content."""
 
     def run_worker(_: str, asked: Request, *__: object) -> Answer:
-        archive = protocol.HASHED_ARCHIVE if asked.hashed_kernels else protocol.ARCHIVE
+        archive = messages.HASHED_ARCHIVE if asked.hashed_kernels else messages.ARCHIVE
         files = unpacked(tmp_path / archive.removesuffix(".pt2"), WRAPPER + KERNELS)
         (files / "c6.kernel.cpp").write_text(KERNELS)
         if asked.hashed_kernels:
@@ -295,8 +295,8 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
     lowered = exported_program.lower(request("m.pt2", tmp_path), Torch("2.13.0", tmp_path, ""), timeout=1)
     assert "hashed.cubin" in [path.name for path in lowered.sources.shipped]
     assert lowered.triton_configs["triton_poi_fused_0"].values == (("XBLOCK", "2"),)
-    assert lowered.archive.path == tmp_path / protocol.ARCHIVE
-    assert lowered.inputs.missing_reason == f"of {protocol.ARCHIVE}"
+    assert lowered.archive.path == tmp_path / messages.ARCHIVE
+    assert lowered.inputs.missing_reason == f"of {messages.ARCHIVE}"
 
 
 @pytest.mark.slow

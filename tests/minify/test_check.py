@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind
 from aoti_debug.minify.check import checks_of
-from aoti_debug.triage import finding_kinds
+from aoti_debug.triage.results import finding_kinds
 
 KINDS = [kind for kind in finding_kinds.by_value().values() if kind != CLEAN]
 

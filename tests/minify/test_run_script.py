@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from shell_children import is_dead, wait_for
 
-from aoti_debug.machine import tied_process
-from aoti_debug.machine.process import FinishedProcess
+from aoti_debug.machine.processes import tied_process
+from aoti_debug.machine.processes.child_process import FinishedProcess
 from aoti_debug.minify.run_script import COMPILING, is_like, run_script
 from aoti_debug.minify.trials import Trial
 

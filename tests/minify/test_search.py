@@ -21,7 +21,7 @@ from aoti_debug.minify.text import minified_lines
 from aoti_debug.minify.trials import Trial
 from aoti_debug.minify.verdict import Confirmation, Verdict
 from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
-from aoti_debug.triage.triage_directory import Record, TriageDir
+from aoti_debug.triage.results.triage_directory import Record, TriageDir
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 SIGNAL = Finding(FAULT, "SIGSEGV")

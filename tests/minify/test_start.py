@@ -7,7 +7,7 @@ from pathlib import Path
 
 import parts
 
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.minify.request import END, Value
 from aoti_debug.minify.start import values_of
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.frontend.left_out import Applied, LeftOut
+from aoti_debug.frontend.protocol.inductor_parts import Applied, LeftOut
 from aoti_debug.frontend.worker import candidates
 from aoti_debug.frontend.worker.operators import find_overload
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 _PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from aoti_debug.frontend.build_failure import Position, Stage
-from aoti_debug.frontend.left_out import Candidate
+from aoti_debug.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.frontend.protocol.inductor_parts import Candidate
 from aoti_debug.frontend.worker.positions import Positions
 from aoti_debug.frontend.worker.replaced import replaced
 

@@ -1,4 +1,4 @@
-"""The main function of a worker process, which answers one request (protocol.py) in timed steps."""
+"""The main function of a worker process, which answers one request (protocol/messages.py) in timed steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.machine.processes.error_data import ErrorData
 
 _COLLECTED_AFTER = (100_000, 50, 50)  # new objects; collections of young ones; of older ones
 
@@ -78,8 +78,8 @@ def answer_request(run: Callable[[Request], Answer | Failure]) -> None:
     Python's cycle collector seldom looks at the millions of objects that torch's compiler makes and keeps.
     """
     gc.set_threshold(*_COLLECTED_AFTER)
-    request = protocol.read_request(Path(sys.argv[1]))
-    protocol.write_answer(Path(request.folder), run(request))
+    request = messages.read_request(Path(sys.argv[1]))
+    messages.write_answer(Path(request.folder), run(request))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

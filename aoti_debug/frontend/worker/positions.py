@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
+from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.frontend.worker.replaced import replaced
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.reference import program
 from aoti_debug.reference.program import FOLDING, MODEL
 

@@ -14,14 +14,13 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError
-from aoti_debug.frontend.left_out import LeftOut
-from aoti_debug.machine.steps import Steps
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.triage.build_failures.finding import finding_of
 from aoti_debug.triage.build_failures.part_text import part_text
-from aoti_debug.triage.build_failures.replay import Replay, replay
+from aoti_debug.triage.build_failures.replay import BUILD_REPRO, Replay, replay
 from aoti_debug.triage.build_failures.without import without
-from aoti_debug.triage.triage_directory import BUILD_REPRO
 
 MOST = 4  # parts that are left out
 _STEP = "build"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
-from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.part_text import part_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.frontend.build_failure import Position, Stage
+from aoti_debug.frontend.protocol.build_failure import Position, Stage
 
 
 def part_text(position: Position) -> str:

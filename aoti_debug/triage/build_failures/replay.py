@@ -13,10 +13,12 @@ from aoti_debug import wording
 from aoti_debug.builder.failed_kernel import SOURCE, error_text
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage, innermost_exception
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage, innermost_exception
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import module_text
-from aoti_debug.machine import process, python_process, tied_process, user_modules
+from aoti_debug.machine import user_modules
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.processes import child_process, tied_process
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.triage.build_failures.part import calls_of, device_of, input_of, region_of
@@ -31,6 +33,7 @@ from aoti_debug.triage.build_failures.script_text import (
 )
 from aoti_debug.version import __version__
 
+BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
 STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
 MOST = 600.0  # seconds that a script may take
 
@@ -83,12 +86,12 @@ def outcome(failure: BuildFailure, code: int, output: str) -> tuple[str, bool]:
         ended = error_text(code, output)
         return ended, ended == failure.what
     if failure.ending is not Ending.EXCEPTION:
-        ended = process.describe_exit(code)
+        ended = child_process.describe_exit(code)
         return ended, ended == failure.what
     raised = [innermost_exception(line) for line in output.splitlines() if line and not line.startswith(" ")]
     if failure.what in raised:
         return failure.what, True
-    return (raised[-1] if raised else process.describe_exit(code)), False
+    return (raised[-1] if raised else child_process.describe_exit(code)), False
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

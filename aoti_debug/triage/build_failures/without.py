@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aoti_debug.bisect.changes import LeaveOut, Part, SkipCandidate
-from aoti_debug.frontend.build_failure import BuildFailure, Stage
-from aoti_debug.frontend.left_out import Candidate
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Stage
+from aoti_debug.frontend.protocol.inductor_parts import Candidate
 
 _PARTS = {Stage.PASS: Part.PASS, Stage.LOWERING: Part.LOWERING}
 

@@ -10,9 +10,9 @@ import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-from aoti_debug.frontend import build_failure
-from aoti_debug.frontend.build_failure import Position, Stage
-from aoti_debug.frontend.left_out import Candidate
+from aoti_debug.frontend.protocol import build_failure
+from aoti_debug.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.frontend.protocol.inductor_parts import Candidate
 from aoti_debug.frontend.worker import candidates
 from aoti_debug.frontend.worker.positions import watched
 

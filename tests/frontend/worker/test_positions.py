@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from aoti_debug.frontend import build_failure
-from aoti_debug.frontend.build_failure import LOWERED_GRAPHS, Position, Stage
+from aoti_debug.frontend.protocol import build_failure
+from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, Position, Stage
 from aoti_debug.frontend.worker.positions import Positions, watched
 from aoti_debug.reference import program
 

@@ -13,9 +13,9 @@ import pytest
 
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
-from aoti_debug.frontend.left_out import Candidate, LeftOut
-from aoti_debug.machine.steps import Steps
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
+from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.triage.build_failures import build
 from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.replay import Replay

@@ -13,9 +13,9 @@ import pytest
 from shell_children import is_dead, wait_for
 
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.frontend.build_failure import BuildFailure, Compilation, Ending
-from aoti_debug.machine import tied_process
-from aoti_debug.machine.process import FinishedProcess
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending
+from aoti_debug.machine.processes import tied_process
+from aoti_debug.machine.processes.child_process import FinishedProcess
 from aoti_debug.triage.build_failures import replay as module
 from aoti_debug.triage.build_failures.replay import outcome, replay
 
@@ -23,7 +23,7 @@ TRIAGE = """
 import sys
 from pathlib import Path
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.frontend.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
 from aoti_debug.triage.build_failures.replay import replay
 failure = BuildFailure(
     Position(Stage.CPP, "kernel"), Ending.EXCEPTION, "error: no", compilation=Compilation("", (sys.argv[1],))

@@ -10,7 +10,7 @@ from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.values import Absent, Tensor
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:

@@ -18,7 +18,7 @@ from aoti_debug.machine.fork_server.python_process import PythonCommand
 from aoti_debug.machine.processes import child_process
 from aoti_debug.machine.processes.child_process import FinishedProcess
 from aoti_debug.manifest import KernelCompilation, Kind
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 FAILED = "failed"
 

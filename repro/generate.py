@@ -9,7 +9,7 @@ from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded import RecordedLaunch
 from aoti_debug.repro.script import Script, render
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> dict[str, str | bytes]:

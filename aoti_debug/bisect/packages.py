@@ -20,7 +20,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.output_errors import OutputError, errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import difference_of, differing_inputs, pair_runs
-from aoti_debug.diff.pair import Pairing
+from aoti_debug.diff.pairing.pair import Pairing
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps

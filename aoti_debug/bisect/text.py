@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aoti_debug import wording
 from aoti_debug.bisect.found import Bisection, Suspect
-from aoti_debug.diff.pair import PairedBy
+from aoti_debug.diff.pairing.pair import PairedBy
 from aoti_debug.diff.text import element_text
 from aoti_debug.replay.outputs import Healing
 from aoti_debug.replay.text import outputs_lines

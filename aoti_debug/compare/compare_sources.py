@@ -25,7 +25,7 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.site_filter import SiteFilter
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 FOLDER = "sources"
 INDEPENDENT = ("checked", "interpret")  # modes of a repro that do not run the kernel's machine code

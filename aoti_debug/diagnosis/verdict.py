@@ -21,7 +21,7 @@ from aoti_debug.rundir.breadcrumbs import Crumb
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 class Proof(str, Enum):

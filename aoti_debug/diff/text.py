@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug import levels, wording
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
-from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
@@ -33,6 +32,7 @@ from aoti_debug.machine.processes.child_process import Child
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import Artifact
+from aoti_debug.wrapper.callees.kernels import shared_cubins
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -113,7 +113,7 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
     directory = folder / "sources"
     _unpack(archive, directory, folder)
     lowered_sources, configs = sources.read(directory, wrapper_opt=answer.wrapper_opt), answer.triton_configs
-    if wrapper.shared_cubins(lowered_sources.wrapper):
+    if shared_cubins(lowered_sources.wrapper):
         configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
         hashed_archive = pt2_archive.inspect(folder / messages.HASHED_ARCHIVE)
         lowered_sources = hashed_kernels.use_hashed_binaries(lowered_sources, hashed_archive)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aoti_debug.compare.output_errors import output_error
 from aoti_debug.diff.difference import TensorDifference
-from aoti_debug.diff.pair import LaunchPair
+from aoti_debug.diff.pairing.pair import LaunchPair
 from aoti_debug.replay.instructions import Replace
 from aoti_debug.rundir.run_directory import RunDir
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.document import document
-from aoti_debug.diff.pair import Outcome
+from aoti_debug.diff.pairing.pair import Outcome
 from aoti_debug.diff.text import OUTCOMES
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Site

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import abi
 from aoti_debug.builder import build as builder
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.machine.files import atomic_write

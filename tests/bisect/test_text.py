@@ -15,7 +15,7 @@ from aoti_debug.bisect.text import bisection_lines
 from aoti_debug.bisect.trials import Finding, Trial
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.output_errors import OutputError
-from aoti_debug.diff.pair import PairedBy
+from aoti_debug.diff.pairing.pair import PairedBy
 from aoti_debug.replay.outputs import Outputs
 
 HALVES = "by halves: with all results up to it replaced, the outputs are right"

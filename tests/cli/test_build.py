@@ -11,7 +11,7 @@ import pytest
 from aoti_debug import manifest
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
-from aoti_debug.builder.compare_kernels import KernelComparison, KernelDifference
+from aoti_debug.builder.kernels.compare_kernels import KernelComparison, KernelDifference
 from aoti_debug.cli import build, main, options
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature

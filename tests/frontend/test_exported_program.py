@@ -15,7 +15,6 @@ import pytest
 import torch
 from unpacked_archive import KERNELS, WRAPPER, unpacked
 
-from aoti_debug import wrapper
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import exported_program
 from aoti_debug.frontend.protocol import messages
@@ -291,7 +290,7 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
         return Answer("2.13.0", (), {}, "O1", f"of {archive}", {}, triton_configs=configs)
 
     monkeypatch.setattr(exported_program, "run_worker", run_worker)
-    monkeypatch.setattr(wrapper, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
+    monkeypatch.setattr(exported_program, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
     lowered = exported_program.lower(request("m.pt2", tmp_path), Torch("2.13.0", tmp_path, ""), timeout=1)
     assert "hashed.cubin" in [path.name for path in lowered.sources.shipped]
     assert lowered.triton_configs["triton_poi_fused_0"].values == (("XBLOCK", "2"),)

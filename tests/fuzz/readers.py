@@ -26,7 +26,7 @@ import texts
 from factories import JournalWriter, arg, make_manifest, site, tensor
 from safetensors.numpy import save
 
-from aoti_debug import manifest, wrapper
+from aoti_debug import manifest
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.cli import main
@@ -43,6 +43,7 @@ from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
 from aoti_debug.rundir import journal, memory_file, rescued_tensors, run_directory
 from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
+from aoti_debug.wrapper.analysis import analyse
 
 MOST_LINE = 2000  # characters of an error
 
@@ -202,7 +203,7 @@ def _read_journal(data: bytes, folder: Path) -> None:
 
 def _read_wrapper(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    analysis = wrapper.analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
+    analysis = analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
     instrument(text, analysis.sites, analysis.kernels)
 
 
@@ -213,12 +214,12 @@ def _shims() -> str:
 
 def _read_proxy(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    wrapper.analyse(texts.text("views"), proxy=text, headers=[_shims()], operators=texts.OPERATORS)
+    analyse(texts.text("views"), proxy=text, headers=[_shims()], operators=texts.OPERATORS)
 
 
 def _read_provenance(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    wrapper.analyse(texts.text("sizes"), provenance=text, headers=[_shims()], operators=texts.OPERATORS)
+    analyse(texts.text("sizes"), provenance=text, headers=[_shims()], operators=texts.OPERATORS)
 
 
 def _read_kernel(language: str) -> Callable[[bytes, Path], None]:

@@ -14,7 +14,7 @@ from aoti_debug.repro.folder import default_folder
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.modules import modules_of
 from aoti_debug.repro.recorded import RecordedLaunch
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def copy(saved: Path) -> RecordedLaunch:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aoti_debug.frontend.worker.operator_schema import describe
 from aoti_debug.manifest import OperatorSchema
-from aoti_debug.wrapper.operators import OPERATORS_BY_NAME
+from aoti_debug.wrapper.callees.shim_operators import OPERATORS_BY_NAME
 
 _TORCH_NAMESPACES = frozenset({"aten", "prims", "prim", "higher_order", "inductor"})
 

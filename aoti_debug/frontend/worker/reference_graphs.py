@@ -24,7 +24,7 @@ from aoti_debug.reference.program import (
     Reference,
     TensorType,
 )
-from aoti_debug.wrapper import stack_frames
+from aoti_debug.wrapper.provenance import stack_frames
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
 _LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.builder.failed_kernel import SOURCE, error_text
+from aoti_debug.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage, innermost_exception

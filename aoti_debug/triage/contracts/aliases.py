@@ -14,7 +14,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.values import Tensor
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 _ATEN = "aten."
 

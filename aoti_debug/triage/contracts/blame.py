@@ -9,7 +9,7 @@ from aoti_debug.triage.contracts import layouts, reader_effects
 from aoti_debug.triage.contracts.kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.values import Tensor
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 _MOST_READERS = 3
 

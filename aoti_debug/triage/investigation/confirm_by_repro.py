@@ -22,7 +22,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory.walk_back import makers
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
 USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete

@@ -14,7 +14,7 @@ from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.values import unravel
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 WRONG_VALUE = FindingKind(
     "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"

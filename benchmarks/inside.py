@@ -32,7 +32,7 @@ from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.python_process import PythonCommand
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.run import inspector, runner
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir import summaries
 
 HERE = Path(__file__).resolve().parent

@@ -82,7 +82,12 @@ GROUPS = (
     Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/files.py"), ("tests/inputs",), 4),
     Group("compare", ("repro/templates/compare.py",), ("tests/repro/test_compare.py",), 3),
     Group("contracts", ("aoti_debug/triage/contracts/*.py",), ("tests/triage/contracts",), 4),
-    Group("walk_back", ("aoti_debug/triage/memory/walk_back.py",), ("tests/triage/memory/test_walk_back.py",), 3),
+    Group(
+        "walk_back",
+        ("aoti_debug/triage/memory_errors/walk_back.py",),
+        ("tests/triage/memory_errors/test_walk_back.py",),
+        3,
+    ),
     Group("nonfinite", ("aoti_debug/triage/nonfinite/*.py",), ("tests/triage/nonfinite",), 5),
 )
 

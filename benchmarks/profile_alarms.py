@@ -31,7 +31,7 @@ from aoti_debug.profile.changes import Change, Changes, Verdict
 from aoti_debug.profile.options import ProfileOptions
 from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.run.options import RunOptions
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 
 VARIABLE = "AOTI_SLOWED_KERNEL"  # "cpp_fused_add_0:10": by ten percent
 LONG_ENOUGH = 2000  # ns: a shorter launch is mostly its own bookkeeping

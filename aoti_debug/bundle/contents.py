@@ -22,7 +22,7 @@ from aoti_debug.report.redaction import RedactedPart, Redaction, redaction_for
 from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage.build_failures.replay import BUILD_REPRO
+from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
 

@@ -30,7 +30,7 @@ from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.options import recording_everything
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import ranks_directory, run_directory, run_json

@@ -22,7 +22,7 @@ from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.site_filter import EVERYTHING, SiteFilter
@@ -81,8 +81,8 @@ def compare_run(
     graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
     states = _worst((*untouched, *evaluated.states))
-    returned = {} if scope.outputs is None else outputs.saved(scope.outputs)
-    expected = {} if evaluated.exported_outputs is None else outputs.saved(evaluated.exported_outputs)
+    returned = {} if scope.outputs is None else saved_outputs.saved(scope.outputs)
+    expected = {} if evaluated.exported_outputs is None else saved_outputs.saved(evaluated.exported_outputs)
     return Comparison(
         run,
         rows,

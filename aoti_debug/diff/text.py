@@ -11,7 +11,7 @@ from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 from aoti_debug.values import unravel
 
 _NAME = 48  # columns of the name of a setting
@@ -112,7 +112,7 @@ def _run(run: RunDir) -> str:
 
 def _settings(diff: Diff, most: int) -> list[str]:
     shown = diff.settings[:most]
-    names = [cells.shorten_middle(setting.name, _NAME) for setting in shown]
+    names = [terminal_cells.shorten_middle(setting.name, _NAME) for setting in shown]
     width = max(map(len, names), default=0)
     lines = [f"  {name:<{width}}  {item.a or '-'} | {item.b or '-'}" for name, item in zip(names, shown, strict=True)]
     lines += _more(len(diff.settings), most)

@@ -21,8 +21,8 @@ from aoti_debug.profile.peaks import machine_peaks
 from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.site_work import site_works
-from aoti_debug.replay.session import replay_folder
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.replay.replay_session import replay_folder
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 

@@ -11,7 +11,7 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import DEATHS, Verdict, signal_text
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.collectives import is_collective
-from aoti_debug.ranks.outside import Outside, outside
+from aoti_debug.ranks.outside_package import Outside, outside
 from aoti_debug.rundir.ranks_directory import machine_name
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind

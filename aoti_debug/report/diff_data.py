@@ -12,7 +12,7 @@ from aoti_debug.diff.pairing.pair import Outcome
 from aoti_debug.diff.text import OUTCOMES
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Site
-from aoti_debug.report.compact import Table
+from aoti_debug.report.compact_launches import Table
 from aoti_debug.rundir.timeline import Launch
 
 ONLY_A, ONLY_B = "only in A", "only in B"

@@ -16,7 +16,7 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.run import options as run_options
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import RunRequest
-from aoti_debug.run.target import RunTarget
+from aoti_debug.run.run_target import RunTarget
 from aoti_debug.rundir import ranks_directory, run_json
 from aoti_debug.rundir.run_json import RankInfo, RunInfo
 from aoti_debug.version import __version__

@@ -26,8 +26,8 @@ from aoti_debug.run import configuration, shared_memory
 from aoti_debug.run import options as run_options
 from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import RunOptions
+from aoti_debug.run.run_target import RunTarget, run_target
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
-from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.rundir import summaries as run_summaries

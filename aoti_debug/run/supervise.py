@@ -17,7 +17,7 @@ from aoti_debug.machine.fork_server.python_process import DESCRIPTOR, PARENT, Py
 from aoti_debug.machine.processes import child_process
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.progress.timings import Stopwatch
-from aoti_debug.run.preloaded import WORKER
+from aoti_debug.run.preloaded_modules import WORKER
 from aoti_debug.run.protocol import (
     CallsDone,
     Failed,

@@ -27,7 +27,7 @@ from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposed_model import Interposed
 from aoti_debug.run.load_model import load
@@ -124,7 +124,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
-        outputs.save(result, Path(request.outputs))
+        saved_outputs.save(result, Path(request.outputs))
     _send(pipe, StageReached(Stage.UNLOAD))
     del model, result
     gc.collect()

@@ -15,9 +15,9 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats, SavedTensor
 from aoti_debug.show import elements
-from aoti_debug.show.measured import Measurer
+from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.overview import notes
-from aoti_debug.show.watched import watch_document
+from aoti_debug.show.watchpoint_hits import watch_document
 from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 FORMAT = 1

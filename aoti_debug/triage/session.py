@@ -19,12 +19,12 @@ from aoti_debug.machine.progress.steps import Step, Steps
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run import target
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run import run_target
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage import check_order
-from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
+from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome
@@ -69,7 +69,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
     output = folder / PACKAGE
-    stripped = target.is_stripped(found, options.name)
+    stripped = run_target.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
             f"{options.model} holds no source that --exported could tell model lines of",

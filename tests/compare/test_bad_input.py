@@ -34,7 +34,7 @@ from aoti_debug.machine import made_here
 from aoti_debug.reference.program import FORMAT, Reference
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 ADD = "aten.add.Tensor"
 OK, NOT = LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE

@@ -42,7 +42,7 @@ from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
 from aoti_debug.rundir import journal, memory_file, rescued_tensors, run_directory
-from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
+from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
 from aoti_debug.wrapper.analysis import analyse
 
 MOST_LINE = 2000  # characters of an error
@@ -226,9 +226,9 @@ def _read_kernel(language: str) -> Callable[[bytes, Path], None]:
     def read(data: bytes, folder: Path) -> None:
         text = data.decode("utf-8", "replace")
         kernel = Kernel("kernel", language, text, "0" * 64)
-        slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
+        result_slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
         for line in text.splitlines()[:40]:
-            lines.indices(line)
+            model_lines.indices(line)
             cpp_expression.to_python(line)
 
     return read

@@ -16,12 +16,12 @@ from aoti_debug.cli.main import group
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.errors import ArtifactError
-from aoti_debug.minify.key import key_of
 from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.resume_key import key_of
+from aoti_debug.minify.scripts.script_results import Known, Trial, Trials
+from aoti_debug.minify.scripts.triage_verdict import Confirmation, Verdict
 from aoti_debug.minify.text import minified_lines
-from aoti_debug.minify.trials import Known, Trial, Trials
-from aoti_debug.minify.verdict import Confirmation, Verdict
 from aoti_debug.run import runner
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record

@@ -16,8 +16,8 @@ from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.document import document
-from aoti_debug.show.measured import Measurer
 from aoti_debug.values import Absent, Number
 
 

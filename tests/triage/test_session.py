@@ -21,7 +21,7 @@ from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage import check_order, session
-from aoti_debug.triage.build_failures.build import BuiltWithout
+from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion

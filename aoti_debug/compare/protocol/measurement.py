@@ -196,7 +196,7 @@ class SavedOutput:
 
 @dataclass(frozen=True)
 class ExportedOutputs:
-    """A folder with what the exported program returns in the last call, in the files of `aoti_debug.run.outputs`."""
+    """A folder with what the exported program returns in the last call, as files of `aoti_debug.run.saved_outputs`."""
 
     path: str
 

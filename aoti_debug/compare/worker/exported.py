@@ -21,7 +21,7 @@ from aoti_debug.inputs.files import Inputs
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _results(
                     began_alike.add(state.name)
                 if state.name in began_alike:
                     yield state_change(state.name, run.call, state.launch, before, after, expected)
-        outputs.save(returned, kept)
+        saved_outputs.save(returned, kept)
         yield ExportedOutputs(str(kept))
 
 

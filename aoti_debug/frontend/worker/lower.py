@@ -17,11 +17,11 @@ from typing import Any
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.protocol import messages
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
-from aoti_debug.frontend.worker import candidates, instruction_sets, positions, prints
-from aoti_debug.frontend.worker.applied import leaving_out
+from aoti_debug.frontend.worker import autotuning_candidates, instruction_sets, position_file, prints
+from aoti_debug.frontend.worker.answer_request import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
-from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
-from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
+from aoti_debug.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
+from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
 from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
@@ -82,8 +82,8 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     nodes = program.graph.nodes
     with (
         step("lower", times),
-        positions.watched(folder, nodes) as noted,
-        candidates.noted(noted),
+        position_file.watched(folder, nodes) as noted,
+        autotuning_candidates.noted(noted),
         record_layouts() as layouts,
         record_graphs() as graphs,
     ):

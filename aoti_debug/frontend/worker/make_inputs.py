@@ -7,7 +7,7 @@ from pathlib import Path
 from aoti_debug import manifest
 from aoti_debug.frontend.protocol import messages
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
-from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, step
+from aoti_debug.frontend.worker.answer_request import answer_or_failure, answer_request, step
 from aoti_debug.inputs import files, random_inputs, signature
 
 

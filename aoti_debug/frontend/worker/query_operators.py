@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aoti_debug.frontend.protocol import messages
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
-from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, load_operators, step
-from aoti_debug.frontend.worker.operators import shims_and_schemas
+from aoti_debug.frontend.worker.answer_request import answer_or_failure, answer_request, load_operators, step
+from aoti_debug.frontend.worker.called_operators import shims_and_schemas
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.files import read, write
 

@@ -10,8 +10,8 @@ from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import reproduce_fault
 from aoti_debug.triage.investigation.graph_trace import with_graph
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory.explain_access import explain
-from aoti_debug.triage.memory.explain_operand import with_operand
+from aoti_debug.triage.memory_errors.explain_access import explain
+from aoti_debug.triage.memory_errors.explain_operand import with_operand
 
 KIND = FAULT
 

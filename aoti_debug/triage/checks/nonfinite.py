@@ -16,7 +16,7 @@ from aoti_debug.triage.investigation.investigation import Investigation, Outcome
 from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.triage.nonfinite.in_graph import with_origin
+from aoti_debug.triage.nonfinite.graph_operator import with_origin
 
 KIND = NONFINITE
 

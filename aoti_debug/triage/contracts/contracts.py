@@ -17,7 +17,7 @@ from aoti_debug.manifest import Manifest, Promise
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import aliases, bounds, layouts
 from aoti_debug.triage.contracts.blame import Blame
-from aoti_debug.triage.contracts.kind import CONTRACT
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Devices, Promised
 from aoti_debug.triage.contracts.specialisation import Specialisations
 from aoti_debug.values import Number, Tensor

@@ -21,7 +21,7 @@ from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory.walk_back import makers
+from aoti_debug.triage.memory_errors.walk_back import makers
 from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aoti_debug import wording
 from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.replay.healed_outputs import Healing
 from aoti_debug.replay.options import ReplayOptions
-from aoti_debug.replay.outputs import Healing
-from aoti_debug.replay.session import ReplaySession, options_of
+from aoti_debug.replay.replay_session import ReplaySession, options_of
 from aoti_debug.replay.substitution import Source, Substitution
 from aoti_debug.replay.what_if import WhatIf, what_if
 from aoti_debug.rundir.run_directory import RunDir

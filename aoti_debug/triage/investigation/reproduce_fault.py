@@ -17,7 +17,7 @@ from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.fault import argument_sentences
 from aoti_debug.triage.investigation.investigation import Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
-from aoti_debug.triage.memory.walk_back import makers
+from aoti_debug.triage.memory_errors.walk_back import makers
 
 
 def investigate(first: RunResult, trials: TriageRuns, tries: int) -> Suspicion:

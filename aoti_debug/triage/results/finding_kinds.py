@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, FindingKind
-from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
-from aoti_debug.triage.contracts.kind import CONTRACT
-from aoti_debug.triage.memory.overruns import OVERRUN
-from aoti_debug.triage.memory.uninitialised import UNINITIALISED
+from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 

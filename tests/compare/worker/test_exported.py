@@ -15,7 +15,7 @@ from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.inputs.files import Inputs
 from aoti_debug.reference.program import FORMAT, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 
 
 class Counter(torch.nn.Module):
@@ -66,6 +66,6 @@ def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object]
     path = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(Counter(), ()), path)
     (kept,) = results(path, calls=3)
-    (output,) = outputs.saved(Path(kept.path)).values()
+    (output,) = saved_outputs.saved(Path(kept.path)).values()
     assert load_file(output)["0"].item() == 3
     assert called

@@ -28,7 +28,7 @@ from aoti_debug.manifest import (
 )
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.contracts.kind import CONTRACT
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.values import Absent, Number
 
 ASK = site("mylib::ask.default", arg("x"), arg("buf1", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::ask.default")

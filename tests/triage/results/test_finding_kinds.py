@@ -6,7 +6,7 @@ import schema
 
 from aoti_debug.diagnosis.findings import CLEAN
 from aoti_debug.triage import check_order, checks
-from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
+from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.results import finding_kinds
 
 
